@@ -1,0 +1,1 @@
+"""Mutations, precursors and their ranking."""

@@ -1,0 +1,1 @@
+"""Population-level refinement of stored structures for the periods at hand."""

@@ -1,0 +1,1 @@
+"""Renderers of a finished comparison: JSON, terminal, HTML."""

@@ -1,0 +1,1 @@
+"""DuckDB lives here, and only here: one relation a file."""

@@ -1,0 +1,1 @@
+"""Records in: codecs, files, simulator. Bytes to Arrow event batches and rejects."""

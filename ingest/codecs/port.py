@@ -1,0 +1,36 @@
+"""What a codec is: payloads in, one event batch and dead letters out. Codecs never raise on input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from schemas.config import DecodeConfig
+from schemas.rejects import Reject
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Result of decoding a list of payloads.
+
+    `events` has `EVENT_SCHEMA`, rows in the order of the payloads; `rejects` name payload and item;
+    `oddities` counts what was accepted but deserves a word (`unknown-field`, `text-cut`, …).
+    """
+
+    events: pa.Table
+    rejects: list[Reject]
+    oddities: Mapping[str, int] = field(default_factory=dict)
+
+
+class Codec(Protocol):
+    """One input format. Stateless: the same payloads always give the same result, in any batching."""
+
+    name: str
+    """Name for `--format`, for example `otlp-json`."""
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        """Decode whole messages (already decompressed). A bad item never costs its neighbours."""
+        ...

@@ -1,0 +1,1 @@
+"""A discrete-event storage service that emits traces with known truth."""

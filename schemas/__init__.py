@@ -1,0 +1,1 @@
+"""What crosses a boundary: ids, windows, Arrow schemas, report model, errors."""

@@ -1,0 +1,67 @@
+"""The one error root. Expected failures are `FlowdiffError`s: one line, an exit code, no traceback.
+
+A bug keeps its traceback: never wrap an unexpected exception in these.
+"""
+
+from __future__ import annotations
+
+
+class FlowdiffError(Exception):
+    """An expected failure, told in one line: what failed, with which value, what to do.
+
+    `slug` names the failure for scripts and documentation; `remedy` is an imperative sentence.
+    """
+
+    slug = "error"
+    exit_code = 2
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        tail = f" {self.remedy}" if self.remedy else ""
+        return f"{self.message}{tail} [{self.slug}]"
+
+
+class UnknownFormatError(FlowdiffError):
+    """A file's format was neither given nor recognised."""
+
+    slug = "unknown-format"
+
+
+class InputError(FlowdiffError):
+    """An input file cannot be read at all (missing, not permitted, truncated archive)."""
+
+    slug = "input"
+
+
+class PeriodError(FlowdiffError):
+    """A period or filter expression does not parse, or names no sealed window."""
+
+    slug = "period"
+
+
+class LakeError(FlowdiffError):
+    """The lake is missing, of another layout version, or in use by another writer."""
+
+    slug = "lake"
+
+
+class QueryError(FlowdiffError):
+    """A user's SQL failed, or asked for what a read-only lake does not allow."""
+
+    slug = "query"
+
+
+class NotFoundError(FlowdiffError):
+    """A request, category or report that was named does not exist in the lake."""
+
+    slug = "not-found"
+
+
+class ConfigError(FlowdiffError):
+    """An option or configuration value is out of its range."""
+
+    slug = "config"

@@ -1,0 +1,107 @@
+"""The event batch: what every codec makes and the stitch kernel takes (Arrow, one row an event).
+
+An event is a native activity record (a *point*: `ts_ns` only) or a span (`ts_ns` to `end_ns`).
+`kind` tells which: values from `SPAN_KIND_BASE` up are spans.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import pyarrow as pa
+
+
+class EventKind(IntEnum):
+    """Kind of an event, uint8. 0-3 are records (ARCHITECTURE 4.1), 16-21 spans (OTLP's kinds + 16)."""
+
+    EVENT = 0
+    SPLIT = 1
+    JOIN = 2
+    END = 3
+    SPAN_UNSPECIFIED = 16
+    SPAN_INTERNAL = 17
+    SPAN_SERVER = 18
+    SPAN_CLIENT = 19
+    SPAN_PRODUCER = 20
+    SPAN_CONSUMER = 21
+
+
+SPAN_KIND_BASE = 16
+
+_word = pa.dictionary(pa.int32(), pa.string())
+
+PARAM_TYPE = pa.struct(
+    [pa.field("key", pa.string()), pa.field("num", pa.float64()), pa.field("text", pa.string())]
+)
+"""One low-level parameter: exactly one of `num` and `text` is set. Booleans are text `true`/`false`."""
+
+MARK_TYPE = pa.struct([pa.field("ts_ns", pa.int64()), pa.field("name", pa.string())])
+"""An allow-listed span event: becomes an inner node of its span."""
+
+_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+    ("kind", pa.uint8(), False, "EventKind"),
+    (
+        "request_id",
+        pa.string(),
+        True,
+        "trace id (lower-case hex, 16 or 32 digits) or native request id; null: by breadcrumbs",
+    ),
+    ("breadcrumb", pa.string(), True, "records: the strand; null on spans"),
+    ("id", pa.string(), True, "span id (16 lower-case hex digits where the source has 8 bytes) or record id"),
+    (
+        "parents",
+        pa.list_(pa.string()),
+        True,
+        "ids that happen before: the parent span, or X-Trace style edges",
+    ),
+    ("follows", pa.list_(pa.string()), True, "spans: ids of FOLLOWS_FROM parents (asynchronous)"),
+    (
+        "links",
+        pa.list_(pa.string()),
+        True,
+        "records: breadcrumbs split or joined; spans: linked `trace/span`",
+    ),
+    ("seq", pa.int64(), True, "records: order on the breadcrumb"),
+    (
+        "ts_ns",
+        pa.int64(),
+        True,
+        "time of the record or start of the span, ns since the epoch; null: span without time",
+    ),
+    (
+        "end_ns",
+        pa.int64(),
+        True,
+        "end of the span, ns since the epoch; null on records and spans without duration",
+    ),
+    ("component", _word, False, "service or component; `?` where the source has none"),
+    ("point", _word, False, "trace point or operation name"),
+    ("label", _word, True, "semantic label from the allow-list"),
+    ("host", _word, True, "machine, pod or instance"),
+    ("peer", _word, True, "spans: name of the called service, where the source says"),
+    ("shared", pa.bool_(), False, "Zipkin: a server span that shares its client's id"),
+    ("status", _word, False, "`ok` or an error class"),
+    ("sample_rate", pa.float64(), True, "probability with which the request was kept, (0, 1]; null: unknown"),
+    ("marks", pa.list_(MARK_TYPE), True, "allow-listed span events, in time order"),
+    ("params", pa.list_(PARAM_TYPE), True, "low-level parameters, sorted by key"),
+)
+
+EVENT_SCHEMA = pa.schema(
+    [pa.field(n, t, nullable=null, metadata={"doc": doc}) for n, t, null, doc in _COLUMNS]
+)
+"""Schema of an event batch. Strings are UTF-8 without NUL; sizes are bounded by `DecodeLimits`."""
+
+
+def empty_events() -> pa.Table:
+    """An event batch with no rows."""
+    return EVENT_SCHEMA.empty_table()
+
+
+def concat_events(batches: list[pa.Table]) -> pa.Table:
+    """Concatenate event batches into one chunk a column, with one dictionary a column.
+
+    Returns an empty batch for an empty list. O(rows).
+    """
+    if not batches:
+        return empty_events()
+    return pa.concat_tables(batches).unify_dictionaries().combine_chunks()

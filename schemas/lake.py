@@ -1,0 +1,130 @@
+"""Lake contract, version 1: Arrow schema of every table, with a unit and one sentence a column.
+
+The SQL reference is generated from these docs. A change of meaning raises `LAYOUT_VERSION` and needs a
+migration or a refusal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+LAYOUT_VERSION: Final = 1
+
+_word = pa.dictionary(pa.int32(), pa.string())
+
+
+def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, type_, nullable=nullable, metadata={"doc": doc})
+
+
+FLOWS_SCHEMA = pa.schema(
+    [
+        _field("request_id", pa.string(), "request or trace id"),
+        _field("root", _word, "root type: `component/point` of the first node"),
+        _field("start_ns", pa.int64(), "time of the root node, ns since the epoch, as its host recorded it"),
+        _field("response_ns", pa.int64(), "response time T, ns: latest response node minus root"),
+        _field("category", _word, "structure key, 32 hex digits: see structures"),
+        _field(
+            "offset_ns",
+            pa.list_(pa.int64()),
+            "ns since start_ns, one a node in canonical order; may be negative under skew",
+        ),
+        _field("host", pa.list_(_word), "host of each node in canonical order; null where unknown"),
+        _field("weight", pa.float64(), "1 / sampling probability; 1 where unknown"),
+        _field("weight_known", pa.bool_(), "whether the records told their sampling probability"),
+        _field(
+            "status",
+            _word,
+            "`ok`, or the error class of the root, else of the earliest failing node as `~class`",
+        ),
+        _field("quality", pa.uint32(), "bit mask, see Quality; 0 is clean"),
+        _field("n_nodes", pa.int32(), "length of offset_ns and host"),
+        _field("lane", pa.int32(), "partition the request came by; 0 for files"),
+    ]
+)
+"""One row a request; within a file sorted by (root, category, start_ns, request_id)."""
+
+NODE_TYPE = pa.struct(
+    [
+        _field("component", pa.string(), "service or component"),
+        _field("point", pa.string(), "trace point or operation"),
+        _field("label", pa.string(), "semantic label", nullable=True),
+        _field("kind", pa.uint8(), "EventKind of the event behind the node"),
+        _field("side", pa.uint8(), "0 a point, 1 the start of a span (`op>`), 2 its end (`op<`)"),
+        _field("mate", pa.int32(), "position of the other side of the span; -1 for points"),
+        _field(
+            "parent",
+            pa.int32(),
+            "spans: position of the parent's start (also for a span event); -1 for the root and for records",
+        ),
+        _field("deferred", pa.bool_(), "the response does not wait for this node"),
+    ]
+)
+
+EDGE_TYPE = pa.struct(
+    [
+        _field("src", pa.int32(), "position of the earlier node"),
+        _field("dst", pa.int32(), "position of the later node; src < dst"),
+    ]
+)
+
+LOOP_TYPE = pa.struct(
+    [
+        _field("position", pa.int32(), "first folded position of the body"),
+        _field("length", pa.int32(), "number of folded positions in the body"),
+        _field("count", pa.int32(), "iterations (series) or identical branches (parallel), exact"),
+        _field("parallel", pa.bool_(), "identical parallel branches rather than repetition"),
+    ]
+)
+
+STRUCTURES_SCHEMA = pa.schema(
+    [
+        _field(
+            "category",
+            pa.string(),
+            "level L0 key: 128-bit hash of the order-free labelled DAG, 32 hex digits",
+        ),
+        _field("root", pa.string(), "root type"),
+        _field(
+            "canonical",
+            pa.string(),
+            "canonical text (A.3.4): `a b` series, `{ x | y }` parallel, `^k` revisit, `( body )*n` loop",
+        ),
+        _field("n_nodes", pa.int32(), "number of nodes"),
+        _field(
+            "nodes", pa.list_(NODE_TYPE), "nodes in canonical order, a topological order; node 0 is the root"
+        ),
+        _field("in_edges", pa.list_(EDGE_TYPE), "edges sorted by (dst, src), transitively reduced"),
+        _field(
+            "responses",
+            pa.list_(pa.int32()),
+            "positions at which the response may leave; the latest in time does",
+        ),
+        _field("category_l1", pa.string(), "key with loop counts rounded up to powers of two"),
+        _field("canonical_l1", pa.string(), "canonical text at L1"),
+        _field("category_l2", pa.string(), "key with loop counts dropped"),
+        _field("canonical_l2", pa.string(), "canonical text at L2"),
+        _field(
+            "fold_position",
+            pa.list_(pa.int32()),
+            "folded position (L1 and L2) of each node; nodes of later iterations share it",
+        ),
+        _field("loops", pa.list_(LOOP_TYPE), "folded loops, outermost first"),
+    ]
+)
+"""Every structure seen in the window; a window folder stands alone. One row a category and file."""
+
+PARAMS_SCHEMA = pa.schema(
+    [
+        _field("request_id", pa.string(), "request or trace id"),
+        _field("position", pa.int32(), "canonical position of the node (for a span, its start)"),
+        _field("key", _word, "parameter name"),
+        _field("num", pa.float64(), "value, where it is a number", nullable=True),
+        _field("text", pa.string(), "value, where it is text; booleans as true/false", nullable=True),
+    ]
+)
+"""Low-level parameters; requests in the order of flows, then position, then key."""
+
+TABLES: Final = {"flows": FLOWS_SCHEMA, "structures": STRUCTURES_SCHEMA, "params": PARAMS_SCHEMA}

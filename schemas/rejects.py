@@ -1,0 +1,84 @@
+"""Dead letters: bad input as data, with a reason code, its place, and the raw bytes (bounded)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+MAX_RAW_BYTES = 64 * 1024
+
+
+class Reason(StrEnum):
+    """Why an input was refused. Codes are stable: dashboards count them."""
+
+    EMPTY = "empty"
+    NOT_UTF8 = "not-utf8"
+    BAD_JSON = "bad-json"
+    BAD_PROTOBUF = "bad-protobuf"
+    BAD_COMPRESSION = "bad-compression"
+    TOO_LARGE = "too-large"
+    TOO_DEEP = "too-deep"
+    WRONG_SHAPE = "wrong-shape"
+    MISSING_FIELD = "missing-field"
+    BAD_TYPE = "bad-type"
+    BAD_VALUE = "bad-value"
+    BAD_TIME = "bad-time"
+    BAD_ID = "bad-id"
+    CONFLICT = "conflict"
+    """The same id with other content (found by the kernel)."""
+
+
+REJECT_SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.string(), metadata={"doc": "file name, or topic/partition"}),
+        pa.field(
+            "position",
+            pa.int64(),
+            metadata={"doc": "offset of the payload in its source: message offset or first line, from 0"},
+        ),
+        pa.field(
+            "item",
+            pa.int64(),
+            metadata={"doc": "index of the record, line or span inside the payload, from 0"},
+        ),
+        pa.field("reason", pa.string(), nullable=False, metadata={"doc": "Reason"}),
+        pa.field("detail", pa.string(), metadata={"doc": "one sentence: which field, what was expected"}),
+        pa.field("sha256", pa.string(), nullable=False, metadata={"doc": "of the whole refused item, hex"}),
+        pa.field("size", pa.int64(), nullable=False, metadata={"doc": "bytes of the refused item"}),
+        pa.field("raw", pa.binary(), metadata={"doc": "its first 64 KB"}),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One refused item of one payload. `position` is filled in by who knows the source."""
+
+    reason: Reason
+    detail: str
+    raw: bytes
+    payload: int = 0
+    """Index of the payload in the list given to the codec."""
+    item: int = 0
+    """Index of the item inside the payload."""
+
+
+def rejects_table(rejects: list[Reject], source: str, positions: list[int]) -> pa.Table:
+    """Dead-letter rows for `rejects`; `positions[i]` is where payload i began in `source`."""
+    rows = [
+        {
+            "source": source,
+            "position": positions[r.payload],
+            "item": r.item,
+            "reason": r.reason.value,
+            "detail": r.detail,
+            "sha256": hashlib.sha256(r.raw).hexdigest(),
+            "size": len(r.raw),
+            "raw": r.raw[:MAX_RAW_BYTES],
+        }
+        for r in rejects
+    ]
+    return pa.Table.from_pylist(rows, schema=REJECT_SCHEMA)

@@ -1,0 +1,72 @@
+"""Windows of event time: half open, UTC, whole minutes, aligned to the epoch; the unit of storage."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from schemas.errors import ConfigError
+
+NS_PER_SECOND = 1_000_000_000
+NS_PER_MINUTE = 60 * NS_PER_SECOND
+NS_PER_DAY = 86_400 * NS_PER_SECOND
+
+_DURATION = re.compile(r"^(\d+)(ms|s|m|h|d|w)$")
+_UNIT_NS = {
+    "ms": 1_000_000,
+    "s": NS_PER_SECOND,
+    "m": NS_PER_MINUTE,
+    "h": 60 * NS_PER_MINUTE,
+    "d": NS_PER_DAY,
+    "w": 7 * NS_PER_DAY,
+}
+
+
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds of `90s`, `5m`, `1h`, `1d`, `1w`. Raises ConfigError on anything else or zero."""
+    match = _DURATION.match(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ConfigError(
+            f"'{text}' is not a duration.", remedy="Write a number and a unit: 30s, 5m, 1h, 1d."
+        )
+    return int(match[1]) * _UNIT_NS[match[2]]
+
+
+def window_length_ns(text: str) -> int:
+    """A legal window length: whole minutes that divide a day. Raises ConfigError."""
+    ns = parse_duration_ns(text)
+    if ns % NS_PER_MINUTE or NS_PER_DAY % ns:
+        raise ConfigError(
+            f"Window '{text}' does not divide a day into whole minutes.", remedy="Use 1m, 5m, 15m, 1h or 1d."
+        )
+    return ns
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """`[start_ns, start_ns + length_ns)`, start aligned to the length since the epoch."""
+
+    start_ns: int
+    length_ns: int
+
+    @property
+    def end_ns(self) -> int:
+        """First nanosecond after the window."""
+        return self.start_ns + self.length_ns
+
+    @property
+    def name(self) -> str:
+        """Folder part, made from the integer only: `20261120T0905Z`."""
+        return datetime.fromtimestamp(self.start_ns // NS_PER_SECOND, UTC).strftime("%Y%m%dT%H%MZ")
+
+    @classmethod
+    def from_name(cls, name: str, length_ns: int) -> Window:
+        """Inverse of `name`. Raises ValueError."""
+        start = datetime.strptime(name, "%Y%m%dT%H%MZ").replace(tzinfo=UTC)
+        return cls(int(start.timestamp()) * NS_PER_SECOND, length_ns)
+
+    @classmethod
+    def of(cls, ts_ns: int, length_ns: int) -> Window:
+        """The window that holds `ts_ns`."""
+        return cls(ts_ns - ts_ns % length_ns, length_ns)

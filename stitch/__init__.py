@@ -1,0 +1,1 @@
+"""Records to flows to lake: the kernel, the lake writer, the drivers."""

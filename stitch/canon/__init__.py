@@ -1,0 +1,1 @@
+"""Canonical node order of request-flow graphs, vectorised over a batch."""

@@ -1,0 +1,1 @@
+"""The lake on disk: layout, commits, Parquet writer."""

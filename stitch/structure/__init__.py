@@ -1,0 +1,1 @@
+"""What is derived once per distinct structure: key, text, loop folding."""
