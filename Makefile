@@ -1,0 +1,60 @@
+# Two commands need nothing but git, python3 with venv, make and the package registries:
+#   make demo   the main job on a simulated service, ends with a report to look at
+#   make test   everything that is tested, what continuous integration runs
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
+
+.PHONY: help demo test check format bench evaluate fit lock clean browser
+
+help: ## Show what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(VENV)/runtime.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "flowdiff needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Installing flowdiff into $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
+	@echo "Installing the development tools into $(VENV) ..."
+	@$(PIP) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+browser:
+	@sh tests/ensure_chromium.sh
+
+demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
+	@FLOWDIFF=$(BIN)/flowdiff sh deploy/demo.sh
+
+check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, unit and golden tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/unit tests/golden
+
+test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration, evaluation and browser tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -m "not bench"
+
+format: $(VENV)/dev.stamp ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines
+	$(BIN)/pytest -q -s -m bench tests/bench
+
+lock: ## Resolve the lock files anew (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build -o requirements.lock pyproject.toml
+	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build --extra dev -o requirements-dev.lock pyproject.toml
+
+clean: ## Remove what was built here
+	rm -rf $(VENV) build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,25 @@
+-- One row an edge of a request: happens-before between two nodes, with its latency. Filter by request or category.
+--
+-- request_id     VARCHAR    request or trace id
+-- category       VARCHAR    structure key
+-- src            INTEGER    canonical position of the earlier node
+-- dst            INTEGER    canonical position of the later node
+-- src_node       VARCHAR    component/point of the earlier node
+-- dst_node       VARCHAR    component/point of the later node
+-- src_host       VARCHAR    host of the earlier node; null where unknown
+-- dst_host       VARCHAR    host of the later node; null where unknown
+-- latency_us     DOUBLE     microseconds from src to dst as recorded; negative under clock skew
+CREATE VIEW edges AS
+SELECT
+    f.request_id,
+    f.category::VARCHAR AS category,
+    s.edge.src AS src,
+    s.edge.dst AS dst,
+    s.nodes[s.edge.src + 1].component || '/' || s.nodes[s.edge.src + 1].point AS src_node,
+    s.nodes[s.edge.dst + 1].component || '/' || s.nodes[s.edge.dst + 1].point AS dst_node,
+    f.host[s.edge.src + 1]::VARCHAR AS src_host,
+    f.host[s.edge.dst + 1]::VARCHAR AS dst_host,
+    (f.offset_ns[s.edge.dst + 1] - f.offset_ns[s.edge.src + 1]) / 1e3 AS latency_us
+FROM _flows AS f
+JOIN (SELECT category, nodes, unnest(in_edges) AS edge FROM _structure) AS s
+ON s.category = f.category::VARCHAR;

@@ -1,0 +1,31 @@
+-- One row a node of a request: the matrix of node times, unnested. Filter by request or category.
+--
+-- request_id     VARCHAR    request or trace id
+-- category       VARCHAR    structure key
+-- position       BIGINT     canonical position; 0 is the root, a topological order
+-- component      VARCHAR    service or component
+-- point          VARCHAR    trace point or operation
+-- label          VARCHAR    semantic label, or null
+-- side           VARCHAR    start or end of a span, else point
+-- deferred       BOOLEAN    the response does not wait for this node
+-- host           VARCHAR    machine, pod or instance; null where unknown
+-- offset_us      DOUBLE     microseconds since the start of the request
+CREATE VIEW nodes AS
+SELECT
+    f.request_id,
+    f.category::VARCHAR AS category,
+    f.position - 1 AS position,
+    node.component AS component,
+    node.point AS point,
+    node.label AS label,
+    CASE node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS side,
+    node.deferred AS deferred,
+    f.host[f.position]::VARCHAR AS host,
+    f.offset_ns[f.position] / 1e3 AS offset_us
+FROM (
+    SELECT request_id, category, offset_ns, host, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _flows
+) AS f
+JOIN (
+    SELECT category, unnest(nodes) AS node, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _structure
+) AS s
+ON s.category = f.category::VARCHAR AND s.position = f.position;

@@ -1,0 +1,10 @@
+-- One row a low-level parameter of a node of a request.
+--
+-- request_id     VARCHAR    request or trace id
+-- position       INTEGER    canonical position of the node (of a span: its start)
+-- key            VARCHAR    parameter name
+-- num            DOUBLE     value, where it is a number
+-- text           VARCHAR    value, where it is text; booleans as true/false
+CREATE VIEW params AS
+SELECT request_id, position, key::VARCHAR AS key, num, text
+FROM _params;

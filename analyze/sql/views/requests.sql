@@ -1,0 +1,31 @@
+-- One row a request: when it came, how long it took, which way it went.
+--
+-- request_id     VARCHAR    request or trace id
+-- root           VARCHAR    root type: component/point of the first node
+-- started_at     TIMESTAMP  UTC time of the root node
+-- start_ns       BIGINT     the same, ns since the epoch
+-- response_us    DOUBLE     response time, microseconds
+-- category       VARCHAR    structure key, 32 hex digits; the first 8 usually tell it apart
+-- weight         DOUBLE     1 / sampling probability; 1 where unknown
+-- weight_known   BOOLEAN    whether the records told their sampling probability
+-- status         VARCHAR    ok, or an error class; ~class where a later node failed and the root did not
+-- quality        UINTEGER   bit mask; 0 is clean: see quality_names(quality)
+-- n_nodes        INTEGER    nodes of the request-flow graph
+-- lane           INTEGER    partition the request came by; 0 for files
+-- window_start   TIMESTAMP  UTC start of the storage window
+CREATE VIEW requests AS
+SELECT
+    request_id,
+    root::VARCHAR AS root,
+    make_timestamp_ns(start_ns)::TIMESTAMP AS started_at,
+    start_ns,
+    response_ns / 1e3 AS response_us,
+    category::VARCHAR AS category,
+    weight,
+    weight_known,
+    status::VARCHAR AS status,
+    quality,
+    n_nodes,
+    lane,
+    strptime("window", '%Y%m%dT%H%MZ') AS window_start
+FROM _flows;
