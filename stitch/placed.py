@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -70,6 +71,12 @@ class PlacedFlows:
     """Rows of the event batch dropped because the same id had other content; null: none."""
     duplicates: int = 0
     """Number of event rows dropped as exact duplicates."""
+    request_names: pa.StringArray | None = None
+    """[request codes] request id of each code; always set by the builders."""
+    merged: tuple[I8, I8] | None = None
+    """Spans: event rows of partial reports, and the event rows they were merged into; null: none."""
+    timeless: I8 | None = None
+    """Rows of the event batch left out because no event of their request has a time; null: none."""
 
     @property
     def n_flows(self) -> int:

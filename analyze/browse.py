@@ -1,0 +1,68 @@
+"""Looking around in a lake: its windows, its categories, one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from analyze.sql.connection import statement
+from analyze.sql.session import Session
+from schemas.errors import NotFoundError
+
+
+class CategorySort(StrEnum):
+    """Orders of `flowdiff categories`, largest first."""
+
+    TIME = "time"
+    REQUESTS = "requests"
+    MEAN = "mean"
+    C2 = "c2"
+
+
+def windows(session: Session) -> pa.Table:
+    """Rows of the view `windows`, in order of time."""
+    return session.query("FROM windows ORDER BY window_start")
+
+
+def categories(session: Session, sort: CategorySort, *, top: int, root: str | None) -> tuple[pa.Table, int]:
+    """The `top` categories by `sort`, optionally of one root type, and how many there are in all."""
+    table = session.query(statement("browse_categories"), [root, root, sort.value, top])
+    total = table["total"][0].as_py() if table.num_rows else 0
+    return table.drop_columns(["total"]), total
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFlow:
+    """One request as it is stored: a row of FLOWS_SCHEMA, its STRUCTURES_SCHEMA row, its parameters."""
+
+    flow: dict[str, Any]
+    structure: dict[str, Any]
+    params: list[dict[str, Any]]
+
+
+def find_flow(session: Session, request_id: str) -> StoredFlow:
+    """The request whose id is `request_id`, or begins so if only one does.
+
+    Raises NotFoundError where none does or several do.
+    """
+    found = session.query(statement("browse_flow"), [request_id, request_id]).to_pylist()
+    exact = [row for row in found if row["request_id"] == request_id]
+    if exact:
+        found = exact[:1]
+    if not found:
+        raise NotFoundError(
+            f"No request '{request_id}' in this period of the lake.",
+            remedy="List some with: flowdiff sql -c 'select request_id from requests limit 5'.",
+        )
+    if len(found) > 1:
+        raise NotFoundError(f"'{request_id}' is the beginning of several ids.", remedy="Give more digits.")
+    flow = found[0]
+    structure = session.query("SELECT * FROM _structure WHERE category = ?", [flow["category"]]).to_pylist()
+    params = session.query(
+        "SELECT position, key, num, text FROM params WHERE request_id = ? ORDER BY position, key",
+        [flow["request_id"]],
+    ).to_pylist()
+    return StoredFlow(flow, structure[0], params)

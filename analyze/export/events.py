@@ -1,0 +1,245 @@
+"""Stored flows back to events (EVENT_SCHEMA): the inverse of the kernel, up to the names of ids.
+
+The lake keeps no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
+digits, unique in its request. Importing the events again gives the same categories, times, hosts and
+parameters (a test holds that), but for records without an `end`, whose response node is then every sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
+from analyze.export.dot import SIDE_MARK
+from stitch.placed import END, POINT, START
+
+I8 = npt.NDArray[np.int64]
+
+_WORD: Final = pa.dictionary(pa.int32(), pa.string())
+_STRINGS: Final = pa.list_(pa.string())
+
+SYNTHETIC: Final = "?"
+"""Component of nodes that the kernel put in (`?/missing`, `?/root`): they are no events."""
+
+
+class EventForm(StrEnum):
+    """What the events are to be."""
+
+    SPANS = "spans"
+    """Flows of records become one span of no length a record: parent the first predecessor, links the others."""
+    RECORDS = "records"
+    """Flows of spans become two records a span, `op>` and `op<`."""
+
+
+def events_of_flows(
+    flows: pa.Table, structures: Mapping[str, Mapping[str, Any]], params: pa.Table, form: EventForm
+) -> pa.Table:
+    """Events of `flows` (FLOWS_SCHEMA), category by category; rows of one request are not adjacent.
+
+    `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
+    flows. O(nodes); the loop is over categories and their nodes.
+    """
+    batches = []
+    category = flows["category"].cast(pa.string()).combine_chunks()
+    attached = _ParamIndex(params)
+    for key in pc.unique(category).to_pylist():
+        members = flows.filter(pc.equal(category, key))
+        batches.append(_category_events(members, structures[key], attached, form))
+    return concat_events(batches)
+
+
+class _ParamIndex:
+    """Parameters by (request, position), ready to be cut into one list an event."""
+
+    def __init__(self, params: pa.Table) -> None:
+        # The lake keeps them by request, position and key; a stable sort restores that over several files.
+        order = pc.sort_indices(
+            params, [("request_id", "ascending"), ("position", "ascending"), ("key", "ascending")]
+        )
+        params = params.take(order)
+        ids = params["request_id"].combine_chunks().dictionary_encode()
+        self._ids = ids.dictionary
+        self._request: I8 = ids.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._position: I8 = params["position"].to_numpy().astype(np.int64)
+        self._code = self._request * (1 << 32) + self._position
+        self._values = pa.StructArray.from_arrays(
+            [
+                params["key"].cast(pa.string()).combine_chunks(),
+                params["num"].combine_chunks(),
+                params["text"].combine_chunks(),
+            ],
+            fields=list(PARAM_TYPE.fields),
+        )
+
+    def lists(self, request_id: pa.Array, position: int) -> pa.Array:
+        """[requests] list of parameters at one position; null where there is none."""
+        code = pc.index_in(request_id, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
+        wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + position)
+        begin = np.searchsorted(self._code, wanted, side="left")
+        length = np.searchsorted(self._code, wanted, side="right") - begin
+        offsets = np.concatenate([[0], np.cumsum(length)])
+        rows = np.repeat(begin - offsets[:-1], length) + np.arange(offsets[-1])
+        return pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), self._values.take(pa.array(rows)), mask=pa.array(length == 0)
+        ).cast(pa.list_(PARAM_TYPE))
+
+
+def node_id(position: int) -> str:
+    """Id of the event of a node."""
+    return f"{position + 1:016x}"
+
+
+def _category_events(
+    flows: pa.Table, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
+) -> pa.Table:
+    """All events of the flows of one category, node by node."""
+    nodes: list[dict[str, Any]] = structure["nodes"]
+    offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
+    times = offsets + flows["start_ns"].to_numpy()[:, None]
+    hosts = flows["host"].combine_chunks().flatten()
+    from_spans = any(node["side"] == START for node in nodes)
+    as_spans = form is EventForm.SPANS
+    describe = _RECORDS_OF[from_spans] if form is EventForm.RECORDS else _SPANS_OF[from_spans]
+    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
+    batches = []
+    for position, node in enumerate(nodes):
+        if node["component"] == SYNTHETIC or (as_spans and (node["side"] == END or _is_mark(node))):
+            continue
+        n = flows.num_rows
+        at = pa.array(np.arange(n) * len(nodes) + position)
+        columns: dict[str, Any] = {
+            "request_id": flows["request_id"].combine_chunks(),
+            "id": _repeat(node_id(position), n),
+            "ts_ns": pa.array(times[:, position]),
+            "component": _repeat(node["component"], n, _WORD),
+            "point": _repeat(
+                node["point"] if as_spans else node["point"] + SIDE_MARK[node["side"]], n, _WORD
+            ),
+            "label": _repeat(node["label"], n, _WORD),
+            "host": hosts.take(at),
+            "shared": pa.array(np.zeros(n, np.bool_)),
+            "status": flows["status"].combine_chunks() if position == 0 else _repeat("ok", n, _WORD),
+            "sample_rate": _rates(flows),
+            "params": params.lists(flows["request_id"].combine_chunks(), position),
+            **describe(nodes, edges, position, times),
+        }
+        arrays = [
+            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(n, field.type)
+            for field in EVENT_SCHEMA
+        ]
+        batches.append(pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA))
+    return pa.concat_tables(batches)
+
+
+def _repeat(value: object, n: int, type_: pa.DataType | None = None) -> pa.Array:
+    array = pa.repeat(pa.scalar(value, pa.string()), n)
+    return array.dictionary_encode().cast(type_) if type_ is not None else array
+
+
+def _rates(flows: pa.Table) -> pa.Array:
+    """Sampling probabilities; null where the records did not tell."""
+    rates = pc.divide(1.0, flows["weight"].combine_chunks())
+    return pc.if_else(flows["weight_known"].combine_chunks(), rates, pa.scalar(None, pa.float64()))
+
+
+def _is_mark(node: Mapping[str, Any]) -> bool:
+    """A span event: a point that lies in a span."""
+    return bool(node["side"] == POINT and node["parent"] >= 0)
+
+
+def _span(
+    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
+) -> dict[str, Any]:
+    """A span as it was: its end, its parent (asynchronous where nothing waits for it), its marks."""
+    n = len(times)
+    node = nodes[position]
+    columns: dict[str, Any] = {"kind": _kinds(node["kind"], n), "end_ns": pa.array(times[:, node["mate"]])}
+    parent = node["parent"]
+    if parent >= 0 and not (nodes[parent]["component"] == SYNTHETIC and nodes[parent]["point"] == "root"):
+        messaging = node["kind"] in (EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
+        waits = (node["mate"], nodes[parent]["mate"]) in edges
+        asynchronous = node["deferred"] and not messaging and not waits
+        columns["follows" if asynchronous else "parents"] = _lists([node_id(parent)], n)
+    marks = [p for p, other in enumerate(nodes) if _is_mark(other) and other["parent"] == position]
+    if marks:
+        columns["marks"] = _mark_lists(nodes, marks, times)
+    return columns
+
+
+def _mark_lists(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.Array:
+    n, k = len(times), len(marks)
+    at = times[:, marks]
+    order = np.argsort(at, axis=1, kind="stable")
+    names = np.array([nodes[mark]["point"] for mark in marks], dtype=object)[order]
+    values = pa.StructArray.from_arrays(
+        [
+            pa.array(np.take_along_axis(at, order, axis=1).reshape(-1)),
+            pa.array(names.reshape(-1), pa.string()),
+        ],
+        fields=list(MARK_TYPE.fields),
+    )
+    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), values).cast(
+        pa.list_(MARK_TYPE)
+    )
+
+
+def _predecessors(nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int) -> list[int]:
+    return [src for src, dst in edges if dst == position and nodes[src]["component"] != SYNTHETIC]
+
+
+def _record(
+    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
+) -> dict[str, Any]:
+    """A record: happens-before by explicit parents, each node on a breadcrumb of its own."""
+    n = len(times)
+    parents = [node_id(src) for src in _predecessors(nodes, edges, position)]
+    return {
+        "kind": _kinds(nodes[position]["kind"], n),
+        "breadcrumb": _repeat(node_id(position), n),
+        "parents": _lists(parents, n),
+    }
+
+
+def _record_of_span(
+    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
+) -> dict[str, Any]:
+    """One side of a span as a record; the end of the root span is the response."""
+    kind = EventKind.END if position == nodes[0]["mate"] else EventKind.EVENT
+    return {**_record(nodes, edges, position, times), "kind": _kinds(kind, len(times))}
+
+
+def _span_of_record(
+    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
+) -> dict[str, Any]:
+    """A record as a span without length: OTLP knows one parent, further predecessors become links."""
+    n = len(times)
+    before = [node_id(src) for src in _predecessors(nodes, edges, position)]
+    return {
+        "kind": _kinds(EventKind.SPAN_INTERNAL, n),
+        "end_ns": pa.array(times[:, position]),
+        "parents": _lists(before[:1], n),
+        "links": _lists(before[1:], n),
+    }
+
+
+_SPANS_OF: Final = {True: _span, False: _span_of_record}
+_RECORDS_OF: Final = {True: _record_of_span, False: _record}
+"""How to describe a node, by whether the flow came from spans."""
+
+
+def _kinds(kind: int, n: int) -> pa.Array:
+    return pa.array(np.full(n, int(kind)), pa.uint8())
+
+
+def _lists(values: list[str], n: int) -> pa.Array:
+    """The same list of strings `n` times."""
+    k = len(values)
+    flat = pa.array(values * n, pa.string())
+    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), flat).cast(_STRINGS)

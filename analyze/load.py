@@ -1,0 +1,147 @@
+"""Loading: two periods of a lake, through its manifest, to a population. All reading of flows is here.
+
+Files are listed by the manifest, never globbed. Wide columns come by pyarrow, which keeps hosts as
+dictionary codes; DuckDB answers filters (which rows match), where it reads narrow columns only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analyze.periods import Period, fitted, windows_of
+from analyze.population import Population
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from analyze.sql.connection import locked_connection, statement
+from analyze.sql.filters import filter_terms
+from schemas.errors import PeriodError
+from stitch.lake.disk import LocalDisk
+from stitch.lake.manifest import Manifest, open_manifest
+
+I8 = npt.NDArray[np.int64]
+
+_FLOW_COLUMNS: Final = [
+    "request_id",
+    "start_ns",
+    "category",
+    "offset_ns",
+    "host",
+    "weight",
+    "quality",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LakePeriod:
+    """A period of a lake that is there: its bounds fitted to windows, its files listed."""
+
+    period: Period
+    root: Path
+    """Folder of the lake."""
+    flows: tuple[Path, ...]
+    structures: tuple[Path, ...]
+    params: tuple[Path, ...]
+
+
+def resolve(period: Period, *, default_lake: str | None = None) -> LakePeriod:
+    """Find the windows and files of a period.
+
+    Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
+    LakeError if there is no lake.
+    """
+    lake = period.lake if period.lake is not None else default_lake
+    if lake is None:
+        raise PeriodError(f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake.")
+    root = Path(lake)
+    manifest: Manifest = open_manifest(LocalDisk(root))
+    entries = manifest.windows()
+    windows = windows_of(
+        period,
+        [entry.window for entry in entries if entry.sealed],
+        [entry.window for entry in entries if not entry.sealed],
+    )
+    flows, structures, params = (
+        tuple(root / file.name for file in manifest.files(table, windows))
+        for table in ("flows", "structures", "params")
+    )
+    return LakePeriod(replace(fitted(period, windows), lake=lake), root, flows, structures, params)
+
+
+def load_population(
+    reference: Period,
+    problem: Period,
+    settings: RefineSettings,
+    *,
+    default_lake: str | None = None,
+) -> Population:
+    """Load and refine both periods.
+
+    They may lie in different lakes, and may overlap (two filters on one time). Raises PeriodError as
+    `resolve` does, and where a period has no request; LakeError where files do not fit each other.
+    """
+    tables = []
+    structures = []
+    for number, period in enumerate((reference, problem)):
+        found = resolve(period, default_lake=default_lake)
+        flows = read_flows(found)
+        if flows.num_rows == 0:
+            where = "" if period.where is None else f" where {period.where.text}"
+            raise PeriodError(f"Period {found.period.text}{where} holds no request.")
+        tables.append(
+            flows.append_column("period", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
+        )
+        structures += [pq.read_table(path) for path in found.structures]
+    return refine(pa.concat_tables(tables).unify_dictionaries(), pa.concat_tables(structures), settings)
+
+
+def read_flows(found: LakePeriod) -> pa.Table:
+    """Flows of a period that match its filter: the columns that the refinement needs, order of the files."""
+    rows = _matching_rows(found)
+    parts = []
+    for path in found.flows:
+        table = pq.read_table(path, columns=_FLOW_COLUMNS, partitioning=None)
+        start = table["start_ns"].to_numpy()
+        inside = (start >= found.period.start_ns) & (start < found.period.end_ns)
+        if rows is not None:
+            matching = np.zeros(table.num_rows, dtype=np.bool_)
+            matching[rows.get(str(path), [])] = True
+            inside &= matching
+        parts.append(table if inside.all() else table.filter(pa.array(inside)))
+    return pa.concat_tables(parts)
+
+
+def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
+    """Row numbers by flow file that the period's filter keeps; None without a filter."""
+    where = found.period.where
+    if where is None:
+        return None
+    terms = filter_terms(where)
+    if terms.uses_params and not found.params:
+        raise PeriodError(
+            f'Filter "{where.text}" needs parameters, and these windows hold none.',
+            remedy="Import them with --params-share, or filter by host, root, component or status.",
+        )
+    lists: dict[str, object] = {
+        "flows": _names(found.flows),
+        "structures": _names(found.structures),
+        "params": _names(found.params),
+    }
+    sql = statement("matching_flows").replace("/*terms*/", " AND ".join(terms.text))
+    with locked_connection((*found.flows, *found.structures, *found.params)) as connection:
+        matches = connection.execute(sql, {**lists, **terms.values}).fetchnumpy()
+    names = matches["filename"].astype(str)
+    numbers: I8 = matches["row"].astype(np.int64)
+    cuts = np.flatnonzero(names[1:] != names[:-1]) + 1
+    return {str(names[part[0]]): numbers[part] for part in np.split(np.arange(len(names)), cuts) if len(part)}
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    return [str(path) for path in paths]

@@ -1,0 +1,313 @@
+"""Periods: what a comparison takes. Text to `Period`, and the filter of `--where` to a small syntax tree.
+
+    [LAKE@]RANGE     RANGE = all | today | yesterday | last DURATION | DATE | START/END | START/DURATION
+
+START and END are ISO dates or instants (UTC unless they say otherwise); ranges are half open. The clock is
+an argument. A filter is parsed here and turned into SQL by `analyze.sql.filters`, values bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from schemas.errors import ConfigError, PeriodError
+from schemas.windows import NS_PER_DAY, NS_PER_SECOND, Window, parse_duration_ns
+
+MAX_TEXT = 4096
+"""Longest period or filter text read, characters; longer is refused."""
+
+_RANGE_REMEDY = "Write START/END, START/DURATION, a date, today, yesterday, 'last 1h' or all."
+_INSTANT = re.compile(
+    r"^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?$"
+)
+
+
+class Operator(StrEnum):
+    """Comparison operators of a filter."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    LIKE = "like"
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`key op value`: true of a flow if any of its nodes has it; `!=` is true if none is equal.
+
+    `values` holds one value, or several for `in`. A number is a float, everything else text.
+    """
+
+    key: str
+    operator: Operator
+    values: tuple[str | float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions that must all hold; `text` is the expression as it was written."""
+
+    text: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """`[start_ns, end_ns)` of a lake, ns since the epoch, optionally narrowed by a filter.
+
+    `lake` is None where the text names none (the caller's default holds). A period of `all` has the
+    bounds (-2**63, 2**63 - 1) until `fitted` fits it to the windows there are.
+    """
+
+    lake: str | None
+    start_ns: int
+    end_ns: int
+    where: Filter | None = None
+
+    @property
+    def text(self) -> str:
+        """The range as a person would write it, UTC."""
+        if (self.start_ns, self.end_ns) == _ALL:
+            return "all"
+        return f"{format_instant(self.start_ns)}/{format_instant(self.end_ns)}"
+
+    def holds(self, window: Window) -> bool:
+        """Whether the window and the period share an instant."""
+        return window.start_ns < self.end_ns and self.start_ns < window.end_ns
+
+
+_ALL = (-(2**63), 2**63 - 1)
+
+
+def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
+    """Parse `[LAKE@]RANGE` (grammar above) and the filter `where`.
+
+    `now_ns` (ns since the epoch) decides what `today`, `yesterday` and `last` mean: `last 1h` ends at
+    `now_ns`, the days are UTC days. Raises PeriodError, with what can be written instead.
+    """
+    if len(text) > MAX_TEXT:
+        raise PeriodError(f"The period is {len(text)} characters long.", remedy=_RANGE_REMEDY)
+    lake, _, range_text = text.strip().rpartition("@")
+    start_ns, end_ns = _parse_range(range_text.strip(), now_ns)
+    if start_ns >= end_ns:
+        raise PeriodError(f"Period '{range_text}' is empty: it ends before it starts.")
+    return Period(lake or None, start_ns, end_ns, parse_filter(where) if where is not None else None)
+
+
+def _parse_range(text: str, now_ns: int) -> tuple[int, int]:
+    today = now_ns - now_ns % NS_PER_DAY
+    word = text.lower()
+    if word == "all":
+        return _ALL
+    if word == "today":
+        return today, today + NS_PER_DAY
+    if word == "yesterday":
+        return today - NS_PER_DAY, today
+    if word.startswith("last "):
+        return now_ns - _duration(word[5:], text), now_ns
+    start_text, slash, end_text = text.partition("/")
+    if not slash:
+        start, whole_day = _instant(text, text)
+        if not whole_day:
+            raise PeriodError(f"'{text}' is an instant, not a period.", remedy=_RANGE_REMEDY)
+        return start, start + NS_PER_DAY
+    start, _ = _instant(start_text.strip(), text)
+    end_text = end_text.strip()
+    if re.fullmatch(r"\d+[a-z]+", end_text):
+        return start, start + _duration(end_text, text)
+    return start, _instant(end_text, text)[0]
+
+
+def _duration(text: str, whole: str) -> int:
+    try:
+        return parse_duration_ns(text)
+    except ConfigError as error:
+        raise PeriodError(f"Period '{whole}': {error.message}", remedy=_RANGE_REMEDY) from None
+
+
+def _instant(text: str, whole: str) -> tuple[int, bool]:
+    """(ns since the epoch, whether it is a bare date)."""
+    match = _INSTANT.match(text)
+    if match is None:
+        raise PeriodError(f"'{whole}' is not a period.", remedy=_RANGE_REMEDY)
+    day, minute, second, fraction, zone = match.groups()
+    zone = "+00:00" if zone in (None, "Z") else zone
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
+    except ValueError:
+        raise PeriodError(f"'{text}' is not a date of the calendar.", remedy=_RANGE_REMEDY) from None
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    whole_seconds = delta.days * 86_400 + delta.seconds
+    return whole_seconds * NS_PER_SECOND + int((fraction or "0").ljust(9, "0")), minute is None
+
+
+def format_instant(ns: int) -> str:
+    """ISO 8601 in UTC with as many digits as the value needs: `2026-11-20`, `…T09:05Z`, `…T09:05:01.5Z`."""
+    seconds, rest = divmod(ns, NS_PER_SECOND)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    if rest:
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}".rstrip("0") + "Z"
+    if ns % NS_PER_DAY == 0:
+        return f"{moment:%Y-%m-%d}"
+    return f"{moment:%Y-%m-%dT%H:%MZ}" if moment.second == 0 else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Window] = ()) -> list[Window]:
+    """The sealed windows that a period touches, in time order.
+
+    Raises PeriodError if it touches none, or one that is not sealed yet; the message names the windows
+    there are.
+    """
+    there = f"Sealed windows: {_describe(sealed)}."
+    open_ = sorted(window for window in unsealed if period.holds(window))
+    if open_:
+        raise PeriodError(
+            f"Period {period.text} touches {len(open_)} unsealed windows ({_describe(open_)}).", remedy=there
+        )
+    chosen = sorted(window for window in sealed if period.holds(window))
+    if not chosen:
+        raise PeriodError(f"Period {period.text} holds no window of the lake.", remedy=there)
+    return chosen
+
+
+def fitted(period: Period, windows: Sequence[Window]) -> Period:
+    """The period with the open ends of `all` at the first and last of `windows`; others as they are."""
+    if (period.start_ns, period.end_ns) != _ALL or not windows:
+        return period
+    return replace(
+        period,
+        start_ns=min(window.start_ns for window in windows),
+        end_ns=max(window.end_ns for window in windows),
+    )
+
+
+def _describe(windows: Sequence[Window]) -> str:
+    """Runs of adjacent windows as ranges, the first and last three of them."""
+    runs: list[tuple[int, int, int]] = []
+    for window in sorted(windows):
+        if runs and runs[-1][1] == window.start_ns:
+            runs[-1] = (runs[-1][0], window.end_ns, runs[-1][2] + 1)
+        else:
+            runs.append((window.start_ns, window.end_ns, 1))
+    texts = [f"{format_instant(a)}/{format_instant(b)} ({n})" for a, b, n in runs]
+    if len(texts) > 6:
+        texts = [*texts[:3], "…", *texts[-3:]]
+    return ", ".join(texts) or "none"
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<text>'(?:[^']|'')*')
+    | (?P<quoted>"(?:[^"]|"")*")
+    | (?P<operator><=|>=|!=|=|<|>)
+    | (?P<punct>[(),])
+    | (?P<number>[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.\-/]))
+    | (?P<word>[\w.\-/:@$%*?]+)
+    )""",
+    re.VERBOSE,
+)
+
+
+def parse_filter(text: str) -> Filter:
+    """Parse `key op value [and …]`; op is one of = != < <= > >= like in.
+
+    Keys are words (`service.version`) or in double quotes; values are numbers, words or in single quotes
+    (doubled inside); `in` takes a list in parentheses. Raises PeriodError.
+    """
+    if len(text) > MAX_TEXT:
+        raise PeriodError(f"The filter is {len(text)} characters long.", remedy="Shorten it.")
+    tokens = _tokenize(text)
+    reader = _Reader(text, tokens)
+    conditions = [reader.condition()]
+    while reader.accept("and"):
+        conditions.append(reader.condition())
+    reader.end()
+    return Filter(text.strip(), tuple(conditions))
+
+
+def _tokenize(text: str) -> list[tuple[str, str]]:
+    tokens: list[tuple[str, str]] = []
+    at = 0
+    while text[at:].strip():
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise _filter_error(text, f"cannot read '{text[at:].strip()[:20]}'")
+        tokens.append((match.lastgroup, match[match.lastgroup]))
+        at = match.end()
+    return tokens
+
+
+def _filter_error(text: str, why: str) -> PeriodError:
+    return PeriodError(
+        f'Filter "{text.strip()[:200]}": {why}.', remedy="Write: key = 'value' and other_key in ('a', 'b')."
+    )
+
+
+class _Reader:
+    """A cursor over the tokens of one filter."""
+
+    def __init__(self, text: str, tokens: list[tuple[str, str]]) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._at = 0
+
+    def _next(self, what: str) -> tuple[str, str]:
+        if self._at == len(self._tokens):
+            raise _filter_error(self._text, f"it ends where {what} should stand")
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def accept(self, word: str) -> bool:
+        """Step over `word` (in any case) if it is next."""
+        if self._at < len(self._tokens) and self._tokens[self._at][1].lower() == word:
+            self._at += 1
+            return True
+        return False
+
+    def end(self) -> None:
+        if self._at < len(self._tokens):
+            raise _filter_error(self._text, f"'{self._tokens[self._at][1]}' should be 'and'")
+
+    def condition(self) -> Condition:
+        kind, key = self._next("a key")
+        if kind == "quoted":
+            key = key[1:-1].replace('""', '"')
+        elif kind != "word":
+            raise _filter_error(self._text, f"'{key}' is not a key")
+        _, operator_text = self._next("an operator")
+        try:
+            operator = Operator(operator_text.lower())
+        except ValueError:
+            raise _filter_error(self._text, f"'{operator_text}' is not an operator") from None
+        values = self._list() if operator is Operator.IN else (self._value(),)
+        if operator is Operator.LIKE and not isinstance(values[0], str):
+            raise _filter_error(self._text, "like takes text")
+        return Condition(key, operator, values)
+
+    def _list(self) -> tuple[str | float, ...]:
+        if not self.accept("("):
+            raise _filter_error(self._text, "'in' takes a list in parentheses")
+        values = [self._value()]
+        while self.accept(","):
+            values.append(self._value())
+        if not self.accept(")"):
+            raise _filter_error(self._text, "the list of 'in' is not closed")
+        return tuple(values)
+
+    def _value(self) -> str | float:
+        kind, text = self._next("a value")
+        if kind == "text":
+            return text[1:-1].replace("''", "'")
+        if kind == "number":
+            return float(text)
+        if kind == "word":
+            return text
+        raise _filter_error(self._text, f"'{text}' is not a value")

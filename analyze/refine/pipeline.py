@@ -1,0 +1,160 @@
+"""Refinement: the lake's rows of two periods to the population that a comparison works on. Pure.
+
+Order of the steps: untestable flows out, skew (S3), zoom (A.5), asynchrony (S7), deferred work out, sibling
+order (S5, S6), host labels (A.2), canonical positions again, times settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from analyze.population import Population
+from analyze.refine.assemble import assemble
+from analyze.refine.draft import Draft
+from analyze.refine.hosts import decide_host_labels
+from analyze.refine.record_drafts import record_drafts
+from analyze.refine.settings import RefineSettings
+from analyze.refine.siblings import (
+    Family,
+    Interner,
+    decide_order,
+    families,
+    find_asynchronous,
+    order_evidence,
+)
+from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks
+from analyze.refine.span_drafts import OrderedFamily, span_drafts
+from analyze.refine.span_tree import SpanTree, boundaries, leave_unawaited, span_tree, without_deferred
+from analyze.refine.stored import FlowMatrices, StoredCategory, group_flows
+from schemas.quality import UNTESTABLE, Quality
+
+I8 = npt.NDArray[np.int64]
+
+
+def refine(flows: pa.Table, structures: pa.Table, settings: RefineSettings) -> Population:
+    """Refine the flows of both periods together.
+
+    `flows` has FLOWS_SCHEMA's columns and `period` (uint8, 0 reference, 1 problem), in any order;
+    `structures` a row for each of their categories (repetitions are ignored). The same rows give the same
+    population, however they are ordered. Raises LakeError if a structure is missing or does not fit.
+    """
+    testable, excluded = _without_untestable(flows)
+    matrices = group_flows(testable, structures)
+    trees = [span_tree(category.structure) for category in matrices.categories]
+    clocks = _clocks(matrices, trees, settings)
+    times = [
+        corrected_offsets(category, tree, clocks)
+        for category, tree in zip(matrices.categories, trees, strict=True)
+    ]
+    trees = _pruned(matrices.categories, times, trees, settings)
+    ordered, order_notes = _ordered(matrices.categories, times, trees, settings)
+    labels = decide_host_labels(matrices, settings)
+    drafts: list[Draft] = []
+    for category, matrix, tree, found in zip(matrices.categories, times, trees, ordered, strict=True):
+        if tree is None:
+            drafts.extend(record_drafts(category, labels, settings))
+            continue
+        shift = None if clocks.periods == (None, None) else matrix - category.offset_ns
+        drafts.extend(
+            draft if shift is None else replace(draft, shift=shift[draft.rows])
+            for draft in span_drafts(category, matrix, tree, found, labels, settings)
+        )
+    return Population(
+        categories=assemble(drafts),
+        excluded=excluded,
+        notes=(*clocks.notes, *order_notes, *labels.notes),
+    )
+
+
+def _without_untestable(flows: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
+    """Flows that tests may use, and for each flag of UNTESTABLE how many were left out in each period."""
+    quality = flows["quality"].to_numpy()
+    period = flows["period"].to_numpy()
+    bad = (quality & np.uint32(UNTESTABLE)) != 0
+    excluded = {}
+    for flag in UNTESTABLE:
+        counts = np.bincount(period[(quality & np.uint32(flag)) != 0], minlength=2)
+        if counts.any():
+            excluded[str(Quality(flag).name)] = (int(counts[0]), int(counts[1]))
+    return (flows.filter(pa.array(~bad)) if bad.any() else flows), excluded
+
+
+def _clocks(matrices: FlowMatrices, trees: Sequence[SpanTree | None], settings: RefineSettings) -> Clocks:
+    if not settings.correct_skew:
+        return Clocks((None, None), np.full(len(matrices.hosts) + 1, -1, dtype=np.int64), ())
+    return estimate_clocks(matrices, trees, max_hosts=settings.max_skew_hosts, min_pairs=settings.min_traces)
+
+
+def _pruned(
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    trees: Sequence[SpanTree | None],
+    settings: RefineSettings,
+) -> list[SpanTree | None]:
+    """Trees after zoom, asynchrony and deferral."""
+    if settings.level == "L3":
+        trees = [None if tree is None else boundaries(tree) for tree in trees]
+    if settings.find_asynchrony:
+        late = find_asynchronous(categories, times, trees, settings)
+        trees = [
+            None if tree is None else leave_unawaited(tree, units)
+            for tree, units in zip(trees, late, strict=True)
+        ]
+    if settings.keep_deferred:
+        return list(trees)
+    return [None if tree is None else without_deferred(tree) for tree in trees]
+
+
+def _ordered(
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    trees: Sequence[SpanTree | None],
+    settings: RefineSettings,
+) -> tuple[list[list[OrderedFamily]], tuple[str, ...]]:
+    """Families of each category with their relations by consensus (S5), and notes."""
+    if not settings.order_siblings:
+        return [[] for _ in categories], ()
+    interner = Interner()
+    component_of: dict[int, str] = {}
+    found: list[list[Family]] = []
+    evidence = []
+    crowded = 0
+    for category, matrix, tree in zip(categories, times, trees, strict=True):
+        here = [] if tree is None else families(tree, interner, settings.max_siblings)
+        found.append(here)
+        if tree is None:
+            continue
+        crowded += any(
+            len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units)
+        )
+        for family in here:
+            component_of.update(
+                (key, tree.component[unit]) for key, unit in zip(family.keys, family.children, strict=True)
+            )
+            evidence.append(order_evidence(category, matrix, tree, family, interner, settings))
+    names = interner.names()
+    words = {word: code for code, word in enumerate(sorted(set(component_of.values())))}
+    components = np.array(
+        [words.get(component_of.get(key, ""), -1) for key in range(len(names))], dtype=np.int64
+    )
+    consensus = decide_order(evidence, names, components, settings)
+    notes = consensus.notes
+    if crowded:
+        notes = (
+            *notes,
+            f"{crowded} structures have spans with over {settings.max_siblings} children, left unordered.",
+        )
+    ordered: list[list[OrderedFamily]] = []
+    at = 0
+    for here in found:
+        ordered.append([])
+        for family in here:
+            pairs = len(family.children) * (len(family.children) - 1) // 2
+            ordered[-1].append(OrderedFamily(family, consensus.relation[at : at + pairs]))
+            at += pairs
+    return ordered, notes

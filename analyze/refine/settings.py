@@ -1,0 +1,51 @@
+"""What the refinement does, and the bounds it keeps. Every step can be switched off."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.config import Config
+
+HostPolicy = Literal["auto", "full", "role", "none"]
+Level = Literal["L0", "L3"]
+
+
+class RefineSettings(Config):
+    """Settings of `analyze.refine`; the defaults are the design's (ALGORITHMS A.2, A.5, A.6)."""
+
+    level: Level = "L0"
+    """L0: every node. L3: component boundaries only (A.5)."""
+    host_policy: HostPolicy = "auto"
+    """Hosts in node labels: see `analyze.refine.hosts`."""
+    host_roles: tuple[tuple[str, str], ...] = ()
+    """(regular expression, role): the first that matches a whole host name gives its role."""
+    max_full_hosts: int = Field(default=3, ge=1)
+    """`auto`: a component with more hosts than this gets none in its labels."""
+    keep_deferred: bool = False
+    """Keep work that the response does not wait for in the structure; by default categories that differ in
+    deferred work only are merged."""
+    correct_skew: bool = True
+    """S3: shift the clocks of hosts whose spans contradict their callers'."""
+    max_skew_hosts: int = Field(default=1024, ge=2)
+    """Hosts past this many (the ones with the fewest nodes) keep their clock: pair counts take
+    hosts² x 16 bytes = 16 MB at the default."""
+    find_asynchrony: bool = True
+    """S7: a child that outlives its parent in most traces is deferred."""
+    order_siblings: bool = True
+    """S5: lay sequential order over siblings by consensus."""
+    min_traces: int = Field(default=20, ge=1)
+    """S5: fewer traces than this decide nothing by themselves."""
+    min_unanimous: int = Field(default=5, ge=1)
+    """S5: as few traces as this decide if they agree without exception."""
+    sequential_share: float = Field(default=0.95, gt=0.5, le=1)
+    """S5: share of traces in which `a` ends before `b` starts that makes them sequential."""
+    async_share: float = Field(default=0.5, gt=0, le=1)
+    """S7: share of traces in which a child outlives its parent that makes it asynchronous."""
+    slack_ns: int = Field(default=10_000, ge=0)
+    """Smallest overlap that counts (S5's epsilon), ns."""
+    slack_share: float = Field(default=0.01, ge=0, lt=1)
+    """The same as a share of the parent's duration; the larger of the two holds."""
+    max_siblings: int = Field(default=128, ge=2)
+    """Parents with more children keep them unordered (k² comparisons a request: 16 k at the default)."""

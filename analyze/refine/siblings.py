@@ -1,0 +1,379 @@
+"""Sibling spans by consensus over both periods: asynchrony (A.6 S7) and sequential order (A.6 S5).
+
+Evidence is collected for each parent operation and each pair of child keys. A child key is (operation,
+occurrence): the second call of an operation, by start time within the request, is the same thing in every
+request, whichever branch of the stored structure it lies on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from analyze.refine.settings import RefineSettings
+from analyze.refine.span_tree import SpanTree
+from analyze.refine.stored import StoredCategory
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+_CHUNK_CELLS = 1 << 18
+"""Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
+
+
+class Relation(IntEnum):
+    """How two child keys of a parent relate; `first` has the smaller key."""
+
+    PARALLEL = 0
+    FIRST_SECOND = 1
+    SECOND_FIRST = 2
+    BY_TRACE = 3
+    """Too few traces: each request decides for itself."""
+    SEQUENTIAL = 4
+    """Too few traces, but their components never overlap: each request decides which comes first."""
+
+
+class Interner:
+    """Small integers for operations and child keys, in order of first sight."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, int], int] = {}
+        self._families: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def code(self, operation: str, occurrence: int = 0) -> int:
+        """Code of a key (occurrences from 0); the same key always gets the same."""
+        return self._codes.setdefault((operation, occurrence), len(self._codes))
+
+    def family(self, parent: int, keys: tuple[int, ...]) -> int:
+        """Code of a parent operation together with the keys of all its children."""
+        return self._families.setdefault((parent, keys), len(self._families))
+
+    def names(self) -> list[str]:
+        """Names by code: `operation`, or `operation#2` for its second occurrence."""
+        return [name if nth == 0 else f"{name}#{nth + 1}" for name, nth in self._codes]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A parent and its awaited children; *rows* are the children ordered by child key."""
+
+    parent: int
+    """Unit."""
+    children: tuple[int, ...]
+    """[rows] unit; rows of one operation are in column order."""
+    keys: tuple[int, ...]
+    """[rows] child key, ascending."""
+    groups: tuple[tuple[int, ...], ...]
+    """Rows of each operation that occurs more than once, ascending."""
+
+
+def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Family]:
+    """Parents with at least two awaited children, and at most `max_siblings`. O(units log units)."""
+    found = []
+    for unit in range(tree.n_units):
+        children = tree.awaited_children(unit)
+        if not 2 <= len(children) <= max_siblings:
+            continue
+        by_operation: dict[str, list[int]] = {}
+        for child in children:
+            by_operation.setdefault(tree.operation[child], []).append(child)
+        keyed = sorted(
+            (interner.code(operation, nth), child)
+            for operation, members in by_operation.items()
+            for nth, child in enumerate(members)
+        )
+        row_of = {child: row for row, (_, child) in enumerate(keyed)}
+        found.append(
+            Family(
+                parent=unit,
+                children=tuple(child for _, child in keyed),
+                keys=tuple(key for key, _ in keyed),
+                groups=tuple(
+                    tuple(row_of[child] for child in members)
+                    for members in by_operation.values()
+                    if len(members) > 1
+                ),
+            )
+        )
+    return found
+
+
+@lru_cache(maxsize=256)
+def pair_rows(n_rows: int) -> tuple[I8, I8]:
+    """(first, second) row of every pair of rows, in the order in which relations are kept. Do not write."""
+    first, second = np.triu_indices(n_rows, 1)
+    return first, second
+
+
+def occurrence_times(times: I8, tree: SpanTree, family: Family) -> tuple[I8, I8]:
+    """(starts, ends) [rows, requests] of a family, each operation's occurrences in order of start.
+
+    `times` is [requests, nodes]. Equal starts keep the column order.
+    """
+    starts = times.T[[tree.start[unit] for unit in family.children]]
+    ends = times.T[[tree.end[unit] for unit in family.children]]
+    for group in family.groups:
+        rows = list(group)
+        part = starts[rows]
+        if (part[1:] >= part[:-1]).all():
+            continue
+        order = np.argsort(part, axis=0, kind="stable")
+        starts[rows] = np.take_along_axis(part, order, axis=0)
+        ends[rows] = np.take_along_axis(ends[rows], order, axis=0)
+    return starts, ends
+
+
+def slack_ns(times: I8, tree: SpanTree, parent: int, settings: RefineSettings) -> I8:
+    """[requests] overlap below which two children of `parent` count as one after the other (S5's epsilon)."""
+    duration = times[:, tree.end[parent]] - times[:, tree.start[parent]]
+    slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
+    return slack
+
+
+def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> npt.NDArray[np.int8]:
+    """[requests] Relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL."""
+    leads = starts[first] <= starts[second]
+    before = leads & (ends[first] <= starts[second] + slack)
+    after = ~leads & (ends[second] <= starts[first] + slack)
+    relation: npt.NDArray[np.int8] = np.zeros(starts.shape[1], dtype=np.int8)
+    relation[before] = Relation.FIRST_SECOND
+    relation[after] = Relation.SECOND_FIRST
+    return relation
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Counts for keyed pairs; arrays are [entries], or [2, entries] by period. Keys may repeat."""
+
+    key: I8
+    """[entries, 4]: family (parent operation and all its child keys), parent operation, first and second
+    child key."""
+    traces: I8
+    weight: F8
+    first_second: F8
+    """Weight of requests in which the first ends before the second starts."""
+    second_first: F8
+
+
+def order_evidence(
+    category: StoredCategory,
+    times: I8,
+    tree: SpanTree,
+    family: Family,
+    interner: Interner,
+    settings: RefineSettings,
+) -> Evidence:
+    """Count how every pair of a family is ordered in the requests of a category. O(requests · pairs)."""
+    firsts, seconds = pair_rows(len(family.children))
+    before = np.zeros((2, len(firsts)))
+    after = np.zeros((2, len(firsts)))
+    step = max(1, _CHUNK_CELLS // len(firsts))
+    for at in range(0, category.n_requests, step):
+        rows = slice(at, at + step)
+        part = times[rows]
+        starts, ends = occurrence_times(part, tree, family)
+        late_starts = starts + slack_ns(part, tree, family.parent, settings)
+        leads = starts[firsts] <= starts[seconds]
+        weight, period = category.weight[rows], category.period[rows]
+        before += _weigh(leads & (ends[firsts] <= late_starts[seconds]), weight, period)
+        after += _weigh(~leads & (ends[seconds] <= late_starts[firsts]), weight, period)
+    keys = np.array(family.keys, dtype=np.int64)
+    parent = np.full(len(firsts), interner.code(tree.operation[family.parent]), dtype=np.int64)
+    kin = np.full(len(firsts), interner.family(int(parent[0]), family.keys), dtype=np.int64)
+    n_0 = int(np.searchsorted(category.period, 1))
+    traces = np.array([[n_0], [category.n_requests - n_0]], dtype=np.int64)
+    weight_of = np.array([[category.weight[:n_0].sum()], [category.weight[n_0:].sum()]])
+    return Evidence(
+        key=np.stack((kin, parent, keys[firsts], keys[seconds]), axis=1),
+        traces=np.repeat(traces, len(firsts), axis=1),
+        weight=np.repeat(weight_of, len(firsts), axis=1),
+        first_second=before,
+        second_first=after,
+    )
+
+
+def _weigh(mask: B1, weight: F8, period: npt.NDArray[np.uint8]) -> F8:
+    """[2, rows] sum of weights by period where the mask [rows, requests] is set."""
+    problem_from = int(np.searchsorted(period, 1))
+    sums = np.empty((2, len(mask)))
+    uniform = bool((weight == weight[0]).all())
+    for row, part in enumerate((slice(0, problem_from), slice(problem_from, None))):
+        if uniform:
+            sums[row] = np.add.reduce(mask[:, part], axis=1, dtype=np.int64) * weight[0]
+        else:
+            sums[row] = (mask[:, part] * weight[part]).sum(axis=1)
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus:
+    """What the evidence says, for each entry in the order it was given."""
+
+    relation: npt.NDArray[np.int8]
+    notes: tuple[str, ...]
+
+
+def decide_order(
+    evidence: Sequence[Evidence],
+    names: Sequence[str],
+    component_of: npt.NDArray[np.int64],
+    settings: RefineSettings,
+) -> Consensus:
+    """Pool the evidence and decide every relation (S5). O(entries log entries).
+
+    Asked in turn, until one has enough requests: parents of the same operation *with the same child keys*
+    (an operation like `GET` stands for many programs, its set of calls tells them apart), all parents of the
+    operation, all pairs of the same two components, the request itself. `component_of` [keys] is the
+    component of each key. Notes tell of pairs whose share differs between the periods.
+    """
+    if not evidence:
+        return Consensus(np.zeros(0, dtype=np.int8), ())
+    key = np.concatenate([part.key for part in evidence])
+    counts = np.concatenate(
+        [
+            np.concatenate([part.traces, part.weight, part.first_second, part.second_first])
+            for part in evidence
+        ],
+        axis=1,
+    )
+    families_, entry = _group(key, counts)
+    relation, decided = _decide(families_, settings, unanimous=True)
+    operations, of_family = _group(families_.key[:, 1:], families_.counts)
+    by_operation, operation_decided = _decide(operations, settings, unanimous=False)
+    by_component = _component_relation(operations, component_of, settings)
+    fallback = np.where(operation_decided, by_operation, by_component)
+    relation = np.where(decided, relation, fallback[of_family])
+    return Consensus(relation[entry], _shift_notes(families_, names, settings))
+
+
+def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tuple[npt.NDArray[np.int8], B1]:
+    """(relation, whether the group has requests enough to say it) of each group."""
+    n, weight, before, after = groups.counts.reshape(4, 2, -1).sum(axis=1)
+    relation = np.full(len(n), Relation.PARALLEL, dtype=np.int8)
+    relation[before >= settings.sequential_share * weight] = Relation.FIRST_SECOND
+    relation[after >= settings.sequential_share * weight] = Relation.SECOND_FIRST
+    decided = n >= settings.min_traces
+    if unanimous:
+        decided |= (n >= settings.min_unanimous) & ((before == weight) | (after == weight))
+    return relation, decided
+
+
+def _component_relation(
+    operations: _Groups, component_of: npt.NDArray[np.int64], settings: RefineSettings
+) -> npt.NDArray[np.int8]:
+    """Relation by the pair of components, for operations too rare to say themselves."""
+    n, weight, before, after = operations.counts.reshape(4, 2, -1).sum(axis=1)
+    pair = np.sort(component_of[operations.key[:, 1:]], axis=1)
+    pooled, of_operation = _group(pair, np.stack((n, weight, before + after)))
+    pooled_n, pooled_weight, ordered = pooled.counts
+    relation = np.where(
+        ordered >= settings.sequential_share * pooled_weight,
+        np.int8(Relation.SEQUENTIAL),
+        np.int8(Relation.PARALLEL),
+    )
+    relation[pooled_n < settings.min_traces] = Relation.BY_TRACE
+    return relation[of_operation]
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    key: I8
+    counts: F8
+
+
+def _group(key: I8, counts: F8) -> tuple[_Groups, I8]:
+    """Sum `counts` [rows, entries] over equal keys [entries, columns]."""
+    distinct, entry = np.unique(key, axis=0, return_inverse=True)
+    entry = entry.reshape(-1)
+    sums: F8 = np.stack([np.bincount(entry, weights=row, minlength=len(distinct)) for row in counts])
+    return _Groups(distinct, sums), entry
+
+
+_MAX_NOTES = 5
+
+
+def _shift_notes(groups: _Groups, names: Sequence[str], settings: RefineSettings) -> tuple[str, ...]:
+    """Sentences on pairs whose order moved between the periods: by more than 0.2, Bonferroni p < 0.05."""
+    traces, weight, before, after = groups.counts.reshape(4, 2, -1)
+    enough = np.flatnonzero((traces >= settings.min_traces).all(axis=0))
+    pairs = groups.key[enough, 2:]
+    # Both directions: the smaller key need not be the one that comes first.
+    n_0, n_1 = np.tile(traces[:, enough], 2)
+    old, new = np.concatenate((before[:, enough], after[:, enough]), axis=1) / np.tile(weight[:, enough], 2)
+    earlier, later = np.concatenate((pairs, pairs[:, ::-1])).T
+    pooled = (old * n_0 + new * n_1) / (n_0 + n_1)
+    spread = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-12) * (1 / n_0 + 1 / n_1))
+    p = 2 * ndtr(-np.abs(new - old) / spread)
+    notes = [
+        f"{names[earlier[at]]} is over before {names[later[at]]} starts in {old[at]:.0%} of the reference "
+        f"and {new[at]:.0%} of the problem requests that have both; one order is laid over both."
+        for at in np.flatnonzero((np.abs(new - old) > 0.2) & (p * len(p) < 0.05)).tolist()
+    ]
+    if len(notes) > _MAX_NOTES:
+        return (*notes[:_MAX_NOTES], f"The order of {len(notes) - _MAX_NOTES} more pairs of siblings moved.")
+    return tuple(notes)
+
+
+def find_asynchronous(
+    categories: Sequence[StoredCategory],
+    times: Sequence[I8],
+    trees: Sequence[SpanTree | None],
+    settings: RefineSettings,
+) -> list[frozenset[int]]:
+    """Units to be deferred in each category (S7): awaited children that outlive their parent in at least
+    `async_share` of all requests, pooled by (parent operation, child operation). O(spans).
+    """
+    interner = Interner()
+    weights: dict[tuple[int, int], list[float]] = {}
+    for category, matrix, tree in zip(categories, times, trees, strict=True):
+        if tree is None:
+            continue
+        units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
+        total = float(category.weight.sum())
+        outlives = _late_weight(category, matrix, tree, units, settings)
+        for unit, late in zip(units, outlives.tolist(), strict=True):
+            sums = weights.setdefault(_pair(tree, unit, interner), [0.0, 0.0])
+            sums[0] += total
+            sums[1] += late
+    return [
+        frozenset()
+        if tree is None
+        else frozenset(
+            unit
+            for unit in range(1, tree.n_units)
+            if tree.awaited[unit] and _is_late(weights[_pair(tree, unit, interner)], settings.async_share)
+        )
+        for tree in trees
+    ]
+
+
+def _late_weight(
+    category: StoredCategory, times: I8, tree: SpanTree, units: list[int], settings: RefineSettings
+) -> F8:
+    """[units] weight of the requests in which a unit ends after its parent, by more than the slack."""
+    above = [tree.parent[unit] for unit in units]
+    late = np.zeros(len(units))
+    step = max(1, _CHUNK_CELLS // tree.n_units)
+    for at in range(0, category.n_requests, step):
+        rows = slice(at, at + step)
+        starts = times[rows].T[list(tree.start)]
+        ends = times[rows].T[list(tree.end)]
+        slack = np.maximum(settings.slack_ns, (ends - starts) * settings.slack_share)
+        overtime = ends[units] - ends[above] > slack[above]
+        late += _weigh(overtime, category.weight[rows], category.period[rows]).sum(axis=0)
+    return late
+
+
+def _pair(tree: SpanTree, unit: int, interner: Interner) -> tuple[int, int]:
+    return interner.code(tree.operation[tree.parent[unit]]), interner.code(tree.operation[unit])
+
+
+def _is_late(sums: list[float], share: float) -> bool:
+    return sums[1] >= share * sums[0]

@@ -1,0 +1,305 @@
+"""Refined graphs of span structures: sibling order laid over the tree (A.6 S5, S6), variants by request.
+
+Requests of one stored structure may take several refined graphs: where two unlike calls of one operation
+run one after the other in either order, or where siblings are too rare for a consensus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.refine.draft import Draft, Node
+from analyze.refine.hosts import HostLabels, split_by_hosts
+from analyze.refine.rows import equal_rows
+from analyze.refine.settings import RefineSettings
+from analyze.refine.siblings import (
+    Family,
+    Relation,
+    occurrence_times,
+    pair_rows,
+    relations_by_trace,
+    slack_ns,
+)
+from analyze.refine.span_tree import SpanTree
+from analyze.refine.stored import StoredCategory, StoredStructure
+from stitch.placed import END, POINT, START
+
+I8 = npt.NDArray[np.int64]
+I1 = npt.NDArray[np.int8]
+
+_SECOND_FIRST = int(Relation.SECOND_FIRST)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedFamily:
+    """A family and the relation of each pair of its rows, in the order of `pair_rows`."""
+
+    family: Family
+    relation: I1
+
+
+def span_drafts(
+    category: StoredCategory,
+    times: I8,
+    tree: SpanTree,
+    families: list[OrderedFamily],
+    labels: HostLabels,
+    settings: RefineSettings,
+) -> Iterator[Draft]:
+    """All refined graphs of a stored span category.
+
+    `times` [requests, stored nodes] is skew-corrected; `tree` is what is left of the structure after
+    zooming, asynchrony and deferral. Every request is in exactly one draft.
+    """
+    for rows, hosts in split_by_hosts(category, labels):
+        part = times if len(rows) == category.n_requests else times[rows]
+        shapes = _shapes(tree, hosts)
+        part = _sort_twins(part, tree, shapes)
+        choices = [_choices(part, tree, shapes, ordered, settings) for ordered in families]
+        signature = np.concatenate(
+            [np.zeros((len(rows), 0), dtype=np.int64), *(c.columns for c in choices)], axis=1
+        )
+        first, variant = equal_rows(signature)
+        for number, row in enumerate(first.tolist()):
+            mine = slice(None) if len(first) == 1 else np.flatnonzero(variant == number)
+            own = part[mine]
+            mean_ns = own.mean(axis=0)
+            before = [pair for choice in choices for pair in choice.pairs(row, tree, mean_ns)]
+            nodes, edges, responses = _graph(category.structure, tree, hosts, before, mean_ns)
+            yield Draft(category, rows[mine], own, nodes, edges, responses)
+
+
+def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
+    """[units] equal numbers for interchangeable subtrees (labels, hosts where labelled, children)."""
+    known: dict[tuple[object, ...], int] = {}
+    shapes = [0] * tree.n_units
+    for unit in range(tree.n_units - 1, -1, -1):
+        key = (
+            tree.operation[unit],
+            hosts[tree.start[unit]],
+            tree.awaited[unit],
+            tree.start[unit] == tree.end[unit],
+            tuple(sorted(shapes[child] for child in tree.children[unit])),
+        )
+        shapes[unit] = known.setdefault(key, len(known))
+    return shapes
+
+
+def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> I8:
+    """Order interchangeable siblings by start in every request, moving the columns of whole subtrees.
+
+    Innermost siblings first, so that a branch is in order before it moves. Returns `times` itself if all
+    stand in order already.
+    """
+    sorted_times = times
+    for unit in range(tree.n_units - 1, -1, -1):
+        by_shape: dict[int, list[int]] = {}
+        for child in tree.children[unit]:
+            by_shape.setdefault(shapes[child], []).append(child)
+        for twins in by_shape.values():
+            if len(twins) == 1:
+                continue
+            starts = sorted_times[:, [tree.start[twin] for twin in twins]]
+            if (starts[:, 1:] >= starts[:, :-1]).all():
+                continue
+            order = np.argsort(starts, axis=1, kind="stable")
+            if sorted_times is times:
+                sorted_times = times.copy()
+            for columns in zip(*(_columns(tree, shapes, twin) for twin in twins), strict=True):
+                block = sorted_times[:, columns]
+                sorted_times[:, columns] = np.take_along_axis(block, order, axis=1)
+    return sorted_times
+
+
+def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
+    """Columns of a subtree in an order that is the same for every subtree of that shape."""
+    columns = []
+    stack = [top]
+    while stack:
+        unit = stack.pop()
+        columns += [tree.start[unit], tree.end[unit]]
+        stack += sorted(tree.children[unit], key=lambda child: (shapes[child], child))
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """What each request decides about one family, as columns of small integers."""
+
+    ordered: OrderedFamily
+    columns: I8
+    """[requests, choices]: first the permutations, then the relations."""
+    permuted: tuple[tuple[int, ...], ...]
+    """Groups of rows whose branches differ in shape: occurrence j is the branch that the column says."""
+    open_pairs: tuple[int, ...]
+    """Pairs that each request decides."""
+
+    def pairs(self, row: int, tree: SpanTree, mean_ns: npt.NDArray[np.float64]) -> Iterator[tuple[int, int]]:
+        """(earlier unit, later unit) of every sequential pair, for the requests that decide as `row` does.
+
+        A relation that the mean starts of these requests contradict is dropped (parallel): what remains
+        follows one total order, so it has no cycle.
+        """
+        family = self.ordered.family
+        units = list(family.children)
+        at = 0
+        for group in self.permuted:
+            order = self.columns[row, at : at + len(group)].tolist()
+            at += len(group)
+            for slot, branch in enumerate(order):
+                units[group[slot]] = family.children[group[branch]]
+        relation = self.ordered.relation
+        if self.open_pairs:
+            relation = relation.copy()
+            relation[list(self.open_pairs)] = self.columns[row, at:]
+        rank = {unit: (mean_ns[tree.start[unit]], unit) for unit in units}
+        firsts, seconds = pair_rows(len(units))
+        for first, second, found in zip(firsts.tolist(), seconds.tolist(), relation.tolist(), strict=True):
+            if not found:
+                continue
+            earlier, later = units[first], units[second]
+            if found == _SECOND_FIRST:
+                earlier, later = later, earlier
+            if rank[earlier] < rank[later]:
+                yield earlier, later
+
+
+def _choices(
+    times: I8, tree: SpanTree, shapes: list[int], ordered: OrderedFamily, settings: RefineSettings
+) -> _Choices:
+    family, relation = ordered.family, ordered.relation
+    firsts, seconds = pair_rows(len(family.children))
+    empty = np.zeros((len(times), 0), dtype=np.int64)
+    open_pairs = np.flatnonzero(relation >= Relation.BY_TRACE).tolist()
+    if not family.groups and not open_pairs:
+        return _Choices(ordered, empty, (), ())
+    related = set(firsts[relation != 0].tolist()) | set(seconds[relation != 0].tolist())
+    columns: list[I8] = []
+    permuted = []
+    for group in family.groups:
+        branches = [family.children[row] for row in group]
+        if related.isdisjoint(group) or len({shapes[branch] for branch in branches}) == 1:
+            continue
+        starts = times[:, [tree.start[branch] for branch in branches]]
+        columns.append(np.argsort(starts, axis=1, kind="stable"))
+        permuted.append(group)
+    if open_pairs:
+        starts, ends = occurrence_times(times, tree, family)
+        slack = slack_ns(times, tree, family.parent, settings)
+        for pair in open_pairs:
+            first, second = int(firsts[pair]), int(seconds[pair])
+            if relation[pair] == Relation.SEQUENTIAL:
+                found = np.where(
+                    starts[first] <= starts[second], Relation.FIRST_SECOND, Relation.SECOND_FIRST
+                )
+            else:
+                found = relations_by_trace(starts, ends, slack, first, second)
+            columns.append(found.astype(np.int64)[:, None])
+    return _Choices(ordered, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
+
+
+def _graph(
+    structure: StoredStructure,
+    tree: SpanTree,
+    hosts: tuple[str, ...],
+    before: list[tuple[int, int]],
+    mean_ns: npt.NDArray[np.float64],
+) -> tuple[tuple[Node, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Nodes, edges and responses of S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
+    successors: dict[int, list[int]] = {}
+    for earlier, later in before:
+        successors.setdefault(earlier, []).append(later)
+    rank = [(mean_ns[tree.start[unit]], unit) for unit in range(tree.n_units)]
+    enter, leave = _walk(tree, rank)
+    deferred = _deferred(tree)
+    n_nodes = 1 + max(leave)
+    nodes: list[Node | None] = [None] * n_nodes
+    edges: list[tuple[int, int]] = []
+    for unit in range(tree.n_units):
+        above = tree.parent[unit]
+        # Nothing holds the end of work that nobody waits for.
+        outer = (-1, -1) if above < 0 else (enter[above], leave[above] if tree.awaited[unit] else -1)
+        sides = ((enter[unit], tree.start[unit], leave[unit]), (leave[unit], tree.end[unit], enter[unit]))
+        for side, (node, column, mate) in zip((START, END), sides, strict=True):
+            is_point = enter[unit] == leave[unit]
+            nodes[node] = Node(
+                component=structure.component[column],
+                point=structure.point[column],
+                label=structure.label[column],
+                host=hosts[column],
+                side=POINT if is_point else side,
+                mate=-1 if is_point else mate,
+                deferred=deferred[unit],
+                column=column,
+                within=outer,
+            )
+        if enter[unit] != leave[unit]:
+            edges += _inner_edges(tree, unit, successors, rank, enter, leave)
+    responses = (leave[0],)
+    return tuple(node for node in nodes if node is not None), tuple(edges), responses
+
+
+def _deferred(tree: SpanTree) -> list[bool]:
+    deferred = [not awaited for awaited in tree.awaited]
+    for unit in range(1, tree.n_units):
+        deferred[unit] = deferred[unit] or deferred[tree.parent[unit]]
+    return deferred
+
+
+def _walk(tree: SpanTree, rank: list[tuple[float, int]]) -> tuple[list[int], list[int]]:
+    """(node of the start, node of the end) of each unit, depth first, children by rank; a point has one."""
+    enter = [0] * tree.n_units
+    leave = [0] * tree.n_units
+    clock = 0
+    stack = [(0, False)]
+    while stack:
+        unit, done = stack.pop()
+        if done:
+            leave[unit] = clock
+            clock += 1
+            continue
+        enter[unit] = clock
+        leave[unit] = clock
+        clock += 1
+        if tree.start[unit] != tree.end[unit]:
+            stack.append((unit, True))
+        stack.extend(
+            (child, False) for child in sorted(tree.children[unit], key=rank.__getitem__, reverse=True)
+        )
+    return enter, leave
+
+
+def _inner_edges(
+    tree: SpanTree,
+    unit: int,
+    successors: dict[int, list[int]],
+    rank: list[tuple[float, int]],
+    enter: list[int],
+    leave: list[int],
+) -> Iterator[tuple[int, int]]:
+    """Edges between the start of a span, its children and its end (S6), without implied ones."""
+    awaited = sorted(tree.awaited_children(unit), key=rank.__getitem__)
+    place = {child: at for at, child in enumerate(awaited)}
+    reach = [0] * len(awaited)  # bit sets of all later siblings
+    preceded = 0
+    for at in range(len(awaited) - 1, -1, -1):
+        for later in sorted(place[child] for child in successors.get(awaited[at], ())):
+            if reach[at] >> later & 1:
+                continue
+            reach[at] |= reach[later] | 1 << later
+            yield leave[awaited[at]], enter[awaited[later]]
+        preceded |= reach[at]
+    for at, child in enumerate(awaited):
+        if not preceded >> at & 1:
+            yield enter[unit], enter[child]
+        if not reach[at]:
+            yield leave[child], leave[unit]
+    if not awaited:
+        yield enter[unit], leave[unit]
+    for child in tree.children[unit]:
+        if not tree.awaited[child]:
+            yield enter[unit], enter[child]

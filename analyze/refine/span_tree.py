@@ -1,0 +1,160 @@
+"""The tree of spans behind a stored structure: what sibling order, asynchrony and nesting are about.
+
+A *unit* is a span (two columns, start and end) or a point inside a span (one column twice). Units are
+numbered by the column of their start, so a parent comes before its children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from analyze.refine.stored import StoredStructure
+from schemas.events import EventKind
+from stitch.placed import END, POINT, START
+
+_REMOTE = frozenset(
+    {EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanTree:
+    """Units of one structure; unit 0 is the root. All tuples are by unit."""
+
+    start: tuple[int, ...]
+    """Column of the start (or of the point)."""
+    end: tuple[int, ...]
+    """Column of the end; equal to `start` for a point."""
+    parent: tuple[int, ...]
+    """Unit of the parent; -1 for the root."""
+    children: tuple[tuple[int, ...], ...]
+    """Units of the children, deferred ones too."""
+    operation: tuple[str, ...]
+    """`component/point[/label]`."""
+    component: tuple[str, ...]
+    kind: tuple[int, ...]
+    awaited: tuple[bool, ...]
+    """The parent's end waits for the unit's end; the root is."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.start)
+
+    def awaited_children(self, unit: int) -> list[int]:
+        """Children that the unit waits for."""
+        return [child for child in self.children[unit] if self.awaited[child]]
+
+
+def span_tree(structure: StoredStructure) -> SpanTree | None:
+    """The tree of a span structure; None if it is none (records, or points with children). O(nodes)."""
+    unit_of: dict[int, int] = {}
+    start: list[int] = []
+    end: list[int] = []
+    parent: list[int] = []
+    for position, side in enumerate(structure.side):
+        if side == END:
+            continue
+        above = structure.parent[position]
+        if (above < 0) != (position == 0) or (position > 0 and above not in unit_of):
+            return None
+        if position > 0 and structure.side[above] != START:
+            return None
+        unit_of[position] = len(start)
+        start.append(position)
+        end.append(position if side == POINT else structure.mate[position])
+        parent.append(-1 if position == 0 else unit_of[above])
+    if not start or structure.side[0] != START:
+        return None
+    return SpanTree(
+        start=tuple(start),
+        end=tuple(end),
+        parent=tuple(parent),
+        children=_children(parent),
+        operation=tuple(structure.operation(at) for at in start),
+        component=tuple(structure.component[at] for at in start),
+        kind=tuple(structure.kind[at] for at in start),
+        awaited=_awaited(structure, end, parent),
+    )
+
+
+def _awaited(structure: StoredStructure, end: list[int], parent: list[int]) -> tuple[bool, ...]:
+    # Siblings are unordered in a stored structure, so an awaited child has its own edge to its parent's end.
+    joins = set(structure.edges)
+    return tuple(above < 0 or (end[unit], end[above]) in joins for unit, above in enumerate(parent))
+
+
+def _children(parent: list[int]) -> tuple[tuple[int, ...], ...]:
+    children: list[list[int]] = [[] for _ in parent]
+    for unit, above in enumerate(parent):
+        if above >= 0:
+            children[above].append(unit)
+    return tuple(tuple(units) for units in children)
+
+
+def keep_units(tree: SpanTree, keep: Callable[[int], bool]) -> SpanTree:
+    """The tree without some units; children of a dropped unit move up to the nearest kept ancestor.
+
+    A child that moves up is awaited there if every unit on the way is. The root is always kept. O(units).
+    """
+    home: list[int] = []  # unit -> its new number, or that of its nearest kept ancestor
+    waits: list[bool] = []  # unit -> whether everything from the unit up to its home waits
+    kept: list[int] = []
+    for unit in range(tree.n_units):
+        above = tree.parent[unit]
+        stays = unit == 0 or keep(unit)
+        through_dropped = above >= 0 and kept[home[above]] != above
+        waits.append(tree.awaited[unit] and (not through_dropped or waits[above]))
+        home.append(len(kept) if stays else home[above])
+        if stays:
+            kept.append(unit)
+    if len(kept) == tree.n_units:
+        return tree
+    parent = [-1 if unit == 0 else home[tree.parent[unit]] for unit in kept]
+    return SpanTree(
+        start=tuple(tree.start[unit] for unit in kept),
+        end=tuple(tree.end[unit] for unit in kept),
+        parent=tuple(parent),
+        children=_children(parent),
+        operation=tuple(tree.operation[unit] for unit in kept),
+        component=tuple(tree.component[unit] for unit in kept),
+        kind=tuple(tree.kind[unit] for unit in kept),
+        awaited=tuple(waits[unit] for unit in kept),
+    )
+
+
+def leave_unawaited(tree: SpanTree, units: frozenset[int]) -> SpanTree:
+    """The tree whose parents no longer wait for some units (found to be asynchronous)."""
+    if not units:
+        return tree
+    awaited = tuple(waits and unit not in units for unit, waits in enumerate(tree.awaited))
+    return replace(tree, awaited=awaited)
+
+
+def without_deferred(tree: SpanTree) -> SpanTree:
+    """The tree without the units that nobody waits for, and all below them. O(units)."""
+    needed = list(tree.awaited)
+    for unit in range(1, tree.n_units):
+        needed[unit] = needed[unit] and needed[tree.parent[unit]]
+    return keep_units(tree, needed.__getitem__)
+
+
+def boundaries(tree: SpanTree) -> SpanTree:
+    """The zoomed-out tree (A.5, level L3): remote calls and their replies only.
+
+    A span stays if it enters a component (its parent is in another one), leaves one (a child is in another
+    one), or says by its kind that it is one side of a remote call. Points inside spans go.
+    """
+
+    def is_boundary(unit: int) -> bool:
+        if tree.start[unit] == tree.end[unit]:
+            return False
+        here = tree.component[unit]
+        return (
+            tree.component[tree.parent[unit]] != here
+            or any(tree.component[child] != here for child in tree.children[unit])
+            or tree.kind[unit] in _REMOTE
+        )
+
+    return keep_units(tree, is_boundary)

@@ -1,0 +1,239 @@
+"""Stored flows as matrices: one `StoredCategory` for each structure of the lake that occurs in the periods.
+
+Input are the lake's tables (`schemas.lake`), the flows with one more column, `period` (0 or 1). No Python
+per request: rows are grouped by one sort, and a category's matrices are slices of the flattened lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.errors import LakeError
+from stitch.placed import END, START
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+F8 = npt.NDArray[np.float64]
+U1 = npt.NDArray[np.uint8]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStructure:
+    """One row of the structures table; lists are by canonical position."""
+
+    category: str
+    root: str
+    component: tuple[str, ...]
+    point: tuple[str, ...]
+    label: tuple[str | None, ...]
+    kind: tuple[int, ...]
+    side: tuple[int, ...]
+    """POINT, START or END of stitch.placed."""
+    mate: tuple[int, ...]
+    parent: tuple[int, ...]
+    deferred: tuple[bool, ...]
+    edges: tuple[tuple[int, int], ...]
+    """(src, dst), sorted by (dst, src)."""
+    responses: tuple[int, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.point)
+
+    def operation(self, position: int) -> str:
+        """`component/point[/label]` of a node, without host and side."""
+        label = self.label[position]
+        base = f"{self.component[position]}/{self.point[position]}"
+        return base if label is None else f"{base}/{label}"
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether the nodes are sides of spans (else they are activity records)."""
+        return any(side in (START, END) for side in self.side)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCategory:
+    """All flows of one stored structure, rows sorted by (period, start, request id).
+
+    `offset_ns` and `host` are [requests, nodes] views of the flattened columns: read only.
+    """
+
+    structure: StoredStructure
+    offset_ns: I8
+    host: I4
+    """[requests, nodes] index into `FlowMatrices.hosts`; -1 unknown."""
+    start_ns: I8
+    weight: F8
+    period: U1
+    request_id: pa.StringArray
+
+    @property
+    def n_requests(self) -> int:
+        """Number of flows."""
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMatrices:
+    """The flows of both periods, grouped by stored category (ascending key)."""
+
+    categories: tuple[StoredCategory, ...]
+    hosts: tuple[str, ...]
+    """Host names; the dictionary of every `host` matrix."""
+
+
+def group_flows(flows: pa.Table, structures: pa.Table) -> FlowMatrices:
+    """Sort and group `flows` (FLOWS_SCHEMA columns and `period` uint8) into matrices.
+
+    Any row order gives the same result. Raises LakeError if a category has no structure, or a flow another
+    number of nodes than its structure. O(rows log rows + nodes).
+    """
+    if flows.num_rows == 0:
+        return FlowMatrices((), ())
+    flows = flows.combine_chunks()
+    codes, keys = _encode(flows["category"])
+    order = row_order(
+        codes.astype(np.int64) * 2 + flows["period"].to_numpy(),
+        flows["start_ns"].to_numpy(),
+        flows["request_id"],
+    )
+    if not np.array_equal(order, np.arange(len(order))):
+        flows = flows.take(pa.array(order)).combine_chunks()
+        codes = codes[order]
+    known = {structure.category: structure for structure in read_structures(structures)}
+    host_list = _flat_list(flows["host"])
+    host_codes, hosts = _encode(pa.chunked_array([host_list.flatten()]))
+    offsets = _flat_list(flows["offset_ns"])
+    bounds = offsets.offsets.to_numpy().astype(np.int64)
+    if not np.array_equal(bounds - bounds[0], _bounds_of(host_list)):
+        raise LakeError("Flows with unlike numbers of node times and hosts.", remedy="Run flowdiff fsck.")
+    columns = _Columns(
+        values=offsets.flatten().to_numpy(),
+        hosts=host_codes,
+        bounds=bounds - bounds[0],
+        start_ns=flows["start_ns"].to_numpy(),
+        weight=flows["weight"].to_numpy(),
+        period=flows["period"].to_numpy(),
+        request_id=_one_chunk(flows["request_id"]),
+    )
+    return FlowMatrices(tuple(_slices(codes, keys, known, columns)), tuple(hosts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The sorted flows, flattened."""
+
+    values: I8
+    hosts: I4
+    bounds: I8
+    start_ns: I8
+    weight: F8
+    period: U1
+    request_id: pa.StringArray
+
+
+def _slices(
+    codes: I4, keys: list[str], known: dict[str, StoredStructure], columns: _Columns
+) -> Iterator[StoredCategory]:
+    edges = np.flatnonzero(np.diff(codes)) + 1
+    for start, end in zip([0, *edges.tolist()], [*edges.tolist(), len(codes)], strict=True):
+        key = keys[codes[start]]
+        if key not in known:
+            raise LakeError(f"Category {key} has no structure in its windows.", remedy="Run flowdiff fsck.")
+        n_nodes = known[key].n_nodes
+        if np.any(np.diff(columns.bounds[start : end + 1]) != n_nodes):
+            raise LakeError(
+                f"A flow of category {key} has other than {n_nodes} nodes.", remedy="Run flowdiff fsck."
+            )
+        cells = slice(columns.bounds[start], columns.bounds[end])
+        yield StoredCategory(
+            structure=known[key],
+            offset_ns=columns.values[cells].reshape(end - start, n_nodes),
+            host=columns.hosts[cells].reshape(end - start, n_nodes),
+            start_ns=columns.start_ns[start:end],
+            weight=columns.weight[start:end],
+            period=columns.period[start:end],
+            request_id=columns.request_id.slice(start, end - start),
+        )
+
+
+def _encode(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """(codes into the sorted distinct words, the words); null is -1."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    one = _one_chunk(column.unify_dictionaries())
+    words = one.dictionary.to_pylist()
+    sorted_words = sorted(set(words))
+    rank = {word: code for code, word in enumerate(sorted_words)}
+    table = np.array([*(rank[word] for word in words), -1], dtype=np.int32)
+    codes = one.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    return table[codes], sorted_words
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _flat_list(column: pa.ChunkedArray) -> pa.ListArray:
+    return _one_chunk(column)
+
+
+def _bounds_of(lists: pa.ListArray) -> I8:
+    bounds: I8 = lists.offsets.to_numpy().astype(np.int64)
+    bounds -= bounds[0]
+    return bounds
+
+
+def row_order(group: I8, start_ns: I8, request_id: pa.ChunkedArray | pa.StringArray) -> I8:
+    """[rows] stable order by (group, start, request id); ids are compared only where the rest ties."""
+    order: I8 = np.lexsort((start_ns, group))
+    tied = (np.diff(group[order]) == 0) & (np.diff(start_ns[order]) == 0)
+    if not tied.any():
+        return order
+    run = np.cumsum(np.concatenate(([True], ~tied)))
+    members = np.flatnonzero(np.concatenate((tied, [False])) | np.concatenate(([False], tied)))
+    ids = request_id.take(pa.array(order[members])).to_pylist()
+    ranks = np.empty(len(ids), dtype=np.int64)
+    ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    order[members] = order[members][np.lexsort((ranks, run[members]))]
+    return order
+
+
+def read_structures(structures: pa.Table) -> list[StoredStructure]:
+    """Rows of the structures table, each category once, sorted by key. O(nodes)."""
+    if structures.num_rows == 0:
+        return []
+    category = structures["category"].to_pylist()
+    first: dict[str, int] = {}
+    for row, key in enumerate(category):
+        first.setdefault(key, row)
+    wanted = structures.take(pa.array([first[key] for key in sorted(first)])).combine_chunks()
+    nodes = _flat_list(wanted["nodes"])
+    at = _bounds_of(nodes).tolist()
+    names = ("component", "point", "label", "kind", "side", "mate", "parent", "deferred")
+    flat_nodes = nodes.flatten()
+    fields = {name: flat_nodes.field(name).to_pylist() for name in names}
+    in_edges = _flat_list(wanted["in_edges"])
+    edge_at = _bounds_of(in_edges).tolist()
+    flat_edges = in_edges.flatten()
+    pairs = list(zip(flat_edges.field("src").to_pylist(), flat_edges.field("dst").to_pylist(), strict=True))
+    roots = wanted["root"].to_pylist()
+    responses = wanted["responses"].to_pylist()
+    return [
+        StoredStructure(
+            category=key,
+            root=roots[row],
+            edges=tuple(pairs[edge_at[row] : edge_at[row + 1]]),
+            responses=tuple(responses[row]),
+            **{name: tuple(values[at[row] : at[row + 1]]) for name, values in fields.items()},
+        )
+        for row, key in enumerate(sorted(first))
+    ]

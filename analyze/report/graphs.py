@@ -1,0 +1,56 @@
+"""What a report needs to draw: a category's graph, and where it differs from another's."""
+
+from __future__ import annotations
+
+from rapidfuzz.distance import LCSseq
+
+from analyze.population import Category
+from analyze.stats.moments import NS_PER_US
+from schemas.report import GraphDifference, GraphEdge, GraphNode, GraphView
+
+
+def graph_view(category: Category, limit: int) -> GraphView:
+    """The first `limit` nodes in canonical order, and the edges among them with their mean latencies."""
+    graph = category.graph
+    means = [_mean_latency_us(category, period) for period in (0, 1)]
+    shown = min(limit, graph.n_nodes)
+    return GraphView(
+        category=graph.key,
+        root=graph.root,
+        nodes=tuple(
+            GraphNode(label=label, component=component)
+            for label, component in zip(graph.labels[:shown], graph.components[:shown], strict=True)
+        ),
+        edges=tuple(
+            GraphEdge(src=int(src), dst=int(dst), mean0_us=before, mean1_us=after)
+            for (src, dst), before, after in zip(graph.edges, *means, strict=True)
+            if dst < shown
+        ),
+        nodes_total=graph.n_nodes,
+    )
+
+
+def _mean_latency_us(category: Category, period: int) -> list[float | None]:
+    """Weighted mean latency of each edge, as the difference of its nodes' mean times; None if no request."""
+    mine = category.period == period
+    if not mine.any():
+        return [None] * len(category.graph.edges)
+    weight = category.weight[mine]
+    node_us = weight @ category.offset_ns[mine] / weight.sum() / NS_PER_US
+    src, dst = category.graph.edges.T
+    return [float(x) for x in node_us[dst] - node_us[src]]
+
+
+def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
+    """Nodes without a partner, by a longest common subsequence of labels in canonical order.
+
+    Canonical order is topological, so common nodes keep their order of happening. O(n·m / 64).
+    """
+    left = [node.label for node in mutation.nodes]
+    right = [node.label for node in precursor.nodes]
+    operations = LCSseq.editops(left, right)
+    return GraphDifference(
+        precursor=precursor.category,
+        only_mutation=tuple(op.src_pos for op in operations if op.tag == "delete"),
+        only_precursor=tuple(op.dest_pos for op in operations if op.tag == "insert"),
+    )

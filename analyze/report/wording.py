@@ -1,0 +1,154 @@
+"""How numbers and results are worded: one place for headline, terminal and page."""
+
+from __future__ import annotations
+
+from schemas.report import Mutation, MutationKind, PrecursorRow
+
+NBSP = "\u00a0"
+"""Between a number and its unit: they must not part at a line's end."""
+
+_UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits; whole from 1000 on; never an exponent."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        text = f"{value:.0f}" if abs(value) >= 1 else f"{float(text):.12f}".rstrip("0")
+    return text
+
+
+def duration(us: float | None) -> str:
+    """`417 µs`, `12.3 ms`, `4.07 s` (with no-break spaces); `–` for None."""
+    if us is None:
+        return "–"
+    for size, unit in _UNITS:
+        if abs(us) >= size * 0.9995:
+            return f"{significant(us / size)}{NBSP}{unit}"
+    return f"0{NBSP}µs"
+
+
+def change(us: float | None) -> str:
+    """A duration with its sign: `+467 ms`, `−3 µs`."""
+    if us is None:
+        return "–"
+    return ("+" if us > 0 else "−" if us < 0 else "±") + duration(abs(us))
+
+
+def percent(share: float | None, *, sign: bool = False) -> str:
+    """`12 %`, `0.4 %`; with `sign`, `+12 %`."""
+    if share is None:
+        return "–"
+    value = abs(share * 100)
+    digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+    mark = "−" if share < 0 and float(digits) else "+" if sign and share > 0 else ""
+    return f"{mark}{digits}{NBSP}%"
+
+
+def factor(ratio: float | None) -> str:
+    """`×1.3`."""
+    return "–" if ratio is None else f"×{significant(ratio)}"
+
+
+def p_value(p: float | None) -> str:
+    """`0.031`, `4e-12`, `< 1e-300`; `not run` for None."""
+    if p is None:
+        return "not run"
+    if p < 1e-300:
+        return "< 1e-300"
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}".replace("e-0", "e-")
+
+
+def short(key: str) -> str:
+    """A category key shortened like a commit id."""
+    return key[:10]
+
+
+def clip(text: str, width: int) -> str:
+    """`text` in at most `width` characters, the middle left out."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def count(number: int) -> str:
+    """Thousands apart by thin spaces: `209 841`."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def counted(number: int, singular: str, plural: str | None = None) -> str:
+    """`1 mutation`, `3 mutations`."""
+    return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
+
+
+def headline_sentence(mean0_us: float | None, mean1_us: float | None) -> str:
+    """One sentence: mean response time before and after."""
+    if mean0_us is None or mean1_us is None:
+        return "One of the periods holds no testable request."
+    if mean0_us == mean1_us:
+        return f"Mean response time did not change: {duration(mean0_us)}."
+    moved = "rose" if mean1_us > mean0_us else "fell"
+    share = f" ({percent(mean1_us / mean0_us - 1, sign=True)})" if mean0_us > 0 else ""
+    return f"Mean response time {moved} from {duration(mean0_us)} to {duration(mean1_us)}{share}."
+
+
+def explain(mutation: Mutation) -> str:
+    """One sentence about a mutation: what, where, how much."""
+    if mutation.kind is MutationKind.RESPONSE_TIME:
+        return _explain_timing(mutation)
+    gained = mutation.after.count - mutation.before.count
+    took = (
+        f"{count(gained)} more requests took this {count(mutation.n_nodes)}-node structure "
+        f"({count(mutation.before.count)} → {count(mutation.after.count)}), at "
+        f"{duration(mutation.after.mean_us)} each"
+    )
+    if mutation.no_precursor:
+        return took + "; no category of its root lost enough requests to be their precursor."
+    best = mutation.precursors[0]
+    if mutation.one_to_n_relaxed:
+        rest = mutation.precursors_total - 1
+        other = f" and {counted(rest, 'other category', 'other categories')}" if rest else ""
+        source = f"no single category lost as many; they may have come from {_candidate(best)}{other}"
+    else:
+        source = f"most likely they used to take {_candidate(best)}"
+    return f"{took}; {source}, whose mean is {duration(mutation.baseline_mean_us)}."
+
+
+def _candidate(row: PrecursorRow) -> str:
+    counts = f"{count(row.before.count)} → {count(row.after.count)}"
+    return f"{short(row.category)} ({counted(row.n_nodes, 'node')}, {counts})"
+
+
+def _explain_timing(mutation: Mutation) -> str:
+    before, after = mutation.before.mean_us, mutation.after.mean_us
+    assert before is not None
+    assert after is not None
+    word = "slower" if after >= before else "faster"
+    text = (
+        f"Same structure, {duration(abs(after - before))} {word} on average "
+        f"({duration(before)} → {duration(after)}, {count(mutation.before.count)} requests before)"
+    )
+    reddest = mutation.edges[0] if mutation.edges and mutation.edges[0].changed else None
+    if reddest is None:
+        return text + "; no single edge on its critical path changed by test."
+    part = ""
+    if after != before:
+        part = f", {percent(reddest.attribution_us / (after - before))} of it"
+    which = "reddest edge" if word == "slower" else "the edge that changed most is"
+    return text + f"; {which} {reddest.src_label} → {reddest.dst_label}{part}."
+
+
+def verdict_sentence(structural: int, response_time: int, sm_threshold: int) -> str:
+    """What was found, in one sentence."""
+    if structural + response_time == 0:
+        return (
+            "No mutation: no category's response times differ by the test, and no category's count moved by "
+            f"{sm_threshold}. Paper mode cannot say how small a change it would have missed."
+        )
+    return (
+        f"{counted(structural, 'structural mutation')} and "
+        f"{counted(response_time, 'response-time mutation')} found."
+    )

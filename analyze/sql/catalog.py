@@ -1,0 +1,124 @@
+"""The relations users query: one `.sql` file each, whose header types and describes its columns.
+
+The header is the documentation: `docs/sql.md` is generated from it, and a test holds it to what DuckDB says.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.lake import TABLES
+from schemas.quality import Quality
+
+# In order of creation: a view may use the ones before it.
+VIEWS: Final = ("requests", "categories", "nodes", "edges", "params", "windows", "mutations")
+
+_COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One documented column."""
+
+    name: str
+    type: str
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A view: its name, what a row is, its columns and its CREATE VIEW statement."""
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    sql: str
+
+
+def relation(name: str) -> Relation:
+    """Read the relation `name`, one of VIEWS, from its file. Raises ValueError if the header is malformed."""
+    if name not in VIEWS:
+        raise ValueError(f"no such relation: {name}")
+    text = files("analyze.sql").joinpath("views", f"{name}.sql").read_text(encoding="utf-8")
+    prose: list[str] = []
+    columns: list[Column] = []
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        if match := _COLUMN.match(line):
+            columns.append(Column(match["name"], match["type"], match["doc"]))
+        elif not columns and line != "--":
+            prose.append(line.removeprefix("--").strip())
+        elif line != "--":
+            raise ValueError(f"{name}.sql: cannot read the header line: {line}")
+    if not prose or not columns:
+        raise ValueError(f"{name}.sql: the header needs a sentence and its columns")
+    return Relation(name, " ".join(prose), tuple(columns), text)
+
+
+def reference() -> str:
+    """The SQL reference as Markdown: every view, every table of the lake, every quality flag."""
+    parts = [
+        "# SQL reference",
+        "",
+        "Generated from `analyze/sql/views/*.sql` and `schemas/` by `python -m analyze.sql.catalog`.",
+        "",
+        "`flowdiff sql` opens DuckDB on a lake, read only, with these views. All times are UTC; the unit",
+        "stands last in a column's name.",
+        "",
+        "## Views",
+    ]
+    for name in VIEWS:
+        view = relation(name)
+        parts += ["", f"### {name}", "", view.doc, "", "| column | type | meaning |", "|---|---|---|"]
+        parts += [f"| `{c.name}` | {c.type} | {_cell(c.doc)} |" for c in view.columns]
+    parts += ["", "## Macro", "", "`quality_names(mask)` lists the flags of a `quality` mask as text:", ""]
+    parts += ["| bit | flag |", "|---|---|"]
+    parts += [f"| {flag.value} | `{flag.name}` |" for flag in Quality]
+    parts += [
+        "",
+        "## Tables of the lake",
+        "",
+        "Plain Parquet under `LAKE/<table>/window=…/`, for any tool:",
+        "`read_parquet('LAKE/flows/*/*.parquet')`.",
+    ]
+    for name, schema in TABLES.items():
+        parts += ["", f"### {name}", "", "| column | type | null | meaning |", "|---|---|---|---|"]
+        for field in schema:
+            parts.append(_table_row(field, field.name))
+            parts += [_table_row(part, f"{field.name}[].{part.name}") for part in _struct_fields(field.type)]
+    return "\n".join(parts) + "\n"
+
+
+def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
+    """Fields of a list of structs; empty for every other type."""
+    if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
+        return list(type_.value_type.fields)
+    return []
+
+
+def _table_row(field: pa.Field, name: str) -> str:
+    doc = (field.metadata or {}).get(b"doc", b"").decode()
+    return f"| `{name}` | {_arrow_name(field.type)} | {'yes' if field.nullable else 'no'} | {_cell(doc)} |"
+
+
+def _arrow_name(type_: pa.DataType) -> str:
+    if pa.types.is_dictionary(type_):
+        return "text (dictionary)"
+    if pa.types.is_list(type_):
+        inner = "struct" if pa.types.is_struct(type_.value_type) else _arrow_name(type_.value_type)
+        return f"list of {inner}"
+    return {"string": "text", "double": "float64"}.get(str(type_), str(type_))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

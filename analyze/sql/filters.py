@@ -1,0 +1,133 @@
+"""A parsed filter (`analyze.periods.Filter`) as SQL terms: text from a closed list, values bound.
+
+Keys `root` and `status` are columns of a flow; `host` and `component` hold for a flow if they hold for any of
+its nodes; every other key is a parameter of any node. `!=` holds if no node has an equal value, so a flow
+without the parameter passes. `<` and its like compare numbers with numeric parameters and text with text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from analyze.periods import Condition, Filter, Operator
+
+_EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
+COLUMN_KEYS: Final = ("root", "status", "host", "component")
+
+# (subject, kind of test) -> term; @ is the number of the condition, which names its bound values.
+_TERMS: Final[Mapping[tuple[str, str], str]] = {
+    ("root", "equal"): "(root IN (SELECT unnest($texts_@)))",
+    ("root", "<"): "(root < $text_@)",
+    ("root", "<="): "(root <= $text_@)",
+    ("root", ">"): "(root > $text_@)",
+    ("root", ">="): "(root >= $text_@)",
+    ("root", "like"): "(root LIKE $text_@)",
+    ("status", "equal"): "(status IN (SELECT unnest($texts_@)))",
+    ("status", "<"): "(status < $text_@)",
+    ("status", "<="): "(status <= $text_@)",
+    ("status", ">"): "(status > $text_@)",
+    ("status", ">="): "(status >= $text_@)",
+    ("status", "like"): "(status LIKE $text_@)",
+    ("host", "equal"): "(list_has_any(host, $texts_@))",
+    ("host", "<"): "(len(list_filter(host, lambda name: name < $text_@)) > 0)",
+    ("host", "<="): "(len(list_filter(host, lambda name: name <= $text_@)) > 0)",
+    ("host", ">"): "(len(list_filter(host, lambda name: name > $text_@)) > 0)",
+    ("host", ">="): "(len(list_filter(host, lambda name: name >= $text_@)) > 0)",
+    ("host", "like"): "(len(list_filter(host, lambda name: name LIKE $text_@)) > 0)",
+    (
+        "component",
+        "equal",
+    ): "(category IN (SELECT category FROM component WHERE name IN (SELECT unnest($texts_@))))",
+    ("component", "<"): "(category IN (SELECT category FROM component WHERE name < $text_@))",
+    ("component", "<="): "(category IN (SELECT category FROM component WHERE name <= $text_@))",
+    ("component", ">"): "(category IN (SELECT category FROM component WHERE name > $text_@))",
+    ("component", ">="): "(category IN (SELECT category FROM component WHERE name >= $text_@))",
+    ("component", "like"): "(category IN (SELECT category FROM component WHERE name LIKE $text_@))",
+    ("text", "equal"): (
+        "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@"
+        " AND (text IN (SELECT unnest($texts_@)) OR num IN (SELECT unnest($numbers_@)))))"
+    ),
+    ("text", "<"): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text < $text_@))",
+    (
+        "text",
+        "<=",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text <= $text_@))",
+    ("text", ">"): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text > $text_@))",
+    (
+        "text",
+        ">=",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text >= $text_@))",
+    (
+        "text",
+        "like",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text LIKE $text_@))",
+    (
+        "number",
+        "<",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num < $number_@))",
+    (
+        "number",
+        "<=",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num <= $number_@))",
+    (
+        "number",
+        ">",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num > $number_@))",
+    (
+        "number",
+        ">=",
+    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num >= $number_@))",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """SQL terms to be joined by AND, and the values they bind."""
+
+    text: tuple[str, ...]
+    values: Mapping[str, object]
+    uses_params: bool
+    """Whether a term reads the params table."""
+
+
+def filter_terms(filter_: Filter) -> Terms:
+    """Terms of a filter over the relations of `matching_flows.sql`."""
+    text = []
+    values: dict[str, object] = {}
+    uses_params = False
+    for number, condition in enumerate(filter_.conditions):
+        term, bound = _term(condition)
+        uses_params = uses_params or "key" in bound
+        text.append(term.replace("@", str(number)))
+        values |= {f"{name}_{number}": value for name, value in bound.items()}
+    return Terms(tuple(text), values, uses_params)
+
+
+def _term(condition: Condition) -> tuple[str, dict[str, object]]:
+    """(term, its values by name without the condition's number)."""
+    is_column = condition.key in COLUMN_KEYS
+    bound: dict[str, object] = {} if is_column else {"key": condition.key}
+    if condition.operator in _EQUALITIES:
+        bound["texts"] = [_as_text(value) for value in condition.values]
+        if not is_column:
+            bound["numbers"] = _numbers(condition.values)
+        term = _TERMS[condition.key if is_column else "text", "equal"]
+        return f"NOT {term}" if condition.operator is Operator.NE else term, bound
+    value = condition.values[0]
+    if is_column or isinstance(value, str):
+        bound["text"] = _as_text(value)
+        return _TERMS[condition.key if is_column else "text", condition.operator.value], bound
+    bound["number"] = value
+    return _TERMS["number", condition.operator.value], bound
+
+
+def _as_text(value: str | float) -> str:
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _numbers(values: Sequence[str | float]) -> list[float]:
+    return [value for value in values if isinstance(value, float)]

@@ -1,0 +1,106 @@
+"""Two-sample Kolmogorov-Smirnov statistics of many columns at once.
+
+A category's edges are the columns of one matrix, so all of them are tested by one sort along an axis. D is
+computed in integers and therefore exact. P-values follow the asymptotic law with Stephens' small-sample
+correction, λ = (√n + 0.12 + 0.11/√n)·D with n = n0·n1/(n0+n1): what MATLAB's `kstest2` does, in which the
+papers' tests were written (NSDI §6). They are not the exact p of small samples: where the exact p
+is below 0.1, the difference stays under 0.03 at n0 = n1 = 11, the smallest the papers test, and under 0.01 at
+100 (measured in tests/unit/test_ks.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import kolmogorov
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+_LEFT_OUT = np.iinfo(np.int64).max
+_CHUNK_VALUES = 1 << 21
+"""Values sorted at once: 16 MB, and about five temporaries of that size."""
+
+
+@dataclass(frozen=True, slots=True)
+class KsColumns:
+    """Statistics of every column; D is NaN where a period has no value."""
+
+    n0: I8
+    n1: I8
+    d: F8
+    """[columns] sup |F0 - F1|."""
+    d_slower: F8
+    """[columns] sup (F0 - F1), >= 0: large if period 1 is stochastically larger."""
+
+
+def ks_columns(values: I8, problem: B1, include: B1 | None = None) -> KsColumns:
+    """KS statistics of each column of `values`, reference rows against problem rows.
+
+    values: [rows, columns] int64, |value| < 2**61. problem: [rows]. include: [rows, columns], the values
+    that take part; None means all. O(rows · log rows · columns).
+    """
+    rows, columns = values.shape
+    n0, n1 = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    above, below = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    step = max(1, _CHUNK_VALUES // max(1, rows))
+    for first in range(0, columns, step):
+        part = slice(first, first + step)
+        taken = None if include is None else include[:, part]
+        n0[part], n1[part], above[part], below[part] = _extremes(values[:, part], problem, taken)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scale = 1.0 / (n0.astype(np.float64) * n1)
+        scale[(n0 == 0) | (n1 == 0)] = np.nan
+    return KsColumns(n0, n1, np.maximum(above, below) * scale, above * scale)
+
+
+def _extremes(values: I8, problem: B1, include: B1 | None) -> tuple[I8, I8, I8, I8]:
+    """Per column: n0, n1, and the extremes of n0·n1·(F0 - F1), upper and lower, both >= 0.
+
+    The period rides in the lowest bit of the value, so a plain sort does for an argsort.
+    """
+    packed = np.ascontiguousarray((values << 1 | problem[:, None]).T)
+    if include is None:
+        n1 = np.full(packed.shape[0], int(problem.sum()), np.int64)
+        n0 = len(problem) - n1
+    else:
+        packed[~include.T] = _LEFT_OUT
+        n1 = (include & problem[:, None]).sum(axis=0, dtype=np.int64)
+        n0 = include.sum(axis=0, dtype=np.int64) - n1
+    packed.sort(axis=1)
+    gap = np.where(packed & 1, -n0[:, None], n1[:, None])
+    if include is not None:
+        gap[packed == _LEFT_OUT] = 0
+    np.cumsum(gap, axis=1, out=gap)
+    packed >>= 1
+    gap[:, :-1][packed[:, 1:] == packed[:, :-1]] = 0  # inside a tie the step functions are not defined
+    if gap.shape[1] == 0:
+        return n0, n1, n0.copy(), n0.copy()
+    return n0, n1, np.maximum(gap.max(axis=1), 0), np.maximum(-gap.min(axis=1), 0)
+
+
+def effective_size(n0: I8, n1: I8) -> F8:
+    """n0·n1/(n0+n1), 0 where both are 0."""
+    size: F8 = n0.astype(np.float64) * n1 / np.maximum(n0 + n1, 1)
+    return size
+
+
+def p_two_sided(d: F8, n0: I8, n1: I8) -> F8:
+    """P of D under no difference, asymptotic with Stephens' correction; NaN where D is NaN."""
+    p: F8 = kolmogorov(_stephens(d, n0, n1))
+    return p
+
+
+def p_one_sided(d_slower: F8, n0: I8, n1: I8) -> F8:
+    """P of the one-sided D under "period 1 is not slower", exp(-2λ²); NaN where D is NaN."""
+    p: F8 = np.exp(-2.0 * _stephens(d_slower, n0, n1) ** 2)
+    return p
+
+
+def _stephens(d: F8, n0: I8, n1: I8) -> F8:
+    root: F8 = np.sqrt(np.maximum(effective_size(n0, n1), 1e-300))
+    lam: F8 = (root + 0.12 + 0.11 / root) * d
+    return lam

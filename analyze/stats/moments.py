@@ -1,0 +1,74 @@
+"""Count, weighted mean and variance of response time, per category and period (ALGORITHMS 0, E tier 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.population import Category
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+
+NS_PER_US = 1000.0
+LARGE = 10
+"""The papers' large categories hold more requests than this; C² is shown for them only."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodMoments:
+    """[2, categories] each; row 0 the reference, row 1 the problem; NaN where a category is empty."""
+
+    count: I8
+    weighted: F8
+    """Sum of weights."""
+    mean_us: F8
+    """Weighted mean response time."""
+    variance_us2: F8
+    """Weighted population variance; NaN below two requests."""
+
+    @property
+    def total_us(self) -> F8:
+        """[2, categories] count times mean; 0 for an empty category."""
+        return np.where(self.count > 0, self.count * self.mean_us, 0.0)
+
+    def filled_mean_us(self) -> F8:
+        """Means with an empty period's taken from the other one (C.7, C.8); NaN only if both are empty."""
+        return np.where(self.count > 0, self.mean_us, self.mean_us[::-1])
+
+
+def category_moments(categories: Sequence[Category]) -> PeriodMoments:
+    """Moments of every category. O(requests)."""
+    shape = (2, len(categories))
+    count, weighted = np.zeros(shape, np.int64), np.zeros(shape)
+    mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
+    for c, category in enumerate(categories):
+        for t in (0, 1):
+            mine = category.period == t
+            us = category.response_ns[mine] / NS_PER_US
+            w = category.weight[mine]
+            count[t, c] = len(us)
+            if len(us) == 0:
+                continue
+            weighted[t, c] = w.sum()
+            mean[t, c] = (w * us).sum() / weighted[t, c]
+            if len(us) > 1:
+                variance[t, c] = (w * (us - mean[t, c]) ** 2).sum() / weighted[t, c]
+    return PeriodMoments(count, weighted, mean, variance)
+
+
+def pooled(moments: PeriodMoments, members: npt.NDArray[np.intp]) -> PeriodMoments:
+    """Moments of the union of `members`, as one category: law of total variance. Shapes [2, 1]."""
+    count = moments.count[:, members].sum(axis=1, keepdims=True)
+    weight = moments.weighted[:, members]
+    weighted = weight.sum(axis=1, keepdims=True)
+    means = np.where(weight > 0, moments.mean_us[:, members], 0.0)
+    spreads = np.where(np.isnan(moments.variance_us2[:, members]), 0.0, moments.variance_us2[:, members])
+    safe = np.where(weighted > 0, weighted, np.nan)
+    mean = (weight * means).sum(axis=1, keepdims=True) / safe
+    inner = np.where(np.isnan(mean), 0.0, means - mean)
+    variance = (weight * (spreads + inner**2)).sum(axis=1, keepdims=True) / safe
+    return PeriodMoments(count, weighted, mean, np.where(count > 1, variance, np.nan))

@@ -1,0 +1,174 @@
+"""`flowdiff import`: files into a lake."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from flowdiff.version import version
+from schemas.config import DecodeConfig
+from schemas.errors import ConfigError, InputError
+from schemas.windows import window_length_ns
+from stitch.drivers.batch import ImportSettings, ImportSummary, import_into
+from stitch.drivers.inputs import STDIN
+
+_SIZE = re.compile(r"^(\d+)\s*(K|M|G|T)?(i?B)?$", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def command(
+    files: Annotated[list[str], typer.Argument(help="Files or globs; `-` reads standard input.")],
+    lake: Annotated[Path, typer.Option(help="Folder of the lake; made where it is missing.")],
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Format of every file; else told by content.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Memory budget; larger inputs go by way of the disk.")] = "1GB",
+    params_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of requests whose parameters are kept.")
+    ] = 1.0,
+    label_keys: Annotated[
+        list[str] | None, typer.Option(help="Span attributes that become part of the structure.")
+    ] = None,
+    event_points: Annotated[
+        list[str] | None, typer.Option(help="Span events that become nodes of the graph.")
+    ] = None,
+    drop_params: Annotated[list[str] | None, typer.Option(help="Parameters never to be kept.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Import trace files into a lake.
+
+    The same file twice changes nothing. An import that was interrupted is completed by running it again.
+    """
+    lists = {"label_keys": label_keys, "event_points": event_points, "drop_params": drop_params}
+    settings = ImportSettings(
+        format=format_,
+        window_length_ns=None if window is None else window_length_ns(window),
+        memory_bytes=_parse_size(memory),
+        params_share=params_share,
+        decode=DecodeConfig.model_validate(
+            {key: _split(values) for key, values in lists.items() if values is not None}
+        ),
+    )
+    with _progress() as progress:
+        summary = import_into(
+            lake,
+            _expand(files),
+            settings,
+            owner=f"{os.getpid()}-{uuid.uuid4().hex}",
+            created_by=f"flowdiff {version()}",
+            stdin=sys.stdin.buffer,
+            progress=progress,
+        )
+    if as_json:
+        typer.echo(summary.model_dump_json(indent=1))
+    else:
+        Console().print(_table(summary))
+
+
+def _parse_size(text: str) -> int:
+    """Bytes of `512MB`, `1GiB`, `1G`: units of 1024. Raises ConfigError below 64 MB."""
+    match = _SIZE.match(text.strip())
+    size = 0 if match is None else int(match[1]) * 1024 ** _POWERS[(match[2] or "").upper()]
+    if size < 64 * 2**20:
+        raise ConfigError(f"'{text}' is not a memory budget.", remedy="Write 64MB or more: 512MB, 1GB, 8GB.")
+    return size
+
+
+def _split(values: list[str]) -> tuple[str, ...]:
+    """Options may be repeated or separated by commas."""
+    return tuple(part for value in values for part in value.split(",") if part)
+
+
+def _expand(patterns: list[str]) -> list[str]:
+    """Files of every glob, in order of name. Raises InputError for one that finds nothing."""
+    names: list[str] = []
+    for pattern in patterns:
+        if pattern == STDIN or Path(pattern).exists():
+            names.append(pattern)
+            continue
+        found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+        if not found:
+            raise InputError(f"No file matches '{pattern}'.", remedy="Check the path.")
+        names.extend(found)
+    folders = [name for name in names if Path(name).is_dir()]
+    if folders:
+        raise InputError(f"'{folders[0]}' is a folder.", remedy=f"Name its files: '{folders[0]}/*'.")
+    return names
+
+
+class _Bar:
+    """Progress on a terminal; a Console that is not one stays silent."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._read = bar.add_task("reading", total=None, events=0, flows=0)
+        self._events = 0
+        self._flows = 0
+
+    def begin(self, total_bytes: int) -> None:
+        self._bar.update(self._read, total=total_bytes)
+
+    def decoded(self, file_bytes: int, events: int) -> None:
+        self._events += events
+        self._bar.update(self._read, advance=file_bytes, events=self._events)
+
+    def stitched(self, flows: int) -> None:
+        self._flows += flows
+        self._bar.update(self._read, description="stitching", flows=self._flows)
+
+
+@contextmanager
+def _progress() -> Iterator[_Bar]:
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[events]:,} events, {task.fields[flows]:,} flows"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield _Bar(bar)
+
+
+def _table(summary: ImportSummary) -> Table:
+    counters = summary.counters
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    rows: list[tuple[str, int]] = [
+        ("files imported", len(summary.files_imported)),
+        ("files already in the lake", len(summary.files_known)),
+        ("events", counters.events_read),
+        ("flows", counters.flows),
+        ("windows", summary.windows),
+        ("bytes written", summary.bytes_written),
+        ("duplicate events", counters.events_duplicate),
+        ("flows already in the lake", counters.flows_duplicate),
+        ("late flows (kept under late/)", counters.flows_late),
+        *((f"rejected: {reason}", count) for reason, count in counters.rejects.items()),
+        *((f"oddity: {name}", count) for name, count in counters.oddities.items()),
+        *((f"quality: {flag}", count) for flag, count in counters.quality.items()),
+    ]
+    for name, count in rows:
+        if count or name in {"events", "flows", "windows"}:
+            table.add_row(name, f"{count:,}")
+    if summary.commit is None:
+        table.add_row("nothing new: the lake is unchanged", "")
+    return table

@@ -1,0 +1,161 @@
+"""`flowdiff simulate`: traces of a simulated storage service, with a known fault and known truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
+from ingest.simulate.fit import PAPER, Fit, fit
+from ingest.simulate.output import Format, Run, run, write_lines
+from ingest.simulate.run import RunPlan
+from ingest.simulate.workloads import WORKLOADS
+from schemas.errors import ConfigError
+
+DEFAULT_REQUESTS = 4_000
+DEFAULT_START = "2026-01-05T00:00:00Z"
+
+
+def command(
+    out: Annotated[Path | None, typer.Option(help="File to write; gzipped if it ends in .gz.")] = None,
+    workload: Annotated[str, typer.Option(help="Workload; see --list.")] = "postmark-large",
+    fault: Annotated[
+        list[str] | None, typer.Option(help="Fault, by name or unambiguous beginning; may be repeated.")
+    ] = None,
+    severity: Annotated[
+        list[float] | None, typer.Option(help="Severity of each fault, in order; else its default.")
+    ] = None,
+    fault_start: Annotated[
+        list[float] | None, typer.Option(help="Second of the run at which each fault begins; else 0.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed: the same seed gives the same bytes.")] = 0,
+    requests: Annotated[int, typer.Option(help="Requests to simulate.")] = DEFAULT_REQUESTS,
+    sample: Annotated[float, typer.Option(help="Share of the requests that is traced.")] = 1.0,
+    start: Annotated[str, typer.Option(help="When the run begins (ISO 8601).")] = DEFAULT_START,
+    format_: Annotated[Format, typer.Option("--format", help="How the run is told.")] = Format.NATIVE,
+    truth: Annotated[
+        Path | None, typer.Option(help="Write the truth here (JSON; the requests beside it as Parquet).")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = os.cpu_count() or 1,
+    show_fit: Annotated[bool, typer.Option("--fit", help="Compare the run with the papers' traces.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List workloads and faults.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Simulate a storage service and write its traces.
+
+    A client, an NFS server, a metadata server and two storage nodes with caches, locks, queues and a B-tree.
+    With --truth the run is repeated without its faults, so that what they did to every request is known.
+    """
+    if show_list:
+        _print_catalogue()
+        return
+    if out is None and truth is None and not show_fit:
+        raise ConfigError("nothing to write.", remedy="Give --out FILE, --truth FILE, --fit or --list.")
+    if truth is not None and truth.suffix != ".json":
+        raise ConfigError(f"the truth file {truth} does not end in .json.", remedy="Name it FILE.json.")
+    chosen = _faults(fault or [], severity or [], fault_start or [])
+    plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen)))
+    with _progress() as progress:
+        result = run(plan, _epoch_ns(start), with_truth=truth is not None, workers=workers, progress=progress)
+    summary: dict[str, object] = {
+        "workload": workload,
+        "requests": sum(t.n_simulated for t in result.traces),
+        "traced": sum(len(t) for t in result.traces),
+        "seconds": round(result.seconds, 3),
+        "tag": result.telling.tag,
+    }
+    if out is not None:
+        summary["bytes"] = write_lines(out, result.lines(format_))
+        summary["out"] = str(out)
+    if truth is not None:
+        summary |= _write_truth(result, truth)
+    if show_fit:
+        summary["fit"] = asdict(fit(result.traces))
+    if as_json:
+        typer.echo(json.dumps(summary, indent=1))
+        return
+    for key, value in summary.items():
+        if key != "fit":
+            typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
+    if show_fit:
+        _print_fit(workload, fit(result.traces))
+
+
+def _faults(
+    names: list[str], severities: list[float], starts: list[float]
+) -> list[tuple[Fault, float | None, float]]:
+    if len(severities) > len(names) or len(starts) > len(names):
+        raise ConfigError(
+            "there are more severities or starts than faults.", remedy="Give one for each fault."
+        )
+    padded = [*severities, *[None] * (len(names) - len(severities))]
+    begun = [*starts, *[0.0] * (len(names) - len(starts))]
+    return [(find_fault(n), level, at) for n, level, at in zip(names, padded, begun, strict=True)]
+
+
+def _epoch_ns(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a time.", remedy="Write 2026-01-05T00:00:00Z.") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+
+
+def _write_truth(result: Run, path: Path) -> dict[str, object]:
+    assert result.truth is not None, "a run for --truth has one"
+    if not path.parent.is_dir():
+        raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
+    beside = result.truth.write(path)
+    change = result.truth.summary.change
+    return {
+        "truth": str(path),
+        "truth_requests": str(beside),
+        "mean_us": round(change.mean_ns / 1e3, 3),
+        "mean_without_faults_us": round(change.base_mean_ns / 1e3, 3),
+        "affected": sum(c.affected for c in result.truth.summary.causes),
+    }
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal; silence elsewhere. It moves when a shard is done."""
+    console = Console(stderr=True)
+    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("requests", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_catalogue() -> None:
+    console = Console()
+    table = Table("workload", "what it does", "paper's sampled requests", box=None, header_style="bold")
+    for workload in WORKLOADS.values():
+        table.add_row(workload.name, workload.about, f"{workload.paper_requests:,}")
+    console.print(table)
+    console.print()
+    table = Table("fault", "what changes", "severity", "of", "try with", box=None, header_style="bold")
+    for fault in FAULTS.values():
+        table.add_row(fault.name, fault.about, f"{fault.severity:g}", fault.unit, fault.workload)
+    console.print(table)
+
+
+def _print_fit(workload: str, measured: Fit) -> None:
+    table = Table("figure", "run", "paper", box=None, header_style="bold")
+    paper = asdict(PAPER[workload]) if workload in PAPER else {}
+    for key, value in asdict(measured).items():
+        table.add_row(key, f"{value:,.1f}".removesuffix(".0"), f"{paper[key]:,}" if key in paper else "-")
+    Console().print(table)

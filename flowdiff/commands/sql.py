@@ -1,0 +1,124 @@
+"""`flowdiff sql`: DuckDB on a lake, read only."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from analyze.report.wording import count
+from analyze.sql.catalog import VIEWS, relation
+from analyze.sql.session import Session, open_session
+from flowdiff.options import LakeOption, PeriodOption, period_of
+from flowdiff.output import TableFormat, write_table
+from schemas.errors import FlowdiffError
+
+SHELL_ROWS = 100
+"""Rows a terminal shows; the rest is counted."""
+
+_HELP = """\
+Write a SELECT and end it with a semicolon. The views of this lake:
+{views}
+.schema VIEW   columns and their meaning
+.help          this text
+.quit          leave (or Ctrl-D)"""
+
+
+def command(
+    lake: LakeOption,
+    query: Annotated[str | None, typer.Option("-c", "--command", help="One query; else a shell.")] = None,
+    period: PeriodOption = "all",
+    format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File for the result.")] = None,
+    memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
+) -> None:
+    """Query a lake in SQL. The views and every column: docs/sql.md, or .help in the shell."""
+    with open_session(period_of(lake, period), memory=memory) as session:
+        if query is not None:
+            _answer(session, query, format_, output)
+        elif sys.stdin.isatty():
+            _shell(session, format_)
+        else:
+            _answer(session, sys.stdin.read(), format_, output)
+
+
+def _answer(session: Session, query: str, form: TableFormat, output: Path | None) -> None:
+    if form is TableFormat.TABLE and output is None:
+        _print_rows(session, query)
+        return
+    # A file is told by its name where no format is given.
+    if form is TableFormat.TABLE and output is not None:
+        known = {".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
+        form = known.get(output.suffix.lower(), TableFormat.CSV)
+    write_table(session.stream(query), form, output)
+
+
+def _print_rows(session: Session, query: str) -> None:
+    """The first rows as a table that fits the terminal."""
+    console = Console()
+    shown = 0
+    total = 0
+    table = Table(box=None, header_style="bold")
+    reader = session.stream(query)
+    for field in reader.schema:
+        table.add_column(Text(field.name), overflow="ellipsis", no_wrap=len(reader.schema) > 4)
+    for batch in reader:
+        total += batch.num_rows
+        for row in batch.slice(0, SHELL_ROWS - shown).to_pylist():
+            table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+            shown += 1
+    console.print(table)
+    rest = f", {count(total - shown)} more not shown" if total > shown else ""
+    console.print(f"{count(total)} {'row' if total == 1 else 'rows'}{rest}", style="dim")
+
+
+def _shell(session: Session, form: TableFormat) -> None:
+    """Read queries until the end; an error costs its query only."""
+    import readline  # noqa: F401 - gives input() line editing and history
+
+    console = Console()
+    console.print(f"Views: {', '.join(VIEWS)}. .help tells more.", style="dim")
+    pending = ""
+    while True:
+        try:
+            line = input("     ...> " if pending else "flowdiff> ")
+        except EOFError:
+            console.print()
+            return
+        except KeyboardInterrupt:
+            pending = ""
+            console.print()
+            continue
+        if not pending and line.startswith("."):
+            if line.strip() in (".quit", ".exit"):
+                return
+            _dot_command(console, line)
+            continue
+        pending = f"{pending}\n{line}" if pending else line
+        if not pending.strip():
+            pending = ""
+        elif pending.rstrip().endswith(";"):
+            text, pending = pending, ""
+            try:
+                _answer(session, text, form, None)
+            except FlowdiffError as error:
+                console.print(Text(str(error), style="red"))
+
+
+def _dot_command(console: Console, line: str) -> None:
+    word, _, name = line.strip().partition(" ")
+    if word == ".schema" and name.strip() in VIEWS:
+        view = relation(name.strip())
+        console.print(view.doc, markup=False)
+        table = Table("column", "type", "meaning", box=None, header_style="bold")
+        for column in view.columns:
+            table.add_row(column.name, column.type, Text(column.doc))
+        console.print(table)
+        return
+    views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
+    console.print(_HELP.format(views=views), markup=False, highlight=False)

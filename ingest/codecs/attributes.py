@@ -1,0 +1,160 @@
+"""Attributes as one long table (owner, key, value).
+
+Columnar: no Python per attribute, only per distinct key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeTable:
+    """Attributes of spans, resources or span events; one row an attribute.
+
+    `owner` is not decreasing. Exactly one of `num` and `text` is set in a row.
+    """
+
+    owner: I8
+    """[n] row of the owner."""
+    code: I8
+    """[n] index into `keys`."""
+    keys: tuple[str, ...]
+    """Distinct keys."""
+    num: pa.Array
+    """[values] float64."""
+    text: pa.Array
+    """[values] string; booleans as `true`/`false`, nested values as compact JSON."""
+    row: I8 | None = None
+    """[n] index into `num` and `text`; None: row i has value i."""
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def rows(self, mask: B1) -> AttributeTable:
+        """The rows where `mask` holds."""
+        if mask.all():
+            return self
+        row = np.flatnonzero(mask) if self.row is None else self.row[mask]
+        return replace(self, owner=self.owner[mask], code=self.code[mask], row=row)
+
+    def spread(self, of_row: I8) -> AttributeTable:
+        """Owned by rows instead: row r gets every attribute of owner `of_row[r]` (resources → spans)."""
+        n_owners = int(max(of_row.max(initial=-1), self.owner.max(initial=-1))) + 1
+        count = np.bincount(self.owner, minlength=n_owners)
+        first = np.cumsum(count) - count
+        lengths = count[of_row]
+        owner = np.repeat(np.arange(len(of_row)), lengths)
+        begin = np.cumsum(lengths) - lengths
+        take = np.arange(len(owner)) + np.repeat(first[of_row] - begin, lengths)
+        row = take if self.row is None else self.row[take]
+        return replace(self, owner=owner, code=self.code[take], row=row)
+
+    def first_text(self, key: str, n_rows: int) -> pa.Array:
+        """[n_rows] the first value under `key` of each owner as text (numbers printed), else null."""
+        out = pa.nulls(n_rows, pa.string())
+        if key not in self.keys:
+            return out
+        at = np.flatnonzero(self.code == self.keys.index(key))
+        if len(at) == 0:
+            return out
+        at = at[np.unique(self.owner[at], return_index=True)[1]]
+        index = pa.array(at if self.row is None else self.row[at])
+        values = pc.coalesce(self.text.take(index), number_text(self.num.take(index)))
+        mask = np.zeros(n_rows, np.bool_)
+        mask[self.owner[at]] = True
+        return pc.replace_with_mask(out, pa.array(mask), values)
+
+
+def no_attributes() -> AttributeTable:
+    """A table without rows."""
+    none = np.empty(0, np.int64)
+    return AttributeTable(none, none, (), pa.array([], pa.float64()), pa.array([], pa.string()))
+
+
+def number_text(num: pa.Array) -> pa.Array:
+    """Numbers as text: whole ones without a point."""
+    whole = pc.and_(pc.equal(num, pc.floor(num)), pc.less(pc.abs(num), 2.0**53))
+    as_int = pc.cast(pc.cast(pc.if_else(whole, num, None), pa.int64()), pa.string())
+    return pc.coalesce(as_int, pc.cast(num, pa.string()))
+
+
+def attribute_table(owner: Sequence[int], keys: Sequence[str], values: Iterable[object]) -> AttributeTable:
+    """From Python rows (formats read item by item). None values are left out.
+
+    Numbers → num (not finite or out of range → text), text and booleans → text, lists and objects → JSON.
+    """
+    num: list[float | None] = []
+    text: list[str | None] = []
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            num.append(None)
+            text.append(value)  # type: ignore[arg-type]
+        else:
+            n, t = split_value(value)
+            num.append(n)
+            text.append(t)
+    encoded = pa.array(keys, pa.string()).dictionary_encode()
+    table = AttributeTable(
+        np.asarray(owner, np.int64),
+        np.asarray(encoded.indices, np.int64),
+        tuple(encoded.dictionary.to_pylist()),
+        pa.array(num, pa.float64()),
+        pa.array(text, pa.string()),
+    )
+    return table.rows(_has_value(table))
+
+
+def split_value(value: object) -> tuple[float | None, str | None]:
+    """(num, text) of one value; both None for None."""
+    if value is None:
+        return None, None
+    if isinstance(value, bool):
+        return None, "true" if value else "false"
+    if isinstance(value, int):
+        try:
+            return float(value), None
+        except OverflowError:
+            return None, str(value)
+    if isinstance(value, float):
+        if np.isfinite(value):
+            return value, None
+        return None, "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, str):
+        return None, value
+    return None, msgspec.json.encode(value).decode()
+
+
+def plain_value(value: object) -> object:
+    """Lists and objects as the JSON text that `split_value` would make of them; others as they are.
+
+    For readers that must know, item by item, that a value can be written. Raises RecursionError.
+    """
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+
+
+def finite_or_text(num: pa.Array, text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Move numbers that are not finite to `text`, as `split_value` does."""
+    finite = pc.is_finite(num)
+    if num.null_count == len(num) or pc.all(finite).as_py() is not False:
+        return num, text
+    odd = pc.fill_null(pc.invert(finite), False)
+    name = pc.if_else(pc.is_nan(num), "NaN", pc.if_else(pc.greater(num, 0.0), "Infinity", "-Infinity"))
+    return pc.if_else(odd, None, num), pc.if_else(odd, name, text)
+
+
+def _has_value(table: AttributeTable) -> B1:
+    there = pc.or_(pc.is_valid(table.num), pc.is_valid(table.text))
+    return np.asarray(there.to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,118 @@
+"""Trace and span ids as lower-case hex columns: every bit kept, left-padded to 16 or 32 digits.
+
+All functions are columnar (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where the id
+is absent (empty, null or all zero), `bad` marks ids that are there but are no ids.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+B1 = npt.NDArray[np.bool_]
+
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)
+"""[256] the two digits of a byte, side by side in memory (one gather a byte instead of two)."""
+_LOWER_HEX = np.zeros(256, np.uint8)
+_LOWER_HEX[_DIGITS] = _DIGITS
+_LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uint8)
+"""[256] lower-case digit of an ASCII hex digit, 0 for anything else."""
+
+
+def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, B1]:
+    """Hex ids of a binary column; `widths` are the legal lengths in bytes. O(bytes)."""
+    offsets, data = _binary_parts(column)
+    lengths = np.diff(offsets)
+    present = lengths > 0
+    common = _one_width(lengths[present])
+    if common is not None and common in widths:
+        rows = data[offsets[0] : offsets[-1]].reshape(-1, common)
+        there = _any_in_row(rows)
+        present[present] = there
+        digits = _HEX_OF_BYTE[rows if there.all() else rows[there]].reshape(-1).view(np.uint8)
+        return _fixed_strings(digits, present, common * 2), np.zeros(len(column), np.bool_)
+    legal = np.isin(lengths, widths)
+    texts = [
+        value.hex() if ok and any(value) else None
+        for value, ok in zip(column.to_pylist(), legal.tolist(), strict=True)
+    ]
+    return pa.array(texts, pa.string()), (lengths > 0) & ~legal
+
+
+def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
+    """Hex ids of a text column: 1 to 16 digits become 16, 17 to 32 become 32. O(bytes)."""
+    offsets, data = _binary_parts(column)
+    lengths = np.diff(offsets)
+    present = lengths > 0
+    common = _one_width(lengths[present])
+    if common in (16, 32):
+        assert common is not None
+        rows = _LOWER_HEX[data[offsets[0] : offsets[-1]]].reshape(-1, common)
+        if rows.all():
+            there = _any_in_row(rows ^ np.uint8(ord("0")))
+            present[present] = there
+            digits = (rows if there.all() else rows[there]).reshape(-1)
+            return _fixed_strings(digits, present, common), np.zeros(len(column), np.bool_)
+    return _hex_of_ragged_text(column)
+
+
+def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
+    """The general case of `hex_of_text`: mixed lengths, illegal ids."""
+    text = pc.ascii_lower(column)
+    is_hex = pc.fill_null(pc.match_substring_regex(text, r"^[0-9a-f]{1,32}$"), False)
+    absent = pc.fill_null(pc.match_substring_regex(text, r"^0{0,32}$"), True)
+    text = pc.if_else(pc.and_(is_hex, pc.invert(absent)), text, None)
+    short = pc.less_equal(pc.binary_length(text), 16)
+    padded = pc.if_else(short, pc.utf8_lpad(text, 16, "0"), pc.utf8_lpad(text, 32, "0"))
+    bad = pc.invert(pc.or_(is_hex, absent))
+    return padded, np.asarray(bad.to_numpy(zero_copy_only=False))
+
+
+def hex_id(text: str) -> str | None:
+    """One id as `hex_of_text` would give it; None where it is absent or no id."""
+    ids, _ = hex_of_text(pa.array([text], pa.string()))
+    first: str | None = ids[0].as_py()
+    return first
+
+
+def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
+    if len(lengths) == 0:
+        return None
+    first = int(lengths[0])
+    return first if bool((lengths == first).all()) else None
+
+
+def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
+    """Rows (8, 16 or 32 bytes) with a byte that is not 0, eight bytes a step."""
+    halves = np.ascontiguousarray(rows).view(np.uint64)
+    out: B1 = halves[:, 0] != 0
+    for column in range(1, halves.shape[1]):
+        out |= halves[:, column] != 0
+    return out
+
+
+def _binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """`[n + 1]` offsets and data bytes of a binary or string array; nulls get length 0."""
+    if column.null_count:
+        column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "")
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    return offsets.astype(np.int64), data
+
+
+def _fixed_strings(digits: npt.NDArray[np.uint8], present: B1, width: int) -> pa.Array:
+    """Strings of one width from their concatenated bytes; null where not present."""
+    offsets = np.zeros(len(present) + 1, np.int32)
+    np.cumsum(present * np.int32(width), out=offsets[1:])
+    missing = int(len(present) - present.sum())
+    validity = None if missing == 0 else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.string(),
+        len(present),
+        [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digits))],
+        missing,
+    )

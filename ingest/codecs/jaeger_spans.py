@@ -1,0 +1,177 @@
+"""Jaeger JSON spans, as the UI exports and as the storage plugins write them: one object → one span row."""
+
+from __future__ import annotations
+
+from ingest.codecs.attributes import plain_value
+from ingest.codecs.json_fields import ItemError, Object, array, as_object, child, integer, text
+from ingest.codecs.span_rows import NO_TIME, SpanRows, ns
+from schemas.events import EventKind
+from schemas.rejects import Reason
+
+Pair = tuple[str, object]
+
+KINDS = {
+    "server": EventKind.SPAN_SERVER,
+    "client": EventKind.SPAN_CLIENT,
+    "producer": EventKind.SPAN_PRODUCER,
+    "consumer": EventKind.SPAN_CONSUMER,
+    "internal": EventKind.SPAN_INTERNAL,
+}
+_NS_PER_US = 1000
+_TRUE, _FALSE = "true", "false"
+HOST_TAGS = ("hostname", "ip")
+"""Process tags of Jaeger clients that name the machine, best first."""
+
+
+def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+    """One span with the process in it. Raises ItemError."""
+    span = as_object(value, "a span")
+    trace, span_id = text(span, "traceID"), text(span, "spanID")
+    references = [_reference(r) for r in array(span, "references")]
+    parent, follows, links = sort_references(trace or "", references, text(span, "parentSpanID"))
+    start = _time(span, "startTime")
+    duration = span.get("duration")
+    end = NO_TIME if duration is None or start == NO_TIME else ns(start + _us(duration, "duration"))
+    tags = read_tags(array(span, "tags"))
+    logs = [_log(entry) for entry in array(span, "logs")]
+    name = text(span, "operationName") or ""
+    resource = _resource(rows, child(span, "process"))
+    add_tagged_span(
+        rows, payload, item, (trace, span_id, parent), name, (start, end), resource, tags, follows, links
+    )
+    for ts, pairs in logs:
+        add_log(rows, ts, pairs)
+
+
+def add_tagged_span(
+    rows: SpanRows,
+    payload: int,
+    item: int,
+    ids: tuple[str | None, str | None, str | None],
+    name: str,
+    times: tuple[int, int],
+    resource: int,
+    tags: list[Pair],
+    follows: list[str],
+    links: list[tuple[str, str]],
+) -> None:
+    """A span whose kind, status and tracestate stand in tags, as Jaeger's do."""
+    by_key = dict(reversed(tags))
+    kind = KINDS.get(str(by_key.get("span.kind")).lower(), EventKind.SPAN_UNSPECIFIED)
+    error = by_key.get("error")
+    failed = error is not None and str(error).lower() not in ("", _FALSE, "0")
+    failed |= str(by_key.get("otel.status_code")).upper() == "ERROR"
+    state = by_key.get("w3c.tracestate")
+    # The kind and a bare "error" are in columns of their own.
+    rest = [
+        (k, v)
+        for k, v in tags
+        if not (k == "span.kind" and kind) and not (k == "error" and v in (True, False, _TRUE, _FALSE))
+    ]
+    rows.add(
+        payload,
+        item,
+        ids,
+        name,
+        kind,
+        times,
+        resource,
+        rest,
+        error=failed,
+        trace_state=state if isinstance(state, str) else None,
+    )
+    for span in follows:
+        rows.add_follows(span)
+    for link in links:
+        rows.add_link(*link)
+
+
+def sort_references(
+    trace: str, references: list[tuple[str, str, str]], parent: str | None
+) -> tuple[str | None, list[str], list[tuple[str, str]]]:
+    """(parent, follows, links) of `(type, trace, span)` references.
+
+    The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous parents;
+    everything else is a link.
+    """
+    follows: list[str] = []
+    links: list[tuple[str, str]] = []
+    own = trace.lstrip("0").lower()
+    for kind, other, span in references:
+        same = other.lstrip("0").lower() == own or not other
+        if same and kind == "FOLLOWS_FROM":
+            follows.append(span)
+        elif same and kind == "CHILD_OF" and not parent:
+            parent = span
+        elif not (same and span == parent):
+            links.append((other or trace, span))
+    return parent, follows, links
+
+
+def add_log(rows: SpanRows, ts: int, pairs: list[Pair]) -> None:
+    """A log as a span event: its `event` (or `message`) field is the name, the other fields attributes."""
+    fields = dict(reversed(pairs))
+    key = next((k for k in ("event", "message") if isinstance(fields.get(k), str)), None)
+    name = str(fields[key]) if key is not None else "log"
+    rows.add_event(name, ts, [(k, v) for k, v in pairs if k != key])
+
+
+def read_tags(tags: list[object]) -> list[Pair]:
+    """Typed values of `{key, type, value}` tags. Raises ItemError."""
+    out: list[Pair] = []
+    for entry in tags:
+        tag = as_object(entry, "a tag")
+        key = text(tag, "key")
+        if key is None:
+            raise ItemError(Reason.MISSING_FIELD, "a tag has no key")
+        out.append((key, _typed(tag.get("value"), tag.get("type"))))
+    return out
+
+
+def _typed(value: object, kind: object) -> object:
+    """Storage plugins write every value as text; the type says what it was."""
+    if isinstance(value, str):
+        if kind == "bool" and value.lower() in (_TRUE, _FALSE):
+            return value.lower() == _TRUE
+        if kind in ("int64", "float64"):
+            try:
+                return int(value) if kind == "int64" else float(value)
+            except ValueError:
+                return value
+    return plain_value(value)
+
+
+def _reference(value: object) -> tuple[str, str, str]:
+    reference = as_object(value, "a reference")
+    kind = text(reference, "refType") or "CHILD_OF"
+    return kind, text(reference, "traceID") or "", text(reference, "spanID") or ""
+
+
+def _us(value: object, name: str) -> int:
+    return integer(value, name) * _NS_PER_US
+
+
+def _time(parent: Object, name: str) -> int:
+    value = parent.get(name)
+    if value is None or value == 0:
+        return NO_TIME
+    return ns(_us(value, name))
+
+
+def _log(value: object) -> tuple[int, list[Pair]]:
+    log = as_object(value, "a log")
+    return _time(log, "timestamp"), read_tags(array(log, "fields"))
+
+
+def _resource(rows: SpanRows, process: Object) -> int:
+    tags = read_tags(array(process, "tags"))
+    return rows.add_resource(text(process, "serviceName"), *split_host(tags))
+
+
+def split_host(tags: list[Pair]) -> tuple[str | None, list[Pair]]:
+    """The machine that process tags name, and the other tags."""
+    for key in HOST_TAGS:
+        for name, value in tags:
+            if name == key and isinstance(value, str) and value:
+                return value, [(k, v) for k, v in tags if k != key]
+    return None, tags

@@ -1,0 +1,105 @@
+"""Names without ids in them (A.2), and words as dictionary columns, worked on once per distinct value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NUL_MARK = "\N{REPLACEMENT CHARACTER}"
+
+_UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+_IPV4 = re.compile(r"(?<![0-9A-Za-z.])\d{1,3}(?:\.\d{1,3}){3}(?![0-9A-Za-z.])")
+# Eight digits or more with at least one decimal digit: `deadbeef` and `feedback` are words.
+_HEX = re.compile(
+    r"(?<![0-9A-Za-z])(?:0x)?(?=[0-9a-fA-F]*[0-9])(?=[0-9a-fA-F]*[a-fA-F])[0-9a-fA-F]{8,}(?![0-9A-Za-z])"
+)
+# A number stands alone: `v2`, `http2`, `p99`, `oauth2` keep theirs.
+_NUMBER = re.compile(r"(?<![0-9A-Za-z])\d+(?![0-9A-Za-z])")
+
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;'\"\])]+", re.IGNORECASE)
+_PATH = re.compile(r"(?<![\w{}])/(?:[^\s/,;:'\"()\[\]]+/)*[^\s/,;:'\"()\[\]]+")
+_LONG_ID = re.compile(r"[A-Za-z]*_-?\d[\w-]*")
+_DIGITS = re.compile(r"\d+")
+
+
+def normalise_name(name: str) -> str:
+    """Span name with UUIDs, addresses, long hex and lone numbers replaced by placeholders (A.2).
+
+    `GET /users/17/orders` → `GET /users/{n}/orders`. Idempotent.
+    """
+    if not any(c.isdigit() for c in name):
+        return name
+    name = _UUID.sub("{uuid}", name)
+    name = _IPV4.sub("{ip}", name)
+    name = _HEX.sub("{hex}", name)
+    return _NUMBER.sub("{n}", name)
+
+
+def normalise_label(label: str) -> str:
+    """Free text (a log message) as a category name: as `normalise_name`, and URLs, paths and every digit go.
+
+    Log texts carry ids glued to words (`blk_-3112`, `attempt_1364_r_0`), so numbers need not stand alone.
+    """
+    label = _URL.sub("{url}", label)
+    label = _UUID.sub("{uuid}", label)
+    label = _PATH.sub("{path}", label)
+    label = _IPV4.sub("{ip}", label)
+    label = _HEX.sub("{hex}", label)
+    label = _LONG_ID.sub("{id}", label)
+    return _DIGITS.sub("{n}", label)
+
+
+def cut_utf8(text: str, max_bytes: int) -> str:
+    """The longest prefix of at most `max_bytes` UTF-8 bytes."""
+    if len(text) * 4 <= max_bytes:
+        return text
+    data = text.encode()
+    return text if len(data) <= max_bytes else data[:max_bytes].decode("utf-8", "ignore")
+
+
+def words(column: pa.Array) -> pa.DictionaryArray:
+    """`column` as `dictionary<int32, string>`."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
+def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
+    """`n` times the same word (or null)."""
+    if word is None:
+        return pa.DictionaryArray.from_arrays(pa.nulls(n, pa.int32()), pa.array([], pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n), pa.array([word]))
+
+
+def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.DictionaryArray:
+    """Apply `change` once per distinct word; words that become equal share one code. O(rows + distinct)."""
+    before = column.dictionary.to_pylist()
+    after = [change(w) for w in before]
+    distinct = {w: i for i, w in enumerate(dict.fromkeys(after))}
+    if before == list(distinct):
+        return column
+    code = pa.array([distinct[w] for w in after], pa.int32())
+    return pa.DictionaryArray.from_arrays(code.take(column.indices), pa.array(list(distinct), pa.string()))
+
+
+def clean_words(
+    column: pa.DictionaryArray, max_bytes: int, oddities: Counter[str], change: Callable[[str], str] = str
+) -> pa.DictionaryArray:
+    """Words made storable: NUL replaced, `change` applied, cut at `max_bytes`; counted per row."""
+    counts = None
+    for kind, hit in (
+        ("nul-replaced", lambda w: "\0" in w),
+        ("name-cut", lambda w: len(w) * 4 > max_bytes and len(w.encode()) > max_bytes),
+    ):
+        codes = [i for i, w in enumerate(column.dictionary.to_pylist()) if hit(w)]
+        if codes:
+            counts = pc.is_in(column.indices, pa.array(codes, pa.int32()))
+            oddities[kind] += int(pc.sum(counts).as_py() or 0)
+    # Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
+    return map_words(
+        column, lambda w: cut_utf8(change(cut_utf8(w, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
+    )

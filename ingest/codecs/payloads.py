@@ -1,0 +1,100 @@
+"""What every codec does first with a payload, and how refused items are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import msgspec
+
+from ingest.codecs.span_batch import BadSpan
+from schemas.config import DecodeConfig
+from schemas.rejects import Reason, Reject
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def without_bom(payload: bytes) -> bytes:
+    """The payload without a UTF-8 byte order mark."""
+    return payload.removeprefix(_BOM)
+
+
+def refuse_size(payload: bytes, index: int, config: DecodeConfig) -> Reject | None:
+    """A reject for a payload that is empty or over `max_payload_bytes`, else None."""
+    if not payload or payload.isspace():
+        return Reject(Reason.EMPTY, "the payload is empty", payload, index)
+    if len(payload) > config.max_payload_bytes:
+        return Reject(
+            Reason.TOO_LARGE,
+            f"{len(payload)} bytes are over the limit of {config.max_payload_bytes}",
+            payload,
+            index,
+        )
+    return None
+
+
+def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], list[Reject]]:
+    """Indexes of the payloads that are worth parsing, and rejects for the others."""
+    rejects = []
+    good = []
+    for index, payload in enumerate(payloads):
+        reject = refuse_size(payload, index, config)
+        if reject is None:
+            good.append(index)
+        else:
+            rejects.append(reject)
+    return good, rejects
+
+
+def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:
+    """The JSON value as plain Python objects (strict: no NaN, no lone surrogates), or why there is none."""
+    try:
+        value: object = msgspec.json.decode(without_bom(payload))
+    except RecursionError:
+        return Reject(Reason.TOO_DEEP, "nested too deep", payload, index, item)
+    except UnicodeDecodeError as error:
+        return Reject(Reason.NOT_UTF8, f"not UTF-8 at byte {error.start}", payload, index, item)
+    except msgspec.DecodeError as error:
+        return Reject(Reason.BAD_JSON, str(error), payload, index, item)
+    return value
+
+
+_ANY = msgspec.json.Decoder(msgspec.Raw)
+"""Checks the grammar and skips the contents."""
+
+
+def is_json(text: bytes) -> bool:
+    """One well-formed JSON value, not nested too deep. About 1.6 GB/s."""
+    try:
+        _ANY.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def documents_of(payload: bytes) -> list[bytes]:
+    """The JSON documents of a payload: itself, or its lines if it is none and some line is an object."""
+    payload = without_bom(payload)
+    if b"\n" not in payload.strip() or is_json(payload):
+        return [payload]
+    lines = [line for line in payload.splitlines() if line and not line.isspace()]
+    if any(line.startswith(b"{") and is_json(line) for line in lines):
+        return lines
+    return [payload]
+
+
+def span_rejects(bad: list[BadSpan], open_payload: Callable[[int], Callable[[int], bytes]]) -> list[Reject]:
+    """Rejects for refused spans; `open_payload(payload)`, called once a payload, gives bytes by item."""
+    rejects = []
+    for payload, group in groupby(sorted(bad, key=lambda b: (b.payload, b.item)), key=lambda b: b.payload):
+        raw_of = open_payload(payload)
+        rejects += [Reject(b.reason, b.detail, raw_of(b.item), payload, b.item) for b in group]
+    return rejects
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON text of a decoded value, for a reject; empty if it is nested deeper than it can be written."""
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        return b""

@@ -1,0 +1,101 @@
+"""Native activity records (ARCHITECTURE 4.1), one JSON object a line, a template a structure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from ingest.simulate.structure import Structure
+from ingest.simulate.telling import Telling, decoded, told_point
+from ingest.simulate.trace import Trace
+from ingest.simulate.workload import BLOCK_BYTES
+
+CHUNK_LINES = 20_000
+"""Lines gathered before a chunk is handed over: about 4 MB."""
+_ID = "\x01"
+"""Stands for the request id in a template."""
+
+
+def native_lines(telling: Telling, traces: Sequence[Trace]) -> Iterator[bytes]:
+    """Chunks of NDJSON: requests in order of their start, records in order of their strands."""
+    for trace in traces:
+        yield from _shard(telling, trace)
+
+
+def _shard(telling: Telling, trace: Trace) -> Iterator[bytes]:
+    structures = decoded(trace)
+    times = telling.recorded_times(trace, structures)
+    lost = telling.lost(trace)
+    told = telling.tell(trace)
+    templates: dict[tuple[int, bool, float], list[str]] = {}
+    pending: list[str] = []
+    n_lines = 0
+    for i, row in enumerate(told.rows.tolist()):
+        structure = int(trace.structure[row])
+        key = (structure, bool(told.renamed[i]), float(told.sample_rate[i]))
+        lines = templates.get(key)
+        if lines is None:
+            lines = templates[key] = _template(structures[structure], key[1], key[2])
+        low, high = int(trace.first_step[row]), int(trace.first_step[row + 1])
+        values: list[object] = list(times[low:high].tolist())
+        values.insert(1, call_params(trace, row))
+        if lost is None:
+            text = "".join(lines) % tuple(values)
+        else:
+            gone = lost[low:high].tolist()
+            # The call's line takes two values, its time and its parameters; every other line takes one.
+            arguments = [tuple(values[:2]), *((v,) for v in values[2:])]
+            text = "".join(
+                line % argument
+                for line, argument, miss in zip(lines, arguments, gone, strict=True)
+                if not miss
+            )
+        pending.append(text.replace(_ID, told.request_id[i]))
+        n_lines += high - low
+        if n_lines >= CHUNK_LINES:
+            yield "".join(pending).encode()
+            pending, n_lines = [], 0
+    if pending:
+        yield "".join(pending).encode()
+
+
+def call_params(trace: Trace, row: int) -> str:
+    """The low-level parameters of a call, as JSON text."""
+    count, offset = int(trace.count[row]), int(trace.offset[row])
+    aligned = "true" if offset % BLOCK_BYTES == 0 else "false"
+    return (
+        f'{{"count":{count},"offset":{offset},"file":{int(trace.file[row])},'
+        f'"client":"client-{int(trace.client[row])}","aligned":{aligned}}}'
+    )
+
+
+def _template(structure: Structure, renamed: bool, rate: float) -> list[str]:
+    """One format string a record; it takes the record's time (and the call's parameters)."""
+    lines = []
+    for number, strand in enumerate(structure.strands):
+        for seq, step in enumerate(strand):
+            point = told_point(step.code, renamed)
+            fields: dict[str, object] = {
+                "breadcrumb": f"{_ID}.{number}",
+                "request_id": _ID,
+                "component": point.component,
+                "point": point.name,
+                "host": point.host,
+                "seq": seq,
+            }
+            if point.label:
+                fields["label"] = point.label
+            if point.kind != "event":
+                fields["kind"] = point.kind
+            if step.strands:
+                fields["links"] = [f"{_ID}.{child}" for child in step.strands]
+            if point.status != "ok":
+                fields["status"] = point.status
+            if point.params:
+                fields["params"] = dict(point.params)
+            if rate < 1.0:
+                fields["sample_rate"] = rate
+            text = json.dumps(fields, separators=(",", ":")).replace("\\u0001", _ID)
+            params = ',"params":%s' if number == 0 and seq == 0 else ""
+            lines.append(f'{text[:-1].replace("%", "%%")},"ts":%d{params}}}\n')
+    return lines

@@ -1,0 +1,181 @@
+"""The same requests as OpenTelemetry spans: OTLP JSON, one `ExportTraceServiceRequest` a request and line.
+
+A call opens a span and its reply closes it; what happens in between are leaf spans that last from the step
+before. Work that the response does not wait for is a CONSUMER span. Splits and joins need no spans: parallel
+branches are overlapping children.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ingest.simulate.points import Point, Span
+from ingest.simulate.structure import Structure
+from ingest.simulate.telling import Telling, decoded, told_point
+from ingest.simulate.trace import Trace
+from ingest.simulate.workload import BLOCK_BYTES
+
+CHUNK_LINES = 2_000
+"""Requests gathered before a chunk is handed over."""
+_TRACE, _SPAN = "\x01", "\x02"
+"""Stand for the trace id and for the first 12 digits of its span ids in a template."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanShape:
+    """One span of a structure: what it says, and which steps give its times."""
+
+    text: str
+    """Format string: takes the start and the end (and, for the root, the call's attributes)."""
+    service: str
+    host: str
+    start: int
+    end: int
+    own: int
+    """The step that the span is told for: lost with it."""
+    root: bool
+
+
+def otlp_lines(telling: Telling, traces: Sequence[Trace]) -> Iterator[bytes]:
+    """Chunks of JSON lines, requests in order of their start."""
+    for trace in traces:
+        yield from _shard(telling, trace)
+
+
+def _shard(telling: Telling, trace: Trace) -> Iterator[bytes]:
+    structures = decoded(trace)
+    times = telling.recorded_times(trace, structures)
+    lost = telling.lost(trace)
+    told = telling.tell(trace)
+    shapes: dict[tuple[int, bool, float], list[_SpanShape]] = {}
+    whole: dict[tuple[int, bool, float], tuple[str, list[int]]] = {}
+    pending: list[str] = []
+    for i, row in enumerate(told.rows.tolist()):
+        structure = int(trace.structure[row])
+        key = (structure, bool(told.renamed[i]), float(told.sample_rate[i]))
+        if key not in shapes:
+            shapes[key] = _spans(structures[structure], key[1], key[2])
+            whole[key] = _line(shapes[key])
+        low, high = int(trace.first_step[row]), int(trace.first_step[row + 1])
+        at = times[low:high].tolist()
+        text, order = whole[key]
+        if lost is not None:
+            gone = lost[low:high]
+            text, order = _line([s for s in shapes[key] if not gone[s.own]])
+        attributes = call_attributes(trace, row)
+        values = tuple(at[p] if p >= 0 else attributes for p in order)
+        trace_id = told.trace_id[i]
+        pending.append((text % values).replace(_TRACE, trace_id).replace(_SPAN, trace_id[:12]))
+        if len(pending) == CHUNK_LINES:
+            yield "".join(pending).encode()
+            pending = []
+    if pending:
+        yield "".join(pending).encode()
+
+
+_ROOT_ATTRIBUTES = -1
+"""In an order of values: the call's attributes instead of a time."""
+
+
+def _line(spans: list[_SpanShape]) -> tuple[str, list[int]]:
+    """The line of a request, and the steps whose times it takes."""
+    groups: dict[tuple[str, str], list[_SpanShape]] = {}
+    for span in spans:
+        groups.setdefault((span.service, span.host), []).append(span)
+    parts, order = [], []
+    for (service, host), members in groups.items():
+        resource = {"attributes": [_attribute("service.name", service), _attribute("host.name", host)]}
+        body = ",".join(s.text for s in members)
+        parts.append(f'{{"resource":{_dumps(resource)},"scopeSpans":[{{"spans":[{body}]}}]}}')
+        for s in members:
+            order += [s.start, s.end]
+            if s.root:
+                order.append(_ROOT_ATTRIBUTES)
+    return f'{{"resourceSpans":[{",".join(parts)}]}}\n', order
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":")).replace("%", "%%")
+
+
+def _attribute(key: str, value: str | int) -> dict[str, object]:
+    # OTLP JSON writes 64-bit integers as strings.
+    return {
+        "key": key,
+        "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value},
+    }
+
+
+def call_attributes(trace: Trace, row: int) -> str:
+    """The call's low-level parameters as OTLP attributes, JSON text without the brackets."""
+    offset = int(trace.offset[row])
+    aligned = {"key": "aligned", "value": {"boolValue": offset % BLOCK_BYTES == 0}}
+    attributes = [
+        _attribute("count", int(trace.count[row])),
+        _attribute("offset", offset),
+        _attribute("file", int(trace.file[row])),
+        _attribute("client", f"client-{int(trace.client[row])}"),
+        aligned,
+    ]
+    return json.dumps(attributes, separators=(",", ":"))
+
+
+def threshold(rate: float) -> str:
+    """The `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
+    digits = f"{round((1.0 - rate) * 2.0**56):014x}".rstrip("0")
+    return digits or "0"
+
+
+def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]:
+    """The spans of a structure; the root first."""
+    spans: list[_SpanShape] = []
+    state = f"ot=th:{threshold(rate)}" if rate < 1.0 else ""
+
+    def walk(number: int, outer: int | None) -> None:
+        """Tell one strand; `outer` is the span that was open where it began."""
+        open_spans: list[tuple[int, Point, int, int | None]] = []
+        before = structure.strands[number][0].position
+        for step in structure.strands[number]:
+            point = told_point(step.code, renamed)
+            parent = open_spans[-1][0] if open_spans else outer
+            here = step.position
+            if point.span is Span.CLOSE:
+                span_id, call, start, above = open_spans.pop()
+                spans.append(_shape(span_id, above, call, start, here, point.status, state))
+            elif point.span is Span.LEAF:
+                spans.append(_shape(here, parent, point, before, here, point.status, state))
+            elif point.span is not Span.NONE:
+                open_spans.append((here, point, here, parent))
+            elif point.kind == "split":
+                for child in step.strands:
+                    walk(child, parent)
+            before = here
+
+    walk(0, None)
+    return sorted(spans, key=lambda s: (s.start, -s.end))
+
+
+def _shape(
+    span_id: int, parent: int | None, point: Point, start: int, end: int, status: str, state: str
+) -> _SpanShape:
+    root = parent is None
+    fields: dict[str, object] = {"traceId": _TRACE, "spanId": f"{_SPAN}{span_id:04x}"}
+    if not root:
+        fields["parentSpanId"] = f"{_SPAN}{parent:04x}"
+    if state:
+        fields["traceState"] = state
+    fields |= {"name": point.span_name or point.name, "kind": point.span.value}
+    attributes = [_attribute(k, v) for k, v in point.params]
+    if point.label:
+        attributes.append(_attribute("flowdiff.label", point.label))
+    if status != "ok":
+        fields["status"] = {"code": 2}
+        attributes.append(_attribute("error.type", status))
+    if attributes and not root:
+        fields["attributes"] = attributes
+    text = _dumps(fields).replace("\\u0001", _TRACE).replace("\\u0002", _SPAN)[:-1]
+    text += ',"startTimeUnixNano":"%d","endTimeUnixNano":"%d"'
+    text += ',"attributes":%s}' if root else "}"
+    return _SpanShape(text, point.component, point.host, start, end, span_id, root)

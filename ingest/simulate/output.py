@@ -1,0 +1,88 @@
+"""A run to a file: told natively or as spans, gzipped by suffix, with its truth beside it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ingest.simulate.emit_native import native_lines
+from ingest.simulate.emit_otlp import otlp_lines
+from ingest.simulate.run import Progress, RunPlan, simulate, variants
+from ingest.simulate.telling import Telling
+from ingest.simulate.trace import Trace
+from ingest.simulate.truth import Truth, find_truth
+from schemas.errors import ConfigError
+
+GZIP_LEVEL = 3
+
+
+class Format(StrEnum):
+    """How a run is told."""
+
+    NATIVE = "native"
+    OTLP_JSON = "otlp-json"
+
+
+_EMITTERS: dict[Format, Callable[[Telling, Sequence[Trace]], Iterator[bytes]]] = {
+    Format.NATIVE: native_lines,
+    Format.OTLP_JSON: otlp_lines,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run: what happened, how it is told, and (if asked for) the truth."""
+
+    plan: RunPlan
+    telling: Telling
+    traces: list[Trace]
+    truth: Truth | None
+
+    def lines(self, format_: Format) -> Iterator[bytes]:
+        """Chunks of bytes, each of whole lines."""
+        return _EMITTERS[format_](self.telling, self.traces)
+
+    @property
+    def seconds(self) -> float:
+        """Simulated duration."""
+        return max(t.end_ns for t in self.traces) / 1e9
+
+
+def run(
+    plan: RunPlan, start_ns: int, *, with_truth: bool, workers: int = 1, progress: Progress | None = None
+) -> Run:
+    """Simulate a run; with truth also its counterfactuals (one more run for one cause, 2^k - 1 for k)."""
+    full = plan.simulated_causes
+    subsets = variants(plan) if with_truth else [full]
+    runs = simulate(plan, subsets, workers=workers, progress=progress)
+    telling = Telling(plan, start_ns)
+    truth = find_truth(plan, telling, runs) if with_truth else None
+    return Run(plan, telling, runs[full], truth)
+
+
+def write_lines(path: Path, chunks: Iterator[bytes]) -> int:
+    """Write chunks to a file, gzipped if it is called `*.gz`; number of bytes before compression.
+
+    The gzip header holds no time, so that the same run gives the same bytes. Raises `ConfigError` if the
+    folder is missing.
+    """
+    if not path.parent.is_dir():
+        raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
+    written = 0
+    with path.open("wb") as file, _compressed(file, path) as out:
+        for chunk in chunks:
+            out.write(chunk)
+            written += len(chunk)
+    return written
+
+
+def _compressed(file: BinaryIO, path: Path) -> AbstractContextManager[BinaryIO]:
+    if path.suffix != ".gz":
+        return file
+    stream = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0)
+    return cast(AbstractContextManager[BinaryIO], stream)

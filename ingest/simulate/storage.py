@@ -1,0 +1,139 @@
+"""A storage node: block cache, log for writes, one FIFO disk, de-staging in the background."""
+
+from __future__ import annotations
+
+from ingest.simulate.engine import Lru, Process, Server
+from ingest.simulate.flow import Strand
+from ingest.simulate.injection import Injection, Injections, Mechanism
+from ingest.simulate.points import DATA_HOST, CallerPoints, NodePoints
+from ingest.simulate.streams import Stream
+
+MAX_RETRIES = 3
+"""Failed attempts of one storage call; the next one succeeds, so that a request stays bounded."""
+DESTAGE_BATCH, DESTAGE_BATCH_META = 8, 32
+"""Logged blocks that the disk writes in one sweep; the preallocated metadata file lies in one piece."""
+BURST_NS, BURST_EVERY_NS = 10e9, 30e9
+"""F13: errors happen in the first 10 s of every 30 s."""
+ABSORBED_SHARE = 0.7
+"""F5 `absorbed`: share of spins that overlap the log device's wait."""
+
+
+class StorageNode:
+    """Serves reads and writes of blocks to the NFS server and the metadata server."""
+
+    def __init__(
+        self,
+        host: str,
+        points: NodePoints,
+        cache_blocks: int,
+        streams: dict[str, Stream],
+        injections: Injections,
+    ) -> None:
+        self.cache = Lru(cache_blocks)
+        self._points = points
+        self._disk = Server()
+        self._logged = 0
+        self._batch = DESTAGE_BATCH if host == DATA_HOST else DESTAGE_BATCH_META
+        station = "data" if host == DATA_HOST else "meta"
+        self._net = streams["net"]
+        self._dispatch = streams[f"{station}_dispatch"]
+        self._hit, self._miss = streams[f"{station}_hit"], streams[f"{station}_miss"]
+        self._device, self._destage = streams[f"{station}_disk"], streams[f"{station}_destage"]
+        self._log, self._ack = streams[f"{station}_log"], streams[f"{station}_ack"]
+        self._backoff, self._chance = streams["retry_backoff"], streams["u_storage"]
+        self._absorbs = streams["u_absorb"]
+        self._errors = injections.get(Mechanism.ERROR_BURST)
+        self._spin = injections.get(Mechanism.SPIN)
+        on_data = host == DATA_HOST
+        self._through = injections.get(Mechanism.WRITE_THROUGH) if on_data else None
+        self._noisy = injections.get(Mechanism.NOISY_HOST) if on_data else None
+
+    def read(self, s: Strand, block: int, caller: CallerPoints) -> Process:
+        """Read one block: from the cache, or from the disk behind whatever queues there."""
+        points = self._points
+        for attempt in range(MAX_RETRIES + 1):
+            s.mark(caller.read_call)
+            s.t += s.draw(self._net)
+            yield s.t
+            s.mark(points.read)
+            self._feel_neighbour(s)
+            if attempt == MAX_RETRIES or not self._fails(s):
+                break
+            s.work(self._miss, points.read_error)
+            s.t += s.draw(self._net)
+            s.mark(caller.read_error)
+            s.work(self._backoff, caller.retry)
+        s.work(self._dispatch, points.dispatch)
+        if self.cache.touch(block):
+            s.work(self._hit, points.hit)
+        else:
+            s.work(self._miss, points.miss)
+            yield s.t
+            s.t = self._disk.serve(s.t, s.draw(self._device))
+            s.mark(points.disk)
+        s.work(self._ack, points.read_reply)
+        s.t += s.draw(self._net)
+        s.mark(caller.read_reply)
+
+    def write(self, s: Strand, block: int, caller: CallerPoints, encoding: float = 1.0) -> Process:
+        """Log one block (the log is what the caller waits for) and leave the disk to de-staging.
+
+        `encoding` scales the log write: a fault-tolerant encoding costs more than a preallocated one.
+        """
+        points = self._points
+        for attempt in range(MAX_RETRIES + 1):
+            s.mark(caller.write_call)
+            s.t += s.draw(self._net)
+            yield s.t
+            s.mark(points.write)
+            self._feel_neighbour(s)
+            if attempt == MAX_RETRIES or not self._fails(s):
+                break
+            s.work(self._miss, points.write_error)
+            s.t += s.draw(self._net)
+            s.mark(caller.write_error)
+            s.work(self._backoff, caller.retry)
+        self.cache.touch(block)
+        self._logged += 1
+        if self._logged == self._batch:
+            self._logged = 0
+            self._disk.serve(s.t, s.draw(self._destage))
+        s.work(self._dispatch, points.dispatch)
+        logged_ns = s.draw(self._log) * encoding
+        s.t += logged_ns
+        if self._through is not None and s.t >= self._through.start_ns and self._through.severity > 0.0:
+            yield s.t
+            before = s.t
+            s.t = self._disk.serve(s.t, s.draw(self._device) * self._through.severity)
+            s.touch(self._through.cause, s.t - before)
+        s.mark(points.logged)
+        s.t += s.draw(self._ack)
+        if self._spin is not None and s.t >= self._spin.start_ns:
+            self._spin_before_reply(s, self._spin, logged_ns)
+        s.mark(points.write_reply)
+        s.t += s.draw(self._net)
+        s.mark(caller.write_reply)
+
+    def _spin_before_reply(self, s: Strand, spin: Injection, logged_ns: float) -> None:
+        added = spin.severity * 1e3
+        if spin.mode == "absorbed" and s.draw(self._absorbs) < ABSORBED_SHARE:
+            added = max(0.0, added - logged_ns)
+        if added > 0.0:
+            s.touch(spin.cause, added)
+            s.t += added
+
+    def _fails(self, s: Strand) -> bool:
+        errors = self._errors
+        if errors is None or s.t < errors.start_ns:
+            return False
+        failed = s.draw(self._chance) < errors.severity
+        if not failed or (s.t - errors.start_ns) % BURST_EVERY_NS >= BURST_NS:
+            return False
+        s.touch(errors.cause, 0.0)
+        return True
+
+    def _feel_neighbour(self, s: Strand) -> None:
+        # The slow-down itself is in the station's weather (service.py); here only the truth is noted.
+        noisy = self._noisy
+        if noisy is not None and s.t >= noisy.start_ns and noisy.severity > 0.0:
+            s.touch(noisy.cause, 0.0)

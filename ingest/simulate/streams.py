@@ -1,0 +1,158 @@
+"""Counter-based randomness: a draw is a pure function of (seed, request, station, visit).
+
+A run with a fault and the run without it therefore share their noise (common random numbers), however much
+the fault reorders events: the *n*-th visit of a request to a station costs the same draw in both. A numpy
+generator per draw would cost microseconds; here a draw is one multiplication and one table look-up.
+
+How: every strand has two 30-bit numbers (a, b), hashed from the seed and the request's id; draw number k of
+the strand is entry `(a + k·b) mod 2^18` of a table of quantiles in random order. For two strands to share
+more than a draw or two both a and b must agree modulo 2^18, so requests are as good as independent, and the
+random order of the table breaks the linear relation between one strand's draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+TABLE_BITS = 18
+MASK = (1 << TABLE_BITS) - 1
+VISITS_PER_STREAM = 1 << 12
+"""Draws of one strand from one stream before they run into the next stream's."""
+_SPREAD = 0x9E3779B97F4A7C15
+_ALL = (1 << 64) - 1
+
+
+class Law(Enum):
+    """Shape of a service time, scaled to mean 1."""
+
+    LOGNORMAL = "lognormal"
+    EXPONENTIAL = "exponential"
+    NORMAL = "normal"
+    """Normal with the given C², cut below at 4 % of the mean."""
+    UNIFORM = "uniform"
+    """Uniform on (0, 1): mean 1/2, for decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """One source of randomness: a kind of work at a station (`station` "" has no weather)."""
+
+    name: str
+    station: str
+    mean_us: float
+    c2: float = 0.0
+    law: Law = Law.LOGNORMAL
+
+
+class Stream:
+    """A spec at run time. `mean_ns` moves with the weather of its station; `table` has mean 1."""
+
+    __slots__ = ("base_ns", "key", "mean_ns", "number", "station", "table")
+
+    def __init__(self, number: int, spec: StreamSpec, table: list[float]) -> None:
+        self.number = number
+        self.key = number * VISITS_PER_STREAM
+        self.station = spec.station
+        self.base_ns = spec.mean_us * 1e3
+        self.mean_ns = self.base_ns
+        self.table = table
+
+
+def quantile_table(law: Law, c2: float) -> list[float]:
+    """The law's quantiles at (i + ½)/2^18, mean 1 (uniform: mean ½), in one fixed random order."""
+    size = 1 << TABLE_BITS
+    uniform = (np.random.Generator(np.random.Philox(key=TABLE_BITS)).permutation(size) + 0.5) / size
+    if law is Law.UNIFORM:
+        values = uniform
+    elif law is Law.EXPONENTIAL:
+        values = -np.log(uniform)
+    elif law is Law.NORMAL:
+        values = np.maximum(0.04, 1.0 + math.sqrt(c2) * ndtri(uniform))
+    else:
+        sigma = math.sqrt(math.log1p(c2))
+        values = np.exp(sigma * ndtri(uniform) - sigma * sigma / 2.0)
+    table: list[float] = values.tolist()
+    return table
+
+
+def build_streams(specs: Sequence[StreamSpec]) -> dict[str, Stream]:
+    """Streams by name, numbered in the order given; streams of one shape share a table."""
+    tables: dict[tuple[Law, float], list[float]] = {}
+    streams: dict[str, Stream] = {}
+    for number, spec in enumerate(specs):
+        shape = (spec.law, spec.c2)
+        if shape not in tables:
+            tables[shape] = quantile_table(*shape)
+        streams[spec.name] = Stream(number, spec, tables[shape])
+    return streams
+
+
+def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The splitmix64 finaliser, elementwise: a bijection of 64-bit numbers that scatters neighbours."""
+    x = values.astype(np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def request_keys(seed: int, uids: npt.NDArray[np.int64], purpose: int) -> npt.NDArray[np.uint64]:
+    """64 bits for every request id, independent between seeds and purposes."""
+    salt = np.uint64((seed * 0xD1B54A32D192ED03 + (purpose + 1) * _SPREAD) % (1 << 64))
+    # Two rounds: were the salt a mere shift of the id, seeds would share keys of other requests.
+    return mix(mix(uids.astype(np.uint64) * np.uint64(_SPREAD) + salt) ^ salt)
+
+
+def request_key(seed: int, uid: int, purpose: int) -> int:
+    """`request_keys` for one request, in plain Python: for requests that exist under a fault only."""
+    salt = (seed * 0xD1B54A32D192ED03 + (purpose + 1) * _SPREAD) & _ALL
+    return _mix_one(_mix_one((uid * _SPREAD + salt) & _ALL) ^ salt)
+
+
+def _mix_one(x: int) -> int:
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _ALL
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _ALL
+    return x ^ (x >> 31)
+
+
+def unit_interval(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """The keys as numbers in [0, 1)."""
+    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class Weather:
+    """Slow, shared noise of the stations: what makes two equal runs differ (I.3).
+
+    Per station one factor for the run (log-sd `run_sd`) times an AR(1) over minutes (`rho`, stationary log-sd
+    `minute_sd`). A function of (seed, shard, station, minute) only; the run factor is shared by the shards.
+    """
+
+    def __init__(
+        self, seed: int, shard: int, stations: Sequence[str], run_sd: float, minute_sd: float, rho: float
+    ) -> None:
+        self._rho, self._innovation_sd = rho, minute_sd * math.sqrt(1.0 - rho * rho)
+        self._run: dict[str, float] = {}
+        self._level: dict[str, float] = {}
+        self._source: dict[str, np.random.Generator] = {}
+        for i, station in enumerate(stations):
+            run = np.random.Generator(np.random.Philox(key=[seed, 1 + i]))
+            self._run[station] = run_sd * float(run.standard_normal())
+            source = np.random.Generator(np.random.Philox(key=[seed, (shard + 1) * 1000 + i]))
+            self._source[station] = source
+            self._level[station] = minute_sd * float(source.standard_normal())
+
+    def factor(self, station: str) -> float:
+        """Factor on the station's service times in the present minute."""
+        return math.exp(self._run[station] + self._level[station])
+
+    def next_minute(self) -> None:
+        """Move every station's AR(1) on by one minute."""
+        for station, source in self._source.items():
+            step = self._innovation_sd * float(source.standard_normal())
+            self._level[station] = self._rho * self._level[station] + step

@@ -1,0 +1,400 @@
+"""What really happened: a run compared, request by request, with the same run without its causes.
+
+Both share their noise, so the difference of a request's response time is the effect of the causes and nothing
+else. Definitions (docs/simulator.md has the columns):
+
+* *touched*: a cause's own code acted on the request;
+* *affected*: touched, and its path or its response time differs from the counterfactual's (by 1 ns or more),
+  or the request exists only because of a cause;
+* *knock-on*: not touched, but its path differs, or its response time by more than max(50 µs, 5 %): queues,
+  locks and caches pass a cause on to others;
+* *share* of a cause: its Shapley value in the change of the mean response time over every subset of the
+  causes, so that shares add up to the change exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import factorial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.simulate.points import OPERATIONS
+from ingest.simulate.run import RunPlan, Subset
+from ingest.simulate.structure import Structure, decode, facts, node_text, signature
+from ingest.simulate.telling import Telling
+from ingest.simulate.trace import Trace
+from ingest.simulate.truth_model import (
+    CauseTruth,
+    Decomposition,
+    EdgeTruth,
+    FlowTruth,
+    PathTruth,
+    TruthSummary,
+)
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+KNOCK_ON_NS, KNOCK_ON_SHARE = 50_000, 0.05
+ABSENT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """`summary`, and `requests`: one row a told request (columns in docs/simulator.md)."""
+
+    summary: TruthSummary
+    requests: pa.Table
+
+    def write(self, path: Path) -> Path:
+        """Write the summary as JSON to `path` and the requests as Parquet beside it; the latter's name."""
+        path.write_text(self.summary.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        beside = path.with_suffix(".parquet")
+        pq.write_table(self.requests, beside, compression="zstd")
+        return beside
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Every sampled request of one variant, sorted by uid."""
+
+    uid: I8
+    start_ns: I8
+    response_ns: I8
+    path: I8
+    kernel_path: I8
+    op: I8
+
+
+class _Paths:
+    """Paths met in any variant, numbered."""
+
+    def __init__(self) -> None:
+        self.number: dict[str, int] = {}
+        self.kernel_number: dict[str, int] = {}
+        self.kernel_of: list[int] = []
+        self.structure: list[Structure] = []
+
+    def add(self, structure: Structure) -> int:
+        name = signature(structure, True)
+        if name not in self.number:
+            kernel = signature(structure, False)
+            self.number[name] = len(self.number)
+            self.kernel_of.append(self.kernel_number.setdefault(kernel, len(self.kernel_number)))
+            self.structure.append(structure)
+        return self.number[name]
+
+
+def _outcome(traces: Sequence[Trace], paths: _Paths) -> _Outcome:
+    path = [
+        np.array([paths.add(decode(raw)) for raw in t.structures], dtype=np.int64)[t.structure]
+        for t in traces
+    ]
+    uid = np.concatenate([t.uid for t in traces])
+    order = np.argsort(uid)
+    number = np.concatenate(path)[order]
+    return _Outcome(
+        uid=uid[order],
+        start_ns=np.concatenate([t.time_ns[t.first_step[:-1]] for t in traces])[order],
+        response_ns=np.concatenate([t.response_ns for t in traces])[order],
+        path=number,
+        kernel_path=np.array(paths.kernel_of, dtype=np.int64)[number],
+        op=np.concatenate([t.op for t in traces])[order],
+    )
+
+
+def _place(wanted: I8, uid: I8) -> I8:
+    """Row of every wanted uid in the sorted ones, or ABSENT."""
+    if len(uid) == 0:
+        return np.full(len(wanted), ABSENT, dtype=np.int64)
+    at = np.minimum(np.searchsorted(uid, wanted), len(uid) - 1)
+    return np.where(uid[at] == wanted, at, ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """[requests of the full variant, by uid order]."""
+
+    any: B1
+    by_cause: Mapping[int, B1]
+    added_ns: F8
+
+
+def _touched(traces: Sequence[Trace], uid: I8, n_causes: int) -> _Touched:
+    by_cause = {c: np.zeros(len(uid), dtype=bool) for c in range(n_causes)}
+    added = np.zeros(len(uid))
+    for trace in traces:
+        row = _place(trace.uid, uid)[trace.touches.request]
+        np.add.at(added, row, trace.touches.added_ns)
+        for cause, flags in by_cause.items():
+            flags[row[trace.touches.cause == cause]] = True
+    touched = np.zeros(len(uid), dtype=bool)
+    for flags in by_cause.values():
+        touched |= flags
+    return _Touched(touched, by_cause, added)
+
+
+def shapley(values: Mapping[Subset, float], causes: Sequence[int]) -> dict[int, float]:
+    """Shapley value of every cause, from the value of every subset. They add up to v(all) - v(none)."""
+    n = len(causes)
+    shares = dict.fromkeys(causes, 0.0)
+    for cause in causes:
+        others = [c for c in causes if c != cause]
+        for size in range(n):
+            weight = factorial(size) * factorial(n - size - 1) / factorial(n)
+            for subset in combinations(others, size):
+                without = frozenset(subset)
+                shares[cause] += weight * (values[without | {cause}] - values[without])
+    return shares
+
+
+def find_truth(plan: RunPlan, telling: Telling, runs: Mapping[Subset, Sequence[Trace]]) -> Truth:
+    """Compare the run with all its causes to the one without, and to those between for the shares.
+
+    `runs` holds the traces of every subset of `plan.simulated_causes`.
+    """
+    paths = _Paths()
+    full = plan.simulated_causes
+    outcomes = {subset: _outcome(traces, paths) for subset, traces in runs.items()}
+    after, base = outcomes[full], outcomes[frozenset()]
+    touched = _touched(runs[full], after.uid, len(plan.causes))
+    at = _place(after.uid, base.uid)
+    paired = at != ABSENT
+    base_response = np.where(paired, base.response_ns[at], 0)
+    base_path = np.where(paired, base.path[at], ABSENT)
+    delta = np.where(paired, after.response_ns - base_response, 0)
+    moved = paired & (base_path != after.path)
+    noticeable = np.abs(delta) > np.maximum(KNOCK_ON_NS, KNOCK_ON_SHARE * base_response)
+    affected = ~paired | (touched.any & (moved | (delta != 0)))
+    knock_on = ~affected & ~touched.any & (moved | noticeable)
+    begin_ns = min((plan.causes[c].injection.start_ns for c in full), default=0.0)
+    flags = _Flags(paired, affected, knock_on, moved, delta)
+    told = _told_rows(telling, runs[full], after.uid)
+    summary = TruthSummary(
+        workload=plan.workload,
+        seed=plan.seed,
+        tag=telling.tag,
+        sample=plan.sample,
+        n_simulated=sum(t.n_simulated for t in runs[full]),
+        start_ns=telling.start_ns,
+        end_ns=telling.start_ns + round(max(t.end_ns for t in runs[full])),
+        causes=_causes(plan, telling, runs[full], touched, affected, _shares(outcomes, full, begin_ns)),
+        change=_decompose(after, base, flags, begin_ns),
+        paths=_path_rows(paths, after, base, told.row),
+        flows=_flow_rows(paths, after, base_path, flags),
+    )
+    return Truth(summary, _request_table(plan, paths, after, base_response, base_path, flags, touched, told))
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    """[requests of the full variant, by uid order]."""
+
+    paired: B1
+    affected: B1
+    knock_on: B1
+    moved: B1
+    delta: I8
+
+
+@dataclass(frozen=True, slots=True)
+class _ToldRows:
+    """The requests that reach a trace: their row by uid order, ids, time."""
+
+    row: I8
+    request_id: list[str]
+    trace_id: list[str]
+    start_ns: I8
+
+
+def _told_rows(telling: Telling, traces: Sequence[Trace], uid: I8) -> _ToldRows:
+    told = [telling.tell(trace) for trace in traces]
+    return _ToldRows(
+        row=np.concatenate([_place(t.uid[o.rows], uid) for t, o in zip(traces, told, strict=True)]),
+        request_id=[r for o in told for r in o.request_id],
+        trace_id=[r for o in told for r in o.trace_id],
+        start_ns=np.concatenate([o.start_ns for o in told]),
+    )
+
+
+def _shares(outcomes: Mapping[Subset, _Outcome], full: Subset, begin_ns: float) -> dict[int, float]:
+    means = {
+        subset: _mean(outcome.response_ns[outcome.start_ns >= begin_ns])
+        for subset, outcome in outcomes.items()
+    }
+    return shapley(means, sorted(full))
+
+
+def _mean(values: I8) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _decompose(after: _Outcome, base: _Outcome, flags: _Flags, begin_ns: float) -> Decomposition:
+    late, base_late = after.start_ns >= begin_ns, base.start_ns >= begin_ns
+    mean, base_mean = _mean(after.response_ns[late]), _mean(base.response_ns[base_late])
+    n = int(np.count_nonzero(late))
+    # A request counts as paired here if it started late in both runs.
+    at = _place(base.uid, after.uid)
+    in_both = np.zeros(len(after.uid), dtype=bool)
+    both_rows = at[base_late & (at != ABSENT)]
+    in_both[both_rows] = True
+    in_both &= late
+    missing = base_late & ((at == ABSENT) | ~in_both[at])
+    extra = late & ~in_both
+    mix = float((after.response_ns[extra] - base_mean).sum() - (base.response_ns[missing] - base_mean).sum())
+
+    def part(which: B1) -> float:
+        return float(flags.delta[which & in_both].sum()) / n if n else 0.0
+
+    rest = ~flags.affected & ~flags.knock_on
+    return Decomposition(
+        n=n,
+        n_base=int(np.count_nonzero(base_late)),
+        mean_ns=mean,
+        base_mean_ns=base_mean,
+        affected_ns=part(flags.affected),
+        knock_on_ns=part(flags.knock_on),
+        rest_ns=part(rest),
+        mix_ns=mix / n if n else 0.0,
+        changed_path_ns=part(flags.moved),
+    )
+
+
+def _causes(
+    plan: RunPlan,
+    telling: Telling,
+    traces: Sequence[Trace],
+    touched: _Touched,
+    affected: B1,
+    shares: Mapping[int, float],
+) -> list[CauseTruth]:
+    return [
+        CauseTruth(
+            name=cause.name,
+            mechanism=cause.injection.mechanism.name.lower(),
+            severity=cause.injection.severity,
+            start_ns=telling.start_ns + round(cause.injection.start_ns),
+            touched=int(np.count_nonzero(touched.by_cause[number])),
+            affected=int(np.count_nonzero(touched.by_cause[number] & affected)),
+            share_ns=shares.get(number, 0.0),
+            edges=_edges(traces, number),
+        )
+        for number, cause in enumerate(plan.causes)
+    ]
+
+
+def _edges(traces: Sequence[Trace], cause: int) -> list[EdgeTruth]:
+    """Edges into the touched steps, by the labels of their nodes."""
+    total: dict[tuple[str, str], tuple[int, float]] = {}
+    for trace in traces:
+        of_cause = trace.touches.cause == cause
+        structure = trace.structure[trace.touches.request[of_cause]]
+        key = structure * (1 << 32) + trace.touches.step[of_cause]
+        keys, index = np.unique(key, return_inverse=True)
+        count = np.bincount(index, minlength=len(keys))
+        added = np.bincount(index, trace.touches.added_ns[of_cause], len(keys))
+        for k, n, ns in zip(keys.tolist(), count.tolist(), added.tolist(), strict=True):
+            edge = _edge_labels(decode(trace.structures[k >> 32]), k & ((1 << 32) - 1))
+            if edge is not None:
+                before = total.get(edge, (0, 0.0))
+                total[edge] = (before[0] + n, before[1] + ns)
+    return [
+        EdgeTruth(src=src, dst=dst, touches=n, added_ns_mean=ns / n)
+        for (src, dst), (n, ns) in sorted(total.items(), key=lambda item: (-item[1][0], item[0]))
+    ]
+
+
+def _edge_labels(structure: Structure, position: int) -> tuple[str, str] | None:
+    """Labels of the edge into a step of a strand; None where the step begins its strand."""
+    for strand in structure.strands:
+        for before, step in pairwise(strand):
+            if step.position == position:
+                return node_text(before.code, True), node_text(step.code, True)
+    return None
+
+
+def _path_rows(paths: _Paths, after: _Outcome, base: _Outcome, told_row: I8) -> list[PathTruth]:
+    n = np.bincount(after.path[told_row], minlength=len(paths.number))
+    n_base = np.bincount(base.path, minlength=len(paths.number))
+    kernel = list(paths.kernel_number)
+    rows = []
+    for name, number in paths.number.items():
+        if n[number] == 0 and n_base[number] == 0:
+            continue
+        structure = paths.structure[number]
+        rows.append(
+            PathTruth(
+                path=name,
+                kernel_path=kernel[paths.kernel_of[number]],
+                op=node_text(structure.strands[0][0].code, False),
+                n_nodes=structure.n_steps,
+                n=int(n[number]),
+                n_base=int(n_base[number]),
+                facts=facts(structure),
+            )
+        )
+    return sorted(rows, key=lambda r: (-r.n, -r.n_base, r.path))
+
+
+def _flow_rows(paths: _Paths, after: _Outcome, base_path: I8, flags: _Flags) -> list[FlowTruth]:
+    names = list(paths.number)
+    moved = np.flatnonzero(flags.moved)
+    key = base_path[moved] * len(names) + after.path[moved]
+    keys, index = np.unique(key, return_inverse=True)
+    n = np.bincount(index, minlength=len(keys))
+    affected = np.bincount(index, flags.affected[moved], len(keys))
+    delta = np.bincount(index, flags.delta[moved], len(keys))
+    rows = [
+        FlowTruth(
+            base_path=names[k // len(names)],
+            path=names[k % len(names)],
+            n=int(n[i]),
+            affected=int(affected[i]),
+            delta_ns_sum=round(delta[i]),
+        )
+        for i, k in enumerate(keys.tolist())
+    ]
+    return sorted(rows, key=lambda r: (-r.n, r.base_path, r.path))
+
+
+def _request_table(
+    plan: RunPlan,
+    paths: _Paths,
+    after: _Outcome,
+    base_response: I8,
+    base_path: I8,
+    flags: _Flags,
+    touched: _Touched,
+    told: _ToldRows,
+) -> pa.Table:
+    names = pa.array(list(paths.number))
+    kernel = pa.array(list(paths.kernel_number))
+    row = told.row
+    unpaired = ~flags.paired[row]
+    base_at = np.where(unpaired, 0, base_path[row])
+    columns: dict[str, pa.Array] = {
+        "request_id": pa.array(told.request_id, pa.string()),
+        "trace_id": pa.array(told.trace_id, pa.string()),
+        "start_ns": pa.array(told.start_ns, pa.int64()),
+        "op": pa.array(OPERATIONS).take(pa.array(after.op[row])),
+        "response_ns": pa.array(after.response_ns[row]),
+        "base_response_ns": pa.array(base_response[row], mask=unpaired),
+        "delta_ns": pa.array(flags.delta[row], mask=unpaired),
+        "path": names.take(pa.array(after.path[row])),
+        "base_path": names.take(pa.array(base_at, mask=unpaired)),
+        "kernel_path": kernel.take(pa.array(after.kernel_path[row])),
+        "affected": pa.array(flags.affected[row]),
+        "knock_on": pa.array(flags.knock_on[row]),
+        "added_ns": pa.array(touched.added_ns[row]),
+    }
+    for number in range(len(plan.causes)):
+        columns[f"touched_{number}"] = pa.array(touched.by_cause[number][row])
+    return pa.table(columns)

@@ -1,0 +1,88 @@
+"""The format of a file from its first bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Set
+
+from ingest.codecs.payloads import is_json, without_bom
+from ingest.framing import recognise
+
+_SIGNS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("otlp-json", frozenset({"resourceSpans"})),
+    ("otlp-json", frozenset({"resource_spans"})),
+    ("xtrace", frozenset({"id", "reports"})),
+    ("jaeger-ui", frozenset({"data"})),
+    ("jaeger-ui", frozenset({"spans", "processes"})),
+    ("jaeger-json", frozenset({"traceID", "spanID"})),
+    ("native", frozenset({"breadcrumb", "component", "point"})),
+    ("zipkin", frozenset({"traceId", "id"})),
+)
+"""Format → keys that its outermost object has."""
+_KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
+_LINES_TRIED = 20
+_HEAD_BYTES = 4 * 2**20
+"""Looked at in JSON text: some lines, even long ones."""
+
+
+def sniff_format(head: bytes, *, is_whole: bool) -> str | None:
+    """Format of a file that begins with `head` (decompressed; `is_whole`: all of it), or None.
+
+    JSON is told by the keys of its first object, protobuf by walking its fields.
+    """
+    text = without_bom(head[:_HEAD_BYTES]).lstrip()
+    if text[:1] in (b"{", b"["):
+        return _format_of_json(text)
+    # Perhaps the first line is damaged, and the others tell.
+    for line in first_lines(text):
+        if is_object_line(line) and (found := _format_of_json(line)) is not None:
+            return found
+    message = recognise(head, is_whole=is_whole)
+    return None if message is None else message[0].value
+
+
+def is_lines(head: bytes) -> bool:
+    """Whether JSON text is a value a line, rather than one document.
+
+    The first line decides if it is a value; if not (it may be damaged), most of the first lines must be objects.
+    """
+    text = without_bom(head[:_HEAD_BYTES]).lstrip()
+    lines = first_lines(text)
+    if not lines:
+        return False
+    if text[:1] == b"{" and is_object_line(lines[0]):
+        return True
+    if text[:1] == b"[" and is_json(lines[0]):
+        return True
+    return 2 * sum(is_object_line(line) for line in lines) > len(lines)
+
+
+def first_lines(text: bytes) -> list[bytes]:
+    """Complete lines (or the only one), not blank, a few."""
+    lines = text.split(b"\n", 10 * _LINES_TRIED)
+    if len(lines) > 1:
+        lines.pop()
+    return [line for line in lines if line and not line.isspace()][:_LINES_TRIED]
+
+
+def is_object_line(line: bytes) -> bool:
+    """One complete JSON object from the first column on."""
+    return line.startswith(b"{") and is_json(line)
+
+
+def _format_of_json(text: bytes) -> str | None:
+    keys = _keys_of_first_object(text.decode("utf-8", "replace"))
+    return next((name for name, signs in _SIGNS if signs <= keys), None)
+
+
+def _keys_of_first_object(text: str) -> Set[str]:
+    """Keys of the outermost object, or of the first in a list; of all objects seen if it is cut off."""
+    start = text.find("{")
+    if start < 0 or text[:start].strip(" \t\r\n["):
+        return frozenset()
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return frozenset(_KEY.findall(text))
+    return frozenset(value)

@@ -1,0 +1,71 @@
+"""The native activity record, version 1 (ARCHITECTURE 4.1), as a model: the words for what is wrong with one.
+
+The columnar decoder never builds these; it turns to them for lines that it refuses.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from schemas.rejects import Reason
+
+
+class RecordKind(StrEnum):
+    """What the record does to strands."""
+
+    EVENT = "event"
+    SPLIT = "split"
+    JOIN = "join"
+    END = "end"
+
+
+_Word = Annotated[str, StringConstraints(min_length=1)]
+_INT64 = 2**63 - 1
+
+
+class ActivityRecord(BaseModel):
+    """One trace point reached. Unknown fields are ignored; numbers given as ids or names read as their text."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+    breadcrumb: _Word
+    """Strand of activity."""
+    request_id: str | None = None
+    """The request; absent: the component of breadcrumbs linked by split and join records."""
+    ts: int = Field(ge=-_INT64, le=_INT64)
+    """ns since the epoch on the recording host."""
+    component: _Word
+    point: _Word
+    host: str | None = None
+    label: str | None = None
+    kind: RecordKind | None = None
+    """None: event."""
+    links: list[str] | None = None
+    """Breadcrumbs started (split) or merged (join)."""
+    seq: int | None = Field(default=None, ge=-_INT64, le=_INT64)
+    id: str | None = None
+    parents: list[str] | None = None
+    params: dict[str, Any] | None = None
+    status: str | None = None
+    """None: ok."""
+    sample_rate: float | None = Field(default=None, gt=0, le=1)
+
+
+FIELDS = tuple(ActivityRecord.model_fields)
+"""Names of the fields, in the order of the table."""
+
+
+def explain(error: ValidationError) -> tuple[Reason, str]:
+    """The first complaint of the model as a reason and one sentence."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "the record"
+    kind = first["type"]
+    if kind == "missing":
+        return Reason.MISSING_FIELD, f"{place} is missing"
+    if kind in ("model_type", "model_attributes_type"):
+        return Reason.WRONG_SHAPE, "the record is not a JSON object"
+    wrong_value = kind.startswith(("greater", "less", "string_too", "enum", "finite"))
+    return (Reason.BAD_VALUE if wrong_value else Reason.BAD_TYPE), f"{place}: {first['msg']}"

@@ -1,0 +1,67 @@
+"""Array steps the graph code shares: concatenated ranges, stable grouping by small integers, sums of runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+I8 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint64]
+B1 = npt.NDArray[np.bool_]
+
+
+def ranges(first: I8, count: I8) -> I8:
+    """Concatenation of `first[i], …, first[i] + count[i] - 1`. O(result)."""
+    ends = np.cumsum(count)
+    total = int(ends[-1]) if len(ends) else 0
+    steps: I8 = np.repeat(first - (ends - count), count) + np.arange(total, dtype=np.int64)
+    return steps
+
+
+def offsets(count: I8) -> I8:
+    """[groups + 1] where each group starts, from the group sizes."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(count, dtype=np.int64)))
+
+
+def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
+    """Rows by group: `(rows, first)`, group g is `rows[first[g] : first[g + 1]]`, ascending inside.
+
+    A counting sort (scipy's COO to CSR conversion, in C): 5 ns a row where a stable argsort takes 80.
+    `code` [rows] lies in `0 … n_groups - 1`.
+    """
+    n = len(code)
+    if n == 0:
+        return np.zeros(0, np.int64), np.zeros(n_groups + 1, np.int64)
+    place = np.arange(n, dtype=np.int32)
+    grouped = sparse.coo_array(
+        (np.zeros(n, np.int8), (code.astype(np.int32), place)), shape=(n_groups, n)
+    ).tocsr()
+    return grouped.indices.astype(np.int64), grouped.indptr.astype(np.int64)
+
+
+def distinct(values: I8) -> I8:
+    """Distinct values, ascending. By sorting: numpy's hash table degrades on keys that lie close together."""
+    ordered = np.sort(values)
+    new = np.ones(len(ordered), dtype=np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    found: I8 = ordered[new]
+    return found
+
+
+def sum_runs(values: U8, first: I8) -> U8:
+    """[groups] wrapping sum of `values[first[g] : first[g + 1]]`; empty groups give 0."""
+    with np.errstate(over="ignore"):
+        running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
+        total: U8 = running[first[1:]] - running[first[:-1]]
+    return total
+
+
+def rank_in_runs(starts: B1) -> I8:
+    """[rows] distance to the start of the run; `starts` marks first rows, `starts[0]` is taken as true."""
+    index = np.arange(len(starts), dtype=np.int64)
+    begin = np.where(starts, index, 0)
+    if len(begin):
+        begin[0] = 0
+    rank: I8 = index - np.maximum.accumulate(begin)
+    return rank

@@ -1,0 +1,85 @@
+"""The files of an import: told apart by content, in an order that does not depend on how they were named."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from schemas.errors import InputError
+from stitch.lake.commits import InputFile
+
+STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file to read: what the user called it, and where its bytes lie."""
+
+    name: str
+    path: Path
+    sha256: str
+    size: int
+    mtime_ns: int
+
+    @property
+    def input_file(self) -> InputFile:
+        """For the commit record."""
+        return InputFile(name=self.name, sha256=self.sha256, size=self.size)
+
+    def refuse_if_changed(self) -> None:
+        """Raises InputError where the file is no longer what was hashed: its commit would lie."""
+        status = self.path.stat()
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise InputError(
+                f"'{self.name}' changed while it was read.", remedy="Nothing was imported; try again."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is new and what is not."""
+
+    fresh: tuple[Source, ...]
+    """By sha256."""
+    known: tuple[Source, ...]
+    """In the lake already, or given twice."""
+
+
+def open_sources(
+    names: Iterable[str], known: Mapping[str, InputFile], scratch: Path, stdin: BinaryIO
+) -> Sources:
+    """Hash every file (1 GB/s or so) and put aside what the lake has.
+
+    `-` is read from `stdin` into a file below `scratch` first. Raises InputError.
+    """
+    fresh: dict[str, Source] = {}
+    seen: list[Source] = []
+    for name in names:
+        source = _open(name, _spool(stdin, scratch) if name == STDIN else Path(name))
+        if source.sha256 in known or source.sha256 in fresh:
+            seen.append(source)
+        else:
+            fresh[source.sha256] = source
+    return Sources(fresh=tuple(fresh[key] for key in sorted(fresh)), known=tuple(seen))
+
+
+def _spool(stdin: BinaryIO, scratch: Path) -> Path:
+    scratch.mkdir(parents=True, exist_ok=True)
+    path = scratch / "stdin"
+    with path.open("wb") as file:
+        shutil.copyfileobj(stdin, file, 1 << 20)
+    return path
+
+
+def _open(name: str, path: Path) -> Source:
+    try:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"'{name}' cannot be read: {error.strerror}.", remedy="Check the path.") from error
+    return Source(name, path, sha256, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,87 @@
+"""Deals events out by request id, so that all of a request end in one bucket whatever file they came from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stitch.canon.mixing import mix
+from stitch.columns import whole
+
+U8 = npt.NDArray[np.uint64]
+I8 = npt.NDArray[np.int64]
+
+BITS_PER_LEVEL: Final = 5
+FANOUT: Final = 1 << BITS_PER_LEVEL
+MAX_LEVEL: Final = 3
+"""Four levels are about a million buckets; past them only single requests are too large."""
+
+
+def hash_texts(texts: pa.StringArray) -> U8:
+    """[texts] stable uint64 hash of each string. Vectorised over the strings of one length.
+
+    Nulls hash as the empty string. O(bytes + distinct lengths).
+    """
+    n = len(texts)
+    result = np.zeros(n, dtype=np.uint64)
+    if n == 0 or texts.buffers()[2] is None:
+        return mix(result)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32, count=n + 1, offset=4 * texts.offset)
+    content = np.frombuffer(texts.buffers()[2], dtype=np.uint8)
+    lengths = np.diff(offsets)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        padded = np.zeros((len(rows), -(-int(length) // 8) * 8), dtype=np.uint8)
+        padded[:, :length] = content[offsets[rows][:, None] + np.arange(length)]
+        total = np.full(len(rows), length, dtype=np.uint64)
+        for word in padded.view("<u8").T:
+            total = mix(total ^ word)
+        result[rows] = total
+    return mix(result)
+
+
+def hash_requests(events: pa.Table) -> U8:
+    """[events] hash of the request id; null counts as "". One hash a distinct id, O(events) gather."""
+    words = whole(events["request_id"]).fill_null("").dictionary_encode()
+    hashes: U8 = hash_texts(words.dictionary)[words.indices.to_numpy()]
+    return hashes
+
+
+def bucket_of(hashes: U8, level: int) -> I8:
+    """[hashes] bucket 0 … FANOUT-1; every level reads other bits of the hash."""
+    shift = np.uint64(BITS_PER_LEVEL * level)
+    return ((hashes >> shift) & np.uint64(FANOUT - 1)).astype(np.int64)
+
+
+def share_of(hashes: U8, share: float) -> npt.NDArray[np.bool_]:
+    """[hashes] whether the request is in a share of all requests: the same ones in every run."""
+    # The top 53 bits are exact as a float, and no bucket reads them.
+    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share
+
+
+def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
+    """Bytes of the values: a sum over rows, so that what is decided by it does not depend on batch cuts.
+
+    Dictionaries and validity bitmaps are left out.
+    """
+    if isinstance(array, pa.Table):
+        return sum(payload_bytes(column) for column in array.columns)
+    if isinstance(array, pa.ChunkedArray):
+        return sum(payload_bytes(chunk) for chunk in array.chunks)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return 4 * len(array)
+    if pa.types.is_struct(kind):
+        return sum(payload_bytes(column) for column in array.flatten())
+    if pa.types.is_list(kind):
+        return 4 * len(array) + payload_bytes(array.flatten())
+    if pa.types.is_string(kind):
+        offsets = np.frombuffer(
+            array.buffers()[1], dtype=np.int32, count=len(array) + 1, offset=4 * array.offset
+        )
+        return 4 * len(array) + int(offsets[-1] - offsets[0])
+    width: int = max(8, kind.bit_width) // 8
+    return len(array) * width

@@ -1,0 +1,198 @@
+"""Events on their way from the codecs to the kernel: in memory while they fit, else in buckets on disk.
+
+A request is never cut: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
+below a scratch folder; they are not part of the lake, need no sync and are swept with the stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
+from stitch.drivers.naming import name_records, touching
+from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
+from stitch.drivers.stash import IPC_OPTIONS, Stash, read_stream
+
+Load = Callable[[], pa.Table]
+"""Gives the events of a group, once; until then they are where they are. May be called in any thread."""
+
+SMALL_BYTES: Final = 16 * 2**20
+"""Payload that is stitched as one group: a second core would not make up for files cut in two."""
+GROUPS_IN_MEMORY: Final = 2
+"""Groups to deal the payload into where no limit asks for more: one a worker."""
+
+
+class Buckets:
+    """FANOUT buckets dealt by one set of bits of the request's hash, in memory or on disk."""
+
+    def __init__(self, folder: Path, level: int, *, on_disk: bool) -> None:
+        self._folder = folder
+        self._level = level
+        self.on_disk = on_disk
+        self._held: list[list[pa.Table]] = [[] for _ in range(FANOUT)]
+        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+        self._paths: list[list[Path]] = [[] for _ in range(FANOUT)]
+        self.sizes = [0] * FANOUT
+        """Payload bytes of each bucket."""
+
+    def add(self, events: pa.Table) -> None:
+        """Deal a batch out. O(events)."""
+        codes = bucket_of(hash_requests(events), self._level)
+        dealt = events.unify_dictionaries().take(pa.array(np.argsort(codes, kind="stable")))
+        ends = np.cumsum(np.bincount(codes, minlength=FANOUT))
+        for bucket in range(FANOUT):
+            start = int(ends[bucket - 1]) if bucket else 0
+            part = dealt.slice(start, int(ends[bucket]) - start)
+            if part.num_rows:
+                self.sizes[bucket] += payload_bytes(part)
+                self._put(bucket, part)
+
+    def _put(self, bucket: int, part: pa.Table) -> None:
+        if self.on_disk:
+            self._writer(bucket).write_table(part)
+        else:
+            self._held[bucket].append(part)
+
+    def move_to_disk(self) -> None:
+        """Write what is held, and all that comes, to the folder."""
+        self.on_disk = True
+        for bucket in range(FANOUT):
+            parts, self._held[bucket] = self._held[bucket], []
+            for part in parts:
+                self._put(bucket, part)
+
+    def _writer(self, bucket: int) -> pa.ipc.RecordBatchStreamWriter:
+        if bucket not in self._writers:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / f"{bucket:02d}-{len(self._paths[bucket])}.arrows"
+            self._paths[bucket].append(path)
+            self._writers[bucket] = pa.ipc.new_stream(str(path), EVENT_SCHEMA, options=IPC_OPTIONS)
+        return self._writers[bucket]
+
+    def close(self) -> None:
+        """End every stream, so that it can be read; what is added later goes to new ones."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+    def batches(self, bucket: int) -> Iterator[pa.Table]:
+        """What was dealt to a bucket, piece by piece. Only after `close`."""
+        yield from self._held[bucket]
+        for path in self._paths[bucket]:
+            yield from read_stream(path)
+
+    def groups(self, limit_bytes: int) -> Iterator[Load]:
+        """All events in groups of whole requests, none over `limit_bytes` unless a single request is.
+
+        Neighbouring small buckets are joined; a large one is dealt again by other bits of the hash.
+        """
+        pending: list[int] = []
+        for bucket in range(FANOUT):
+            if pending and sum(self.sizes[b] for b in [*pending, bucket]) > limit_bytes:
+                yield partial(self._load, pending)
+                pending = []
+            if self.sizes[bucket] > limit_bytes and self._level < MAX_LEVEL:
+                yield from self._deal_again(bucket, limit_bytes)
+            elif self.sizes[bucket]:
+                pending.append(bucket)
+        if pending:
+            yield partial(self._load, pending)
+
+    def _load(self, buckets: list[int]) -> pa.Table:
+        events = concat_events([batch for bucket in buckets for batch in self.batches(bucket)])
+        for bucket in buckets:
+            self._forget(bucket)
+        return events
+
+    def _forget(self, bucket: int) -> None:
+        self._held[bucket] = []
+        for path in self._paths[bucket]:
+            path.unlink()
+
+    def _deal_again(self, bucket: int, limit_bytes: int) -> Iterator[Load]:
+        below = Buckets(self._folder / f"{bucket:02d}", self._level + 1, on_disk=self.on_disk)
+        for batch in self.batches(bucket):
+            below.add(batch)
+        below.close()
+        self._forget(bucket)
+        yield from below.groups(limit_bytes)
+
+
+class EventSpill:
+    """Collects batches; hands them back in groups the kernel can take at once.
+
+    Records without a request id are kept apart until all is read; then they are named, and join the others.
+    """
+
+    def __init__(self, scratch: Path, limit_bytes: int) -> None:
+        """`limit_bytes` of payload are held in memory at most; a group has half of that at most."""
+        self._scratch = scratch
+        self._limit_bytes = limit_bytes
+        self._held: list[pa.Table] = []
+        self._buckets: Buckets | None = None
+        self._loose = Stash(scratch / "loose.arrows", limit_bytes)
+        self._size = 0
+
+    @property
+    def spilled(self) -> bool:
+        """Whether events went to disk."""
+        return self._loose.spilled or (self._buckets is not None and self._buckets.on_disk)
+
+    def add(self, events: pa.Table) -> None:
+        """Take a batch. O(events)."""
+        if events["request_id"].null_count:
+            loose = pc.and_(pc.is_null(events["request_id"]), pc.less(events["kind"], SPAN_KIND_BASE))
+            self._loose.add(events.filter(loose))
+            events = events.filter(pc.invert(loose))
+        self._add_named(events)
+
+    def _add_named(self, events: pa.Table) -> None:
+        self._size += payload_bytes(events)
+        self._held.append(events)
+        if self._buckets is None and self._size > min(SMALL_BYTES, self._limit_bytes):
+            self._buckets = Buckets(self._scratch / "events", level=0, on_disk=False)
+        if self._buckets is not None:
+            if self._size > self._limit_bytes and not self._buckets.on_disk:
+                self._buckets.move_to_disk()
+            for held in self._held:
+                self._buckets.add(held)
+            self._held = []
+
+    def groups(self) -> Iterator[Load]:
+        """Everything that was added, in groups of whole requests; each event once. Ends the collecting.
+
+        Which requests share a group depends on the events alone, not on how they came.
+        """
+        if self._loose.n_events:
+            for named in name_records(self._loose, list(touching(self._named(), self._loose))):
+                self._add_named(named)
+        if self._buckets is not None:
+            self._buckets.close()
+            yield from self._buckets.groups(self._group_bytes())
+        elif self._held:
+            yield self._take
+
+    def _group_bytes(self) -> int:
+        """Half of the limit, as two groups are worked on; less where that would leave a worker idle."""
+        even = self._size // GROUPS_IN_MEMORY
+        # Buckets are not equal: a tenth more, so that two groups do not become three.
+        return min(self._limit_bytes // 2, max(even + even // 10, SMALL_BYTES))
+
+    def _named(self) -> Iterator[pa.Table]:
+        """Every event that came with a request id, to look at."""
+        yield from self._held
+        if self._buckets is not None:
+            self._buckets.close()
+            for bucket in range(FANOUT):
+                yield from self._buckets.batches(bucket)
+
+    def _take(self) -> pa.Table:
+        held, self._held = self._held, []
+        return concat_events(held)

@@ -1,0 +1,171 @@
+"""Edges of record graphs: along strands, across splits and joins, from explicit parents; never from time.
+
+* A record follows the one before it on its strand, unless it names parents of its own: then these replace
+  the strand's edge into it (the edge out of it, to the next record of the strand, stays).
+* A split record precedes the first record of every strand it links.
+* A join record follows the last record of every strand it links.
+
+Links of a strand to itself mean nothing and are ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.events import EventKind
+from stitch.canon.runs import distinct, ranges
+from stitch.canon.segments import longest_paths
+from stitch.record_columns import NO_CODE, Records
+from stitch.strands import Strands
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class HappensBefore:
+    """Edges between the nodes of `Strands`."""
+
+    linked: B1
+    """[nodes] an edge comes from the node before, on the same strand."""
+    src: I8
+    """[cross edges] node; all other edges, each once, sorted by (src, dst)."""
+    dst: I8
+    """[cross edges] node."""
+    names_parents: B1
+    """[nodes] has explicit parents."""
+    misses_parents: B1
+    """[nodes] an explicit parent has no record."""
+    joined: B1
+    """[strands] a join record links it."""
+    outlived: B1
+    """[strands] its last record is later than a join that ends it, on one host."""
+    lost: I8
+    """Codes of requests in which a split or join names a strand without records."""
+
+
+def connect(records: Records, strands: Strands) -> HappensBefore:
+    """All edges of a batch; they may form cycles. O(nodes + links log strands)."""
+    n_strands, n_nodes = len(strands.flow), len(strands.record)
+    node_strand = strands.node_strand
+    node_of = np.full(len(records.flow), -1, dtype=np.int64)
+    node_of[strands.record] = np.arange(n_nodes)
+    linked = np.ones(n_nodes, dtype=np.bool_)
+    linked[strands.first[:-1]] = False
+
+    owner = node_of[records.links.record]
+    link = records.links.code[owner >= 0]
+    owner = owner[owner >= 0]
+    owner_flow = strands.flow[node_strand[owner]]
+    found = _find(strands.flow, strands.crumb, owner_flow, link, records.n_crumbs)
+    lost = distinct(owner_flow[found < 0])
+    use = (found >= 0) & (found != node_strand[owner])
+    owner, found = owner[use], found[use]
+    is_join = records.kind[strands.record[owner]] == EventKind.JOIN
+    splitter, split_off = owner[~is_join], found[~is_join]
+    joiner, ended = owner[is_join], found[is_join]
+    last = strands.first[ended + 1] - 1
+    joined = np.zeros(n_strands, dtype=np.bool_)
+    joined[ended] = True
+
+    names, misses, parent, child = _explicit(records, strands, node_of)
+    linked &= ~names
+    src = np.concatenate((splitter, last, parent))
+    dst = np.concatenate((strands.first[split_off], joiner, child))
+    key = distinct(src * n_nodes + dst)
+    src, dst = np.divmod(key, max(n_nodes, 1))
+    # An explicit parent may repeat the strand's own edge only where that edge was replaced: no edge is twice.
+    return HappensBefore(
+        linked=linked,
+        src=src,
+        dst=dst,
+        names_parents=names,
+        misses_parents=misses,
+        joined=joined,
+        outlived=_outlived(records, strands, ended, last, joiner),
+        lost=lost,
+    )
+
+
+def _find(flow: I8, code: I8, in_flow: I8, wanted: I8, n_codes: int) -> I8:
+    """[wanted] index of (in_flow, wanted) in the sorted (flow, code), or -1."""
+    width = n_codes + 1
+    keys = flow * width + (code - NO_CODE)
+    search = in_flow * width + (wanted - NO_CODE)
+    at = np.searchsorted(keys, search)
+    if not len(keys):
+        return np.full(len(search), -1, dtype=np.int64)
+    at[at == len(keys)] = 0
+    return np.where(keys[at] == search, at, -1)
+
+
+def _explicit(records: Records, strands: Strands, node_of: I8) -> tuple[B1, B1, I8, I8]:
+    """Explicit parents: `(names_parents, misses_parents, parent, child)`."""
+    n_nodes = len(strands.record)
+    names = np.zeros(n_nodes, dtype=np.bool_)
+    misses = np.zeros(n_nodes, dtype=np.bool_)
+    child = node_of[records.parents.record]
+    wanted = records.parents.code[child >= 0]
+    child = child[child >= 0]
+    if records.identity is None or not len(child):
+        none = np.zeros(0, dtype=np.int64)
+        return names, misses, none, none
+    names[child] = True
+    identity = records.identity[strands.record]
+    nodes = np.flatnonzero(identity != NO_CODE)
+    flow = records.flow[strands.record]
+    nodes = nodes[np.lexsort((identity[nodes], flow[nodes]))]
+    found = _find(flow[nodes], identity[nodes], flow[child], wanted, records.n_ids)
+    misses[child[found < 0]] = True
+    child = child[found >= 0]
+    return names, misses, nodes[found[found >= 0]], child
+
+
+def _outlived(records: Records, strands: Strands, ended: I8, last: I8, joiner: I8) -> B1:
+    """[strands] the last record is later than the join. Only clocks of one host are compared."""
+    result = np.zeros(len(strands.flow), dtype=np.bool_)
+    last, joiner = strands.record[last], strands.record[joiner]
+    later = records.ts_ns[last] > records.ts_ns[joiner]
+    if later.any():
+        ended, last, joiner = ended[later], last[later], joiner[later]
+        result[ended[records.host_codes(last) == records.host_codes(joiner)]] = True
+    return result
+
+
+def cut_cycles(edges: HappensBefore, strands: Strands, ts_ns: I8) -> tuple[B1, B1, I8]:
+    """Edges without cycles: `(linked [nodes], keep [cross edges], codes of requests with a cycle)`.
+
+    ts_ns: [nodes]. Of a flow with a cycle, every edge among nodes that no topological order reaches (those
+    on a cycle or behind one) goes.
+
+    A cycle needs an edge that does not go forward in time, across strands or against a strand's own order;
+    only flows with one are searched.
+    """
+    linked, keep = edges.linked.copy(), np.ones(len(edges.src), dtype=np.bool_)
+    node_flow = np.repeat(strands.flow, strands.length)
+    backward = np.flatnonzero(linked[1:] & (ts_ns[1:] < ts_ns[:-1])) + 1
+    across = edges.dst[ts_ns[edges.dst] <= ts_ns[edges.src]]
+    suspects = distinct(node_flow[np.concatenate((backward, across))])
+    # A strand alone never makes a cycle.
+    suspects = np.intersect1d(suspects, node_flow[edges.src])
+    none = np.zeros(0, dtype=np.int64)
+    if not len(suspects):
+        return linked, keep, none
+    flow_first = np.searchsorted(node_flow, suspects)
+    flow_end = np.searchsorted(node_flow, suspects, side="right")
+    nodes = ranges(flow_first, flow_end - flow_first)
+    local = np.full(len(node_flow), -1, dtype=np.int64)
+    local[nodes] = np.arange(len(nodes))
+    after = nodes[linked[nodes]]
+    cross = np.flatnonzero(local[edges.src] >= 0)
+    src = np.concatenate((local[after - 1], local[edges.src[cross]]))
+    dst = np.concatenate((local[after], local[edges.dst[cross]]))
+    _, rounds = longest_paths(np.ones(len(nodes), np.int64), src, dst)
+    stuck = np.zeros(len(node_flow), dtype=np.bool_)
+    stuck[nodes[rounds < 0]] = True
+    linked[1:] &= ~(stuck[1:] & stuck[:-1])
+    keep[cross] = ~(stuck[edges.src[cross]] & stuck[edges.dst[cross]])
+    return linked, keep, distinct(node_flow[stuck])

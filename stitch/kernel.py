@@ -1,0 +1,198 @@
+"""The stitch kernel: events in, flows out; pure, Arrow in and Arrow out (ARCHITECTURE 2).
+
+The output depends on the set of events of each request only: not on their order, on repeated delivery, on
+other requests of the batch, nor on where the input was cut (as long as a request's events come before it
+closes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.config import StitchConfig
+from schemas.events import SPAN_KIND_BASE, concat_events, empty_events
+from schemas.quality import Quality
+from schemas.rejects import Reason, Reject
+from stitch.closing import close_requests
+from stitch.columns import whole
+from stitch.components import request_codes
+from stitch.labels import LabelCodes, encode_labels, label_nodes
+from stitch.param_rows import params_table
+from stitch.placed import PlacedFlows
+from stitch.record_graph import place_records
+from stitch.rejects import reject_rows
+from stitch.span_graph import place_spans
+from stitch.structure.rows import structures_table
+from stitch.structure_memo import StructureMemo
+from stitch.tables import categorise, flows_table, order_flows
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+RECORDS_SUFFIX = "~records"
+"""Appended to the request id of the records of a trace that also has spans: two flows, two ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stitched:
+    """What the kernel makes of a batch of events."""
+
+    flows: pa.Table
+    """FLOWS_SCHEMA, sorted by (root, category, start_ns, request_id)."""
+    structures: pa.Table
+    """STRUCTURES_SCHEMA, one row a category of `flows`, sorted by (root, category)."""
+    params: pa.Table
+    """PARAMS_SCHEMA, in the order of `flows`, then position, then key."""
+    carry: pa.Table
+    """EVENT_SCHEMA: raw events of requests that are still open; give them to the next call."""
+    rejects: list[Reject]
+    """Events that could not be placed, with reasons."""
+    counts: Mapping[str, int]
+    """`events`, `flows`, `duplicates`, `conflicts`, `merged`, `rejected`, `carried`."""
+
+
+def stitch(
+    events: pa.Table,
+    config: StitchConfig,
+    *,
+    carry: pa.Table | None = None,
+    watermark_ns: int | None = None,
+    lane: int = 0,
+    memo: StructureMemo | None = None,
+) -> Stitched:
+    """Stitch events into flows.
+
+    events: EVENT_SCHEMA. carry: events left open by the call before. watermark_ns: no event before it is
+    still to come; None is the end of the input, everything closes. lane: written into the flows. memo: keep
+    one between calls to describe each structure once; it never changes the result.
+
+    A request closes `config.idle_ns` after its last event, or at `config.max_age_ns` (then INCOMPLETE). Rows
+    of span kinds become trees of spans, others graphs of records; a request id that has both gives two
+    flows, the records' with RECORDS_SUFFIX. O(events log events).
+    """
+    batch = concat_events([part for part in (carry, events) if part is not None and part.num_rows])
+    n_events = batch.num_rows
+    batch, rejects = _without_unidentified(batch)
+    carried, aged = empty_events(), None
+    if watermark_ns is not None and batch.num_rows:
+        request, n_requests = request_codes(batch)
+        closing = close_requests(request, n_requests, batch, watermark_ns, config)
+        if not closing.closed.all():
+            carried = batch.filter(pa.array(~closing.closed))
+            batch = concat_events([batch.filter(pa.array(closing.closed))])
+        aged = closing.aged[closing.closed]
+    placed, labels = place_events(batch, config)
+    if aged is not None and aged.any():
+        placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
+    if placed.conflicts is not None:
+        rejects += reject_rows(
+            batch, placed.conflicts, Reason.CONFLICT, "another version of this id was kept"
+        )
+    if placed.timeless is not None:
+        rejects += reject_rows(batch, placed.timeless, Reason.BAD_TIME, "no event of the request has a time")
+    node_labels = label_nodes(placed, labels)
+    categorised = categorise(placed, node_labels, StructureMemo() if memo is None else memo)
+    order = order_flows(placed, categorised)
+    merged = 0 if placed.merged is None else len(placed.merged[0])
+    return Stitched(
+        flows=flows_table(placed, batch, categorised, order, lane),
+        structures=structures_table(categorised.structures),
+        params=params_table(placed, batch, order),
+        carry=carried,
+        rejects=rejects,
+        counts={
+            "events": n_events,
+            "flows": placed.n_flows,
+            "duplicates": placed.duplicates,
+            "conflicts": 0 if placed.conflicts is None else len(placed.conflicts),
+            "merged": merged,
+            "rejected": len(rejects),
+            "carried": carried.num_rows,
+        },
+    )
+
+
+def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, LabelCodes]:
+    """Placed flows of a batch of records and spans (one chunk a column), and the labels of its events."""
+    labels = encode_labels(events)
+    kind = events["kind"].to_numpy()
+    is_span = kind >= SPAN_KIND_BASE
+    if is_span.all():
+        return place_spans(events, config, labels), labels
+    if not is_span.any():
+        return place_records(events, config, labels), labels
+    span_rows, record_rows = np.flatnonzero(is_span), np.flatnonzero(~is_span)
+    span_labels = LabelCodes(labels.code[span_rows], labels.hashes, labels.words)
+    record_labels = LabelCodes(labels.code[record_rows], labels.hashes, labels.words)
+    spans = place_spans(events.take(pa.array(span_rows)).combine_chunks(), config, span_labels)
+    records = place_records(events.take(pa.array(record_rows)).combine_chunks(), config, record_labels)
+    return _join(spans, span_rows, records, record_rows), labels
+
+
+def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
+    """Events without the spans that lack a trace or span id, and these as rejects."""
+    if events["request_id"].null_count == 0 and events["id"].null_count == 0:
+        return events, []
+    anonymous = pc.and_(
+        pc.greater_equal(events["kind"], SPAN_KIND_BASE),
+        pc.or_(pc.is_null(events["request_id"]), pc.is_null(events["id"])),
+    )
+    rows = np.flatnonzero(whole(anonymous).to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return events, []
+    rejects = reject_rows(events, rows, Reason.BAD_ID, "a span needs a trace id and a span id")
+    return events.filter(pc.invert(anonymous)).combine_chunks(), rejects
+
+
+def _flows_of(placed: PlacedFlows, marked: B1) -> I8:
+    """Flows with a node whose event is `marked` [events]."""
+    nodes = np.flatnonzero(np.append(marked, [False, False])[placed.event])
+    flows: I8 = np.unique(np.searchsorted(placed.first_node, nodes, side="right") - 1)
+    return flows
+
+
+def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: I8) -> PlacedFlows:
+    """One set of flows; rows of the two parts are mapped to rows of the whole batch."""
+    assert spans.request_names is not None
+    assert records.request_names is not None
+    clash = pc.is_in(records.request_names, value_set=spans.request_names)
+    own_names = pc.if_else(
+        clash, pc.binary_join_element_wise(records.request_names, RECORDS_SUFFIX, ""), records.request_names
+    )
+
+    def rows_of(part: I8 | None, rows: I8) -> I8:
+        return np.zeros(0, np.int64) if part is None else rows[part]
+
+    def events_of(part: PlacedFlows, rows: I8) -> I8:
+        return np.where(part.event >= 0, np.append(rows, [0, 0])[part.event], part.event)
+
+    conflicts = np.concatenate((rows_of(spans.conflicts, span_rows), rows_of(records.conflicts, record_rows)))
+    timeless = np.concatenate((rows_of(spans.timeless, span_rows), rows_of(records.timeless, record_rows)))
+    return PlacedFlows(
+        request=np.concatenate((spans.request, records.request + len(spans.request_names))),
+        quality=np.concatenate((spans.quality, records.quality)),
+        first_node=np.concatenate((spans.first_node, spans.first_node[-1] + records.first_node[1:])),
+        first_edge=np.concatenate((spans.first_edge, spans.first_edge[-1] + records.first_edge[1:])),
+        event=np.concatenate((events_of(spans, span_rows), events_of(records, record_rows))),
+        side=np.concatenate((spans.side, records.side)),
+        point_code=np.concatenate((spans.point_code, records.point_code)),
+        ts_ns=np.concatenate((spans.ts_ns, records.ts_ns)),
+        mate=np.concatenate((spans.mate, records.mate)),
+        parent=np.concatenate((spans.parent, records.parent)),
+        deferred=np.concatenate((spans.deferred, records.deferred)),
+        response=np.concatenate((spans.response, records.response)),
+        src=np.concatenate((spans.src, records.src)),
+        dst=np.concatenate((spans.dst, records.dst)),
+        mark_names=spans.mark_names,
+        conflicts=conflicts if len(conflicts) else None,
+        duplicates=spans.duplicates + records.duplicates,
+        request_names=pa.concat_arrays([spans.request_names, own_names]),
+        merged=None if spans.merged is None else (span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
+        timeless=timeless if len(timeless) else None,
+    )

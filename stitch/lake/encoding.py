@@ -1,0 +1,166 @@
+"""Parquet as the lake wants it: zstd, one encoding a column chosen by measurement, layout version inside.
+
+The choice of encodings and its figures are in `docs/operations.md`; readers need not know them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.events import EVENT_SCHEMA
+from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, STRUCTURES_SCHEMA
+from schemas.rejects import REJECT_SCHEMA
+
+ZSTD_LEVEL: Final = 3
+ZSTD_LEVEL_SMALL: Final = 15
+"""5 % smaller files for five times the CPU: worth it where fixed costs outweigh both."""
+SMALL_BYTES: Final = 2**20
+VALUES_PER_GROUP: Final = 4_000_000
+"""Nodes (or rows, where there are more rows) in a row group: 32 MB of offsets for a reader to hold."""
+
+SCHEMAS: Final[dict[str, pa.Schema]] = {
+    "flows": FLOWS_SCHEMA,
+    "structures": STRUCTURES_SCHEMA,
+    "params": PARAMS_SCHEMA,
+    "late": EVENT_SCHEMA,
+    "dead_letters": REJECT_SCHEMA,
+}
+
+_WORDS: Final[dict[str, list[str]]] = {
+    "flows": ["root", "category", "host.list.element", "status", "weight", "quality", "n_nodes", "lane"],
+    "structures": [
+        "root",
+        "nodes.list.element.component",
+        "nodes.list.element.point",
+        "nodes.list.element.label",
+    ],
+    "params": ["key", "text", "request_id", "position"],
+    "late": ["request_id", "component", "point", "label", "host", "peer", "status", "kind"],
+    "dead_letters": ["source", "reason"],
+}
+_ENCODINGS: Final[dict[str, dict[str, str]]] = {
+    "flows": {
+        "request_id": "DELTA_LENGTH_BYTE_ARRAY",
+        "start_ns": "DELTA_BINARY_PACKED",
+        "response_ns": "DELTA_BINARY_PACKED",
+        "offset_ns.list.element": "BYTE_STREAM_SPLIT",
+    },
+    "structures": {
+        "nodes.list.element.mate": "DELTA_BINARY_PACKED",
+        "nodes.list.element.parent": "DELTA_BINARY_PACKED",
+        "in_edges.list.element.src": "DELTA_BINARY_PACKED",
+        "in_edges.list.element.dst": "DELTA_BINARY_PACKED",
+        "fold_position.list.element": "DELTA_BINARY_PACKED",
+    },
+    "params": {},
+    "late": {"ts_ns": "DELTA_BINARY_PACKED", "end_ns": "DELTA_BINARY_PACKED"},
+    "dead_letters": {},
+}
+
+_STATISTICS: Final[dict[str, list[str]]] = {
+    "flows": ["root", "category", "start_ns"],
+    "structures": ["category"],
+    "params": ["request_id", "key"],
+    "late": ["ts_ns"],
+    "dead_letters": ["source", "reason"],
+}
+"""Columns that readers skip row groups by; of the others, minima and maxima only fill footers."""
+
+META_VERSION: Final = b"flowdiff.layout_version"
+META_TABLE: Final = b"flowdiff.table"
+META_WINDOW: Final = b"flowdiff.window"
+META_ROWS: Final = b"flowdiff.rows"
+
+
+def encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
+    """Parquet bytes of one file; the same rows in the same order always give the same bytes.
+
+    `table` must have the columns of the contract. Chunks and dictionaries of the input do not show: they are
+    unified first. Raises pa.ArrowInvalid or KeyError where the table breaks the contract (a bug).
+    """
+    schema = _plain(SCHEMAS[table_name])
+    table = _canonical_words(table.select(schema.names).cast(schema))
+    metadata = {
+        META_VERSION: str(LAYOUT_VERSION).encode(),
+        META_TABLE: table_name.encode(),
+        META_ROWS: str(table.num_rows).encode(),
+    }
+    if window is not None:
+        metadata[META_WINDOW] = window.encode()
+    sink = pa.BufferOutputStream()
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL_SMALL if table.nbytes < SMALL_BYTES else ZSTD_LEVEL,
+        "use_dictionary": _WORDS[table_name],
+        "column_encoding": _ENCODINGS[table_name] or None,
+        "write_statistics": _STATISTICS[table_name],
+        "write_page_checksum": True,
+        "store_schema": False,  # a copy of the schema in Arrow's own form: 1.4 KB a file
+    }
+    with pq.ParquetWriter(sink, schema, **options) as writer:
+        writer.write_table(table, row_group_size=_rows_per_group(table))
+        writer.add_key_value_metadata(metadata)
+    return sink.getvalue()
+
+
+def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
+    """Rows of a file made by `encode`, all of them or some columns."""
+    schema = SCHEMAS[table_name]
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    table = pq.read_table(pa.BufferReader(data), columns=columns, read_dictionary=words)
+    return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema without documentation, which would be most of a small file."""
+    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in schema])
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        return pa.struct([pa.field(f.name, _plain_type(f.type), f.nullable) for f in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(_plain_type(type_.value_type))
+    return type_
+
+
+def _canonical_words(table: pa.Table) -> pa.Table:
+    """One chunk a column; dictionaries hold the used words in order, whatever batches the rows came in."""
+    columns = [_sorted_words(_one_chunk(column)) for column in table.columns]
+    return pa.table(columns, schema=table.schema)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.unify_dictionaries().chunks or [pa.array([], column.type)])
+
+
+def _sorted_words(array: pa.Array) -> pa.Array:
+    """O(rows + words log words)."""
+    if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
+        starts = array.offsets.to_numpy()
+        words = _sorted_words(array.flatten())
+        return pa.ListArray.from_arrays(pa.array(starts - starts[0]), words, type=array.type)
+    if not pa.types.is_dictionary(array.type):
+        return array
+    words = array.dictionary.to_pylist()
+    codes = array.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    used = np.zeros(len(words) + 1, dtype=np.bool_)
+    used[codes] = True
+    kept = sorted({word for word, keep in zip(words, used[:-1], strict=True) if keep})
+    place = {word: code for code, word in enumerate(kept)}
+    table = np.array([place.get(word, 0) for word in words] + [0], dtype=np.int32)
+    indices = pa.array(table[codes], mask=codes == len(words))
+    return pa.DictionaryArray.from_arrays(indices, pa.array(kept, array.type.value_type))
+
+
+def _rows_per_group(table: pa.Table) -> int:
+    if "offset_ns" not in table.column_names or table.num_rows == 0:
+        return VALUES_PER_GROUP
+    nodes: int = len(table["offset_ns"].chunk(0).flatten())
+    return max(1, VALUES_PER_GROUP * int(table.num_rows) // max(1, nodes))

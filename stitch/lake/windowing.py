@@ -1,0 +1,85 @@
+"""Cuts what the kernel made into windows of event time, each standing alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.errors import LakeError
+from schemas.windows import Window
+
+I8 = npt.NDArray[np.int64]
+
+MAX_WINDOWS: Final = 100_000
+"""In one import: a year of five-minute windows. More means broken clocks or too short a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPart:
+    """The rows of one window, in the order of the lake's contract."""
+
+    window: Window
+    flows: pa.Table
+    structures: pa.Table
+    params: pa.Table
+
+
+def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
+    """One part a window, by the start of the flow, in order of time; order of rows is kept.
+
+    O(rows), and O(structures) a window. Raises LakeError past MAX_WINDOWS.
+    """
+    start_ns = flows["start_ns"].to_numpy()
+    codes, windows = _codes(start_ns - start_ns % length_ns)
+    if len(windows) > MAX_WINDOWS:
+        raise LakeError(
+            f"The input spreads over {len(windows)} windows; {MAX_WINDOWS} is the most for one import.",
+            remedy="Use a longer --window, or import in parts.",
+        )
+    param_codes = codes[_flow_of_param(params, flows)]
+    flow_parts = _deal(flows, codes, len(windows))
+    param_parts = _deal(params, param_codes, len(windows))
+    for start, own_flows, own_params in zip(windows.tolist(), flow_parts, param_parts, strict=True):
+        seen = pc.unique(own_flows["category"].cast(pa.string()))
+        own_structures = (
+            structures
+            if len(windows) == 1
+            else structures.filter(pc.is_in(structures["category"], value_set=seen))
+        )
+        yield WindowPart(Window(start, length_ns), own_flows, own_structures, own_params)
+
+
+def _codes(starts_ns: I8) -> tuple[I8, I8]:
+    """[flows] place of its window in the sorted distinct starts, and those."""
+    windows, codes = np.unique(starts_ns, return_inverse=True)
+    return codes.astype(np.int64), windows
+
+
+def _deal(table: pa.Table, codes: I8, n: int) -> Iterator[pa.Table]:
+    """`n` parts by code. Rows are moved once."""
+    if n == 1:
+        yield table
+        return
+    dealt = table.take(pa.array(np.argsort(codes, kind="stable")))
+    ends = np.cumsum(np.bincount(codes, minlength=n))
+    for part in range(n):
+        start = int(ends[part - 1]) if part else 0
+        yield dealt.slice(start, int(ends[part]) - start)
+
+
+def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
+    """[params] row of its flow. Params of a request are a run, so only the first of each is looked up."""
+    n = params.num_rows
+    if n == 0:
+        return np.zeros(0, dtype=np.int64)
+    ids = params["request_id"].combine_chunks()
+    changes = pc.not_equal(ids.slice(1), ids.slice(0, n - 1)).to_numpy(zero_copy_only=False)
+    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(changes) + 1))
+    found = pc.index_in(ids.take(pa.array(first)), value_set=flows["request_id"].combine_chunks())
+    return np.repeat(found.to_numpy().astype(np.int64), np.diff(np.append(first, n)))

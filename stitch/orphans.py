@@ -1,0 +1,165 @@
+"""One tree a flow (A.6 S2): orphans re-attached, synthetic roots added.
+
+* An orphan (its declared parent is not in the trace) goes below the smallest span of the trace that encloses
+  it in time and whose peer is the orphan's component, or which is of that component; of equals the one that
+  starts latest, then the smallest id. Only spans that descend from a real root qualify, so that orphans never
+  end up below one another. An orphan without both times is not searched for.
+* Orphans that found no place become children of a synthetic span `?/missing`: a child of the root, or the
+  root itself where the trace has no real one.
+* Several real roots become children of a synthetic span `?/root`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.quality import Quality
+from stitch.columns import whole
+from stitch.placed import MISSING_EVENT, ROOT_EVENT
+from stitch.span_parents import NO_PARENT, Parents
+from stitch.spans import UNKNOWN_NS, Spans
+
+I8 = npt.NDArray[np.int64]
+U4 = npt.NDArray[np.uint32]
+B1 = npt.NDArray[np.bool_]
+
+MAX_SEARCHED_ORPHANS = 1000
+"""Orphans past this many in one flow go to `?/missing` unsearched: with 20,000 spans a flow the search stays
+under 2 * 10^7 pairs."""
+
+_PAIRS_AT_ONCE = 2**21
+"""Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Exactly one root a flow. Rows: the spans in work order, then the synthetic spans."""
+
+    parent: I8
+    """[rows] row of the parent; the number of rows for the root of a flow."""
+    asynchronous: B1
+    """[rows]"""
+    synthetic: I8
+    """[synthetic rows] ROOT_EVENT or MISSING_EVENT."""
+    synthetic_flow: I8
+    """[synthetic rows]"""
+    quality: U4
+    """[flows] ORPHAN, INCOMPLETE, MULTI_ROOT and CYCLE."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanServices:
+    """Who does the work of a span and whom it calls, as codes; worked out only where orphans ask."""
+
+    events: pa.Table
+    component_of_label: I8
+    """[label codes] code of the component, its index in the dictionary of `events`."""
+
+    def components(self, spans: Spans) -> I8:
+        """[spans] code of the span's component."""
+        return self.component_of_label[spans.label]
+
+    def peers(self, spans: Spans) -> I8:
+        """[spans] code of the called service, -1 where unknown or no component of the batch."""
+        peers, components = whole(self.events["peer"]), whole(self.events["component"])
+        found = pc.fill_null(pc.index_in(peers.dictionary, components.dictionary), -1)
+        table = np.append(found.to_numpy(zero_copy_only=False).astype(np.int64), -1)
+        codes = pc.fill_null(peers.indices, len(table) - 1).to_numpy(zero_copy_only=False)
+        result: I8 = table[codes[spans.row]]
+        return result
+
+
+def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_share: float) -> Forest:
+    """Complete the declared parents to one tree a flow.
+
+    orphan_share: see `StitchConfig`. O(spans) plus the bounded search.
+    """
+    n, n_flows = len(spans), spans.n_flows
+    quality = np.zeros(n_flows, dtype=np.uint32)
+    parent = parents.parent.copy()
+    quality[spans.flow[parents.cut]] |= np.uint32(Quality.CYCLE)
+    top = parent == NO_PARENT
+    roots = np.flatnonzero(top & ~parents.orphan)
+    n_roots = np.bincount(spans.flow[roots], minlength=n_flows)
+    orphans = np.flatnonzero(parents.orphan & top)
+    if len(orphans):
+        n_orphans = np.bincount(spans.flow[orphans], minlength=n_flows)
+        n_spans = np.bincount(spans.flow, minlength=n_flows)
+        quality[n_orphans > 0] |= np.uint32(Quality.ORPHAN)
+        quality[n_orphans > np.maximum(1, orphan_share * n_spans)] |= np.uint32(Quality.INCOMPLETE)
+        parent[orphans] = _enclosing(spans, parent, parents.orphan, orphans, services)
+        orphans = orphans[parent[orphans] == NO_PARENT]
+
+    rooted = np.flatnonzero(n_roots > 1)
+    quality[rooted] |= np.uint32(Quality.MULTI_ROOT)
+    missing = np.unique(spans.flow[orphans])
+    rows = n + len(rooted) + len(missing)
+    flow_root = np.full(n_flows, rows, dtype=np.int64)  # a flow without any root: `?/missing` becomes it
+    flow_root[spans.flow[roots]] = roots
+    flow_root[rooted] = n + np.arange(len(rooted))
+    flow_missing = np.full(n_flows, NO_PARENT, dtype=np.int64)
+    flow_missing[missing] = n + len(rooted) + np.arange(len(missing))
+    parent[roots] = np.where(n_roots[spans.flow[roots]] > 1, flow_root[spans.flow[roots]], rows)
+    parent[orphans] = flow_missing[spans.flow[orphans]]
+    return Forest(
+        parent=np.concatenate((parent, np.full(len(rooted), rows), flow_root[missing])),
+        asynchronous=np.append(parents.asynchronous, np.zeros(rows - n, dtype=np.bool_)),
+        synthetic=np.repeat([ROOT_EVENT, MISSING_EVENT], [len(rooted), len(missing)]),
+        synthetic_flow=np.concatenate((rooted, missing)),
+        quality=quality,
+    )
+
+
+def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, services: SpanServices) -> I8:
+    """[orphans] row of the smallest enclosing span of a fitting service, or NO_PARENT."""
+    result = np.full(len(orphans), NO_PARENT, dtype=np.int64)
+    component, peer = services.components(spans), services.peers(spans)
+    timed = (spans.start_ns != UNKNOWN_NS) & (spans.end_ns != UNKNOWN_NS)
+    with_orphans = np.zeros(spans.n_flows, dtype=np.bool_)
+    with_orphans[spans.flow[orphans]] = True
+    rows = np.flatnonzero(with_orphans[spans.flow])
+    candidates = rows[_descends_from_root(rows, parent, is_orphan) & timed[rows]]
+    counts = np.bincount(spans.flow[candidates], minlength=spans.n_flows)
+    first = np.cumsum(counts) - counts
+    flow = spans.flow[orphans]
+    of_flow = np.bincount(flow, minlength=spans.n_flows)
+    rank = np.arange(len(orphans)) - (np.cumsum(of_flow) - of_flow)[flow]
+    searched = np.flatnonzero(timed[orphans] & (rank < MAX_SEARCHED_ORPHANS))
+    pairs_before = np.cumsum(counts[flow[searched]])
+    step = pairs_before // _PAIRS_AT_ONCE
+    for part in np.split(searched, np.flatnonzero(np.diff(step)) + 1):
+        n_pairs = counts[flow[part]]
+        asking = np.repeat(part, n_pairs)
+        place = np.arange(len(asking)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs)
+        candidate = candidates[first[flow[asking]] + place]
+        orphan = orphans[asking]
+        fits = (
+            (spans.start_ns[candidate] <= spans.start_ns[orphan])
+            & (spans.end_ns[candidate] >= spans.end_ns[orphan])
+            & ((component[candidate] == component[orphan]) | (peer[candidate] == component[orphan]))
+        )
+        asking, candidate = asking[fits], candidate[fits]
+        start = spans.start_ns[candidate]
+        order = np.lexsort((candidate, -start, spans.end_ns[candidate] - start, asking))
+        asking, candidate = asking[order], candidate[order]
+        best = np.concatenate(([True], asking[1:] != asking[:-1])) if len(asking) else fits[:0]
+        result[asking[best]] = candidate[best]
+    return result
+
+
+def _descends_from_root(rows: I8, parent: I8, is_orphan: B1) -> B1:
+    """[rows] whether the top ancestor is a real root; `rows` holds whole flows, ascending."""
+    above = parent[rows]
+    jump = np.where(above < 0, np.arange(len(rows)), np.searchsorted(rows, above))
+    while True:
+        further = jump[jump]
+        if np.array_equal(further, jump):
+            break
+        jump = further
+    result: B1 = ~is_orphan[rows[jump]]
+    return result

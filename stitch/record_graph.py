@@ -1,0 +1,190 @@
+"""Activity records to placed flows: the graph of every request of a batch (A.1, ARCHITECTURE 4.1).
+
+Nodes are records on strands (`stitch.strands`), edges come from strands, splits, joins and explicit parents
+(`stitch.happens_before`). To make each graph a flow it gets one source and one response.
+
+Cycles. Every edge among the nodes that no topological order reaches is cut (CYCLE).
+
+Sources. A flow with exactly one record that nothing precedes has it as root. With several, a synthetic
+`?root` goes before them (MULTI_ROOT). A record with explicit parents none of which has a record, and no
+other edge into it, is an orphan: it hangs from a synthetic `?missing` under the root; without a real source
+`?missing` is the root. A record with only some of its parents keeps those. Both flag ORPHAN; INCOMPLETE
+counts orphans alone. Synthetic nodes bear the smallest time of their children.
+
+Response. The first `end` record of the entry strand; the entry strand is that of the only source, or of
+the only source whose strand has an `end` (in flows without a source, orphans count as sources here).
+Without one: the first in canonical order of all `end` records. In flows without any `end`: all sinks, where
+some record has explicit parents or no breadcrumb; else the last record of the entry strand, or, without
+an entry strand, the first in canonical order of the last records of the sources' strands (NO_END). A node
+from which no response is reachable is deferred.
+
+Open strands. UNCLOSED says that a strand other than a source's, without explicit parents, has neither an
+`end` record nor a join that links it, or that its last record is later than such a join on the same host.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.config import StitchConfig
+from schemas.quality import Quality
+from stitch.canon.dag import CanonicalOrder, canonical_order
+from stitch.canon.mixing import mix
+from stitch.canon.runs import distinct, offsets, ranges
+from stitch.columns import whole
+from stitch.components import request_codes as request_codes
+from stitch.content import hash_rows
+from stitch.entries import Entries, find_entries, make_synthetic
+from stitch.happens_before import HappensBefore, connect, cut_cycles
+from stitch.labels import LabelCodes
+from stitch.placed import POINT, PlacedFlows
+from stitch.raw_structures import Laid, lay_out
+from stitch.record_columns import read_records
+from stitch.responses import Ends, find_ends, place_responses
+from stitch.strands import Strands, order_strands
+
+I8 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint64]
+U4 = npt.NDArray[np.uint32]
+B1 = npt.NDArray[np.bool_]
+
+_RESPONSE = np.uint64(0xA0761D6478BD642F)
+"""Mixed into the label of nodes the response may leave from: they are not like others."""
+
+
+def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
+    """Flows of a batch of records, in canonical order.
+
+    events: EVENT_SCHEMA, record kinds only, one chunk a column; records without a time are left out and
+    given in `timeless`. labels: `encode_labels(events)`, if at hand. The result depends on the records of
+    each request alone, but for the numbering of requests.
+    """
+    timeless: I8 | None = None
+    if events["ts_ns"].null_count:
+        timed = whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False)
+        rows, timeless = np.flatnonzero(timed), np.flatnonzero(~timed)
+        if labels is not None:
+            labels = LabelCodes(labels.code[rows], labels.hashes, labels.words)
+        records = read_records(events.take(pa.array(rows)).combine_chunks(), labels)
+    else:
+        rows = np.arange(events.num_rows, dtype=np.int64)
+        records = read_records(events, labels)
+
+    strands = order_strands(records, config.max_events_per_flow)
+    edges = connect(records, strands)
+    request, strand_flow = _dense(strands.flow)
+    node_flow = strand_flow[strands.node_strand]
+    ts_ns = records.ts_ns[strands.record]
+    linked, keep, cyclic = cut_cycles(edges, strands, ts_ns)
+    src, dst = edges.src[keep], edges.dst[keep]
+
+    has_in = edges.linked.copy()
+    has_in[edges.dst] = True
+    orphan = edges.misses_parents & ~has_in
+    if len(cyclic):
+        has_in = linked.copy()
+        has_in[dst] = True
+    entries = find_entries(node_flow, len(request), has_in, orphan)
+    ends = find_ends(records, strands, strand_flow, edges, entries, len(request))
+    made = make_synthetic(entries, node_flow, ts_ns)
+
+    label = records.label[strands.record]
+    candidates = np.flatnonzero(ends.candidate)
+    label[candidates] = mix(label[candidates] ^ _RESPONSE)
+    n_made = len(made.event)
+    laid = lay_out(
+        np.concatenate((strands.first, len(node_flow) + 1 + np.arange(n_made))),
+        np.concatenate((strand_flow, made.flow)),
+        len(request),
+        np.concatenate((label, made.label)),
+        np.concatenate((linked, np.zeros(n_made, np.bool_))),
+        np.concatenate((src, made.src)),
+        np.concatenate((dst, made.dst)),
+    )
+    node_event = np.concatenate((rows[strands.record], made.event))
+    node_ts_ns = np.concatenate((ts_ns, made.ts_ns))
+
+    def tie(places: I8) -> U8:
+        """Content hash of the records at places of the layout; synthetic nodes are alone of their kind."""
+        event = node_event[laid.node[places]]
+        content = np.zeros(len(places), dtype=np.uint64)
+        content[event >= 0] = hash_rows(events.take(pa.array(event[event >= 0])))
+        return content
+
+    order = canonical_order(laid.dags, node_ts_ns[laid.node], member=laid.structure, tie=tie)
+    response, deferred = _respond(laid, order, ends, n_made)
+    n_nodes = np.diff(laid.first_node)
+    node = laid.node[order.order + np.repeat(laid.first_node[:-1], n_nodes)]
+    n_edges = np.diff(order.first_edge)[laid.structure]
+    of_structure = ranges(laid.dags.first_node[laid.structure], n_nodes)
+    edge = ranges(order.first_edge[laid.structure], n_edges)
+    alone = np.full(len(node), -1, dtype=np.int32)
+    return PlacedFlows(
+        request=request,
+        quality=_quality(config, strands, edges, entries, ends, cyclic, node_flow),
+        first_node=laid.first_node,
+        first_edge=offsets(n_edges),
+        event=node_event[node],
+        side=np.full(len(node), POINT, dtype=np.uint8),
+        point_code=alone,
+        ts_ns=node_ts_ns[node],
+        mate=alone,
+        parent=alone,
+        deferred=deferred[of_structure],
+        response=response[of_structure],
+        src=order.src[edge],
+        dst=order.dst[edge],
+        conflicts=rows[strands.conflicts] if len(strands.conflicts) else None,
+        duplicates=strands.duplicates,
+        request_names=records.request_names,
+        timeless=timeless,
+    )
+
+
+def _dense(flow: I8) -> tuple[I8, I8]:
+    """`(distinct codes, [strands] index into them)` of ascending request codes."""
+    new = np.diff(flow, prepend=-1) != 0
+    return flow[new], np.cumsum(new) - 1
+
+
+def _respond(laid: Laid, order: CanonicalOrder, ends: Ends, n_made: int) -> tuple[B1, B1]:
+    """`(response, deferred)` [nodes of structures], read off the first flow of each."""
+    first = laid.dags.first_node
+    n_nodes = np.diff(first)
+    places = ranges(laid.first_node[laid.leader], n_nodes)
+    shift = np.repeat(laid.first_node[laid.leader], n_nodes)
+    candidate = np.append(ends.candidate, np.zeros(n_made, np.bool_))
+    return place_responses(order, first, candidate[laid.node[order.order[places] + shift]])
+
+
+def _quality(
+    config: StitchConfig,
+    strands: Strands,
+    edges: HappensBefore,
+    entries: Entries,
+    ends: Ends,
+    cyclic: I8,
+    node_flow: I8,
+) -> U4:
+    """[flows] Quality bits."""
+    request, _ = _dense(strands.flow)
+    n_records = np.bincount(node_flow, minlength=len(request))
+    many = entries.n_orphans > np.maximum(1, config.orphan_share * n_records)
+    flows_of = {
+        Quality.ORPHAN: node_flow[edges.misses_parents],
+        Quality.INCOMPLETE: np.flatnonzero(many),
+        Quality.NO_END: ends.no_end,
+        Quality.MULTI_ROOT: np.flatnonzero(entries.n_sources > 1),
+        Quality.CYCLE: np.searchsorted(request, cyclic),
+        Quality.CAPPED: np.searchsorted(request, strands.capped),
+        Quality.LOST_STRAND: np.searchsorted(request, edges.lost),
+        Quality.UNCLOSED: ends.unclosed,
+        Quality.CONFLICT: np.searchsorted(request, strands.conflicting),
+        Quality.MIXED_SEQ: np.searchsorted(request, strands.mixed_seq),
+    }
+    quality = np.zeros(len(request), dtype=np.uint32)
+    for bit, flows in flows_of.items():
+        quality[distinct(flows)] |= np.uint32(bit)
+    return quality

@@ -1,0 +1,219 @@
+"""Which rows are one span (A.6 S1): duplicates, contradictions, partial reports, and shared ids.
+
+Identity is (trace, id, kind). Of the rows of one identity one version is kept: the most completely timed,
+then the earliest start, then the earliest end, then the smallest content hash; so arrival order never counts.
+
+* Same content as another version: an exact duplicate, dropped and counted.
+* Less completely timed than the kept version, or without kind and incompletely timed beside a span of that
+  id which has one (Zipkin's late annotations): a partial report, merged. Its declared parents serve if the
+  kept version has none.
+* Anything else: a conflict. The flow is flagged, the row is handed back as a dead letter.
+
+One id under several kinds (Zipkin's shared ids): CLIENT, else the first of PRODUCER, INTERNAL, UNSPECIFIED,
+CONSUMER, SERVER is the owner and keeps the declared parent; the others are its children. Spans that name the
+id as their parent go below the side of their own component, and where no side is, below the SERVER (the last
+of that list).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.events import SPAN_KIND_BASE, EventKind
+from stitch.content import hash_rows
+from stitch.span_ids import SpanIndex
+from stitch.spans import UNKNOWN_NS, References, Spans
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+_NONE = np.zeros(0, np.int64)
+
+_OUTSIDE_IN = (
+    EventKind.SPAN_CLIENT,
+    EventKind.SPAN_PRODUCER,
+    EventKind.SPAN_INTERNAL,
+    EventKind.SPAN_UNSPECIFIED,
+    EventKind.SPAN_CONSUMER,
+    EventKind.SPAN_SERVER,
+)
+_PRECEDENCE = np.full(256 - SPAN_KIND_BASE, len(_OUTSIDE_IN), dtype=np.int64)
+for _place, _kind in enumerate(_OUTSIDE_IN):
+    _PRECEDENCE[_kind - SPAN_KIND_BASE] = _place
+
+
+@dataclass(frozen=True, slots=True)
+class SharedIds:
+    """Groups of spans with one id; members are sorted by (group, outside in)."""
+
+    group: I8
+    """[spans] group of the span, -1 for spans with an id of their own."""
+    owner: I8
+    """[spans] for members but the owner: row of the owner; -1 elsewhere."""
+    innermost: I8
+    """[groups] row of the last member."""
+    side_key: I8
+    """[sides] group * n_components + component, ascending."""
+    side: I8
+    """[sides] innermost member of that group and component."""
+    n_components: int
+
+    def attach(self, found: I8, component: I8) -> I8:
+        """Where children of the spans `found` [queries; -1: none] go, given the children's `component`."""
+        group = np.where(found >= 0, self.group[found], -1)
+        asked = np.flatnonzero(group >= 0)
+        if not len(asked):
+            return found
+        wanted = group[asked] * self.n_components + component[asked]
+        place = np.minimum(np.searchsorted(self.side_key, wanted), len(self.side_key) - 1)
+        result = found.copy()
+        result[asked] = np.where(
+            self.side_key[place] == wanted, self.side[place], self.innermost[group[asked]]
+        )
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """One row a span, and what became of the other rows."""
+
+    spans: Spans
+    index: SpanIndex
+    shared: SharedIds | None = None
+    duplicates: int = 0
+    """Rows dropped as exact duplicates."""
+    conflicts: I8 | None = None
+    """Event rows dropped because another version of the span was kept."""
+    conflict_flows: I8 | None = None
+    """Flow code of each conflict."""
+    merged: tuple[I8, I8] = (_NONE, _NONE)
+    """Event rows of partial reports, and the event rows they were merged into."""
+
+
+def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -> Identified:
+    """One row a span. `component` [label codes] is the component's code. O(spans) where ids are unique."""
+    index = SpanIndex(spans.flow, spans.key, spans.n_flows)
+    if not len(index.repeated):
+        return Identified(spans, index)
+    holders = index.find(spans.flow[index.repeated], spans.key[index.repeated])
+    rows = np.unique(np.concatenate((index.repeated, holders)))
+    rows = rows[np.lexsort((spans.key[rows], spans.flow[rows]))]
+    group = _group_numbers(spans.flow[rows], spans.key[rows])
+    kind, partial = _kinds_of_partials(spans, rows, group, component[spans.label[rows]])
+    complete = (spans.start_ns[rows] != UNKNOWN_NS).astype(np.int64) + (spans.end_ns[rows] != UNKNOWN_NS)
+    content = hash_rows(events.take(pa.array(spans.row[rows])))
+    order = np.lexsort((content, spans.end_ns[rows], spans.start_ns[rows], -complete, partial, kind, group))
+    rows, group, kind, partial = rows[order], group[order], kind[order], partial[order]
+    complete, content = complete[order], content[order]
+    identity = _group_numbers(group, kind)
+    first = np.concatenate(([True], identity[1:] != identity[:-1]))
+    winner = np.flatnonzero(first)[identity]
+    duplicate = ~first & np.concatenate(([False], content[1:] == content[:-1]))
+    merged = ~first & ~duplicate & (partial | (complete < complete[winner]))
+    conflict = ~first & ~duplicate & ~merged
+
+    kept = np.ones(len(spans), dtype=np.bool_)
+    kept[rows[~first]] = False
+    lent = _lend_references(spans, rows[merged], rows[winner[merged]])
+    survivors = lent.keep(kept)
+    new_row = np.cumsum(kept) - 1
+    return Identified(
+        spans=survivors,
+        index=SpanIndex(survivors.flow, survivors.key, survivors.n_flows),
+        shared=_shared_ids(survivors, new_row[rows[first]], group[first], component, n_components),
+        duplicates=int(duplicate.sum()),
+        conflicts=np.sort(spans.row[rows[conflict]]),
+        conflict_flows=spans.flow[rows[conflict]],
+        merged=(spans.row[rows[merged]], spans.row[rows[winner[merged]]]),
+    )
+
+
+def _group_numbers(*columns: npt.NDArray[np.generic]) -> I8:
+    """[rows] 0, 0, 1, … for sorted rows: a new number where any column changes."""
+    changed = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    numbers: I8 = np.cumsum(changed)
+    return numbers
+
+
+def _kinds_of_partials(spans: Spans, rows: I8, group: I8, component: I8) -> tuple[I8, B1]:
+    """[rows] kind of each row, and whether it is a partial report that borrowed it.
+
+    An incompletely timed row without kind takes the kind of the span of its id in its own component, else of
+    the outermost one.
+    """
+    kind = spans.kind[rows].astype(np.int64)
+    untimed = (spans.start_ns[rows] == UNKNOWN_NS) | (spans.end_ns[rows] == UNKNOWN_NS)
+    named = kind != EventKind.SPAN_UNSPECIFIED
+    has_named = np.bincount(group[named], minlength=int(group[-1]) + 1) > 0
+    partial = ~named & untimed & has_named[group]
+    if not partial.any():
+        return kind, partial
+    place = _PRECEDENCE[kind - SPAN_KIND_BASE]
+    sides = np.flatnonzero(named)
+    sides = sides[np.lexsort((place[sides], group[sides]))]
+    outermost = kind[sides[np.searchsorted(group[sides], group[partial])]]
+    width = int(component.max()) + 1
+    sides = sides[np.lexsort((place[sides], component[sides], group[sides]))]
+    side_key = group[sides] * width + component[sides]
+    wanted = group[partial] * width + component[partial]
+    at = np.minimum(np.searchsorted(side_key, wanted), len(sides) - 1)
+    kind[partial] = np.where(side_key[at] == wanted, kind[sides[at]], outermost)
+    return kind, partial
+
+
+def _lend_references(spans: Spans, givers: I8, takers: I8) -> Spans:
+    """Spans where `takers` without declared parents got those of the partial reports `givers`."""
+    references = spans.references
+    has = np.zeros(len(spans), dtype=np.bool_)
+    has[references.row] = True
+    taker = np.arange(len(spans))
+    poor = ~has[takers]
+    taker[givers[poor]] = takers[poor]
+    lent = References(taker[references.row], references.key, references.follows)
+    return Spans(
+        row=spans.row,
+        flow=spans.flow,
+        start_ns=spans.start_ns,
+        end_ns=spans.end_ns,
+        key=spans.key,
+        kind=spans.kind,
+        label=spans.label,
+        references=lent,
+        n_flows=spans.n_flows,
+    )
+
+
+def _shared_ids(spans: Spans, rows: I8, group: I8, component: I8, n_components: int) -> SharedIds | None:
+    """The groups with more than one span left; `rows` and `group` [candidates], sorted by group."""
+    sizes = np.bincount(group)
+    several = sizes[group] > 1
+    if not several.any():
+        return None
+    rows, group = rows[several], _group_numbers(group[several])
+    place = _PRECEDENCE[spans.kind[rows].astype(np.int64) - SPAN_KIND_BASE]
+    order = np.lexsort((rows, place, group))
+    rows, group = rows[order], group[order]
+    first = np.concatenate(([True], group[1:] != group[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    group_of = np.full(len(spans), -1, dtype=np.int64)
+    group_of[rows] = group
+    owner = np.full(len(spans), -1, dtype=np.int64)
+    owner[rows[~first]] = rows[first][group[~first]]
+    side_key = group * n_components + component[spans.label[rows]]
+    by_side = np.argsort(side_key, kind="stable")  # outside in inside a side: the last is innermost
+    side_key = side_key[by_side]
+    inner = np.concatenate((side_key[1:] != side_key[:-1], [True]))
+    return SharedIds(
+        group=group_of,
+        owner=owner,
+        innermost=rows[last],
+        side_key=side_key[inner],
+        side=rows[by_side][inner],
+        n_components=n_components,
+    )

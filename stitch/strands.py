@@ -1,0 +1,219 @@
+"""Records of a batch sorted onto their strands, without what was delivered twice.
+
+A strand is the records of one request with one breadcrumb, in order of (`seq`, `ts_ns`) if all have `seq`,
+else of `ts_ns`; what is still equal goes by a hash of its content, so arrival order never matters. A record
+without a breadcrumb is a strand of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from stitch.canon.runs import distinct, group_stably, offsets
+from stitch.content import hash_rows
+from stitch.record_columns import NO_CODE, Records
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Strands:
+    """Strands sorted by (flow, breadcrumb code), their records in order."""
+
+    record: I8
+    """[nodes] record."""
+    first: I8
+    """[strands + 1] offsets into the nodes."""
+    flow: I8
+    """[strands] code of the request."""
+    crumb: I8
+    """[strands] breadcrumb code, or NO_CODE."""
+    mixed_seq: I8
+    """Codes of requests with a strand on which only some records have `seq`."""
+    conflicting: I8
+    """Codes of requests in which an id came with different contents."""
+    conflicts: I8
+    """Records dropped because another version of their id was kept."""
+    duplicates: int
+    """Number of records dropped as exact copies of another."""
+    capped: I8
+    """Codes of requests with more records than the cap."""
+
+    @property
+    def length(self) -> I8:
+        """[strands] number of records."""
+        return np.diff(self.first)
+
+    @property
+    def node_strand(self) -> I8:
+        """[nodes] strand."""
+        return np.repeat(np.arange(len(self.flow), dtype=np.int64), self.length)
+
+
+def order_strands(records: Records, max_events: int) -> Strands:
+    """Sort the records of a batch onto strands.
+
+    Exact copies are dropped. Of several contents under one id in a request, the one with the smallest
+    (time, content hash) is kept. Then the records of a request past `max_events`, in order of (time, content
+    hash), are dropped; whether a strand has `seq` on all records is judged before that. O(records), plus a
+    sort of strands that did not arrive in order.
+    """
+    kept, conflicts, repeated = _one_per_id(records)
+    strand, strand_flow, strand_crumb = _number_strands(records, kept)
+    order, _ = group_stably(strand, len(strand_flow))
+    value, mixed = _order_values(records, kept, strand, len(strand_flow))
+    strand = strand[order]
+    order, equal = _sort_within(order, strand, value)
+    nodes = kept[order]
+    nodes, strand, copies = _sort_equal(records, nodes, strand, equal)
+    nodes, strand, capped = _cap(records, nodes, strand, max_events)
+    starts = _starts(strand, records.crumb[nodes])
+    begin = np.flatnonzero(starts)
+    return Strands(
+        record=nodes,
+        first=np.append(begin, len(nodes)),
+        flow=strand_flow[strand[begin]],
+        crumb=strand_crumb[strand[begin]],
+        mixed_seq=distinct(strand_flow[mixed]),
+        conflicting=distinct(records.flow[conflicts]),
+        conflicts=conflicts,
+        duplicates=repeated + copies,
+        capped=capped,
+    )
+
+
+def _starts(strand: I8, crumb: I8) -> B1:
+    """[nodes] first of its strand; each node without a breadcrumb is."""
+    starts = np.ones(len(strand), dtype=np.bool_)
+    starts[1:] = (strand[1:] != strand[:-1]) | (crumb[1:] == NO_CODE)
+    return starts
+
+
+def _one_per_id(records: Records) -> tuple[I8, I8, int]:
+    """Records with each id once a request: `(kept, conflicts, number of exact copies)`."""
+    every = np.arange(len(records.flow), dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    if records.identity is None:
+        return every, none, 0
+    named = np.flatnonzero(records.identity != NO_CODE)
+    key = records.flow[named] * records.n_ids + records.identity[named]
+    by_key = np.argsort(key, kind="stable")
+    named, key = named[by_key], key[by_key]
+    again = np.zeros(len(key), dtype=np.bool_)
+    again[1:] = key[1:] == key[:-1]
+    again[:-1] |= again[1:]
+    if not again.any():
+        return every, none, 0
+    named, key = named[again], key[again]
+    content = hash_rows(records.events.take(pa.array(named)))
+    best_first = np.lexsort((content, records.ts_ns[named], key))
+    named, key, content = named[best_first], key[best_first], content[best_first]
+    new_key = np.diff(key, prepend=-1) != 0
+    new_content = new_key.copy()
+    new_content[1:] |= content[1:] != content[:-1]
+    lost = named[new_content & ~new_key]
+    keep = np.ones(len(every), dtype=np.bool_)
+    keep[named[~new_key]] = False
+    return np.flatnonzero(keep), np.sort(lost), int((~new_content).sum())
+
+
+def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
+    """`(strand [kept], flow [strands], crumb [strands])`, strands numbered by (flow, crumb).
+
+    Here the records of a flow without a breadcrumb still share a number, so that copies come together.
+    """
+    flow, crumb = records.flow, records.crumb
+    if len(kept) < len(flow):
+        flow, crumb = flow[kept], crumb[kept]
+    width = records.n_crumbs + 1
+    key = pa.array(flow * width + (crumb - NO_CODE)).dictionary_encode()
+    distinct = key.dictionary.to_numpy()
+    by_key = np.argsort(distinct)
+    number = np.empty(len(distinct), dtype=np.int64)
+    number[by_key] = np.arange(len(distinct))
+    strand_flow, strand_crumb = np.divmod(distinct[by_key], width)
+    return number[key.indices.to_numpy()], strand_flow, strand_crumb + NO_CODE
+
+
+def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
+    """`(value [kept], mixed)`: what orders a record on its strand, and strands with `seq` on some only."""
+    none = np.zeros(0, dtype=np.int64)
+    whole_batch = len(kept) == len(records.flow)
+    if records.has_seq is None:
+        return (records.seq if whole_batch else records.seq[kept]), none
+    has_seq = records.has_seq[kept]
+    if not has_seq.any():
+        return (records.ts_ns if whole_batch else records.ts_ns[kept]), none
+    n_records = np.bincount(strand, minlength=n_strands)
+    n_with = np.bincount(strand[has_seq], minlength=n_strands)
+    value = np.where((n_with == n_records)[strand], records.seq[kept], records.ts_ns[kept])
+    return value, np.flatnonzero((n_with > 0) & (n_with < n_records))
+
+
+def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
+    """Sort `order`, which is grouped by `strand`, by (strand, value): `(order, equal to the one before)`."""
+    sorted_value = value[order]
+    same = strand[1:] == strand[:-1]
+    backward = np.flatnonzero(same & (sorted_value[1:] < sorted_value[:-1]))
+    if len(backward):
+        # Records of most strands arrive in order; only the others are sorted.
+        marked = np.zeros(int(strand[-1]) + 1, dtype=np.bool_)
+        marked[strand[backward]] = True
+        places = np.flatnonzero(marked[strand])
+        some = order[places]
+        order[places] = some[np.lexsort((value[some], strand[places]))]
+        sorted_value = value[order]
+    equal = np.zeros(len(order), dtype=np.bool_)
+    equal[1:] = same & (sorted_value[1:] == sorted_value[:-1])
+    return order, equal
+
+
+def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8, I8, int]:
+    """Sort runs of records equal so far by (time, content), and drop copies: `(nodes, strand, copies)`."""
+    if not equal.any():
+        return nodes, strand, 0
+    run = np.cumsum(~equal)
+    member = equal.copy()
+    member[:-1] |= equal[1:]
+    places = np.flatnonzero(member)
+    some = nodes[places]
+    content = hash_rows(records.events.take(pa.array(some)))
+    by = np.lexsort((content, records.ts_ns[some], run[places]))
+    nodes = nodes.copy()
+    nodes[places] = some[by]
+    content, run = content[by], run[places]
+    copy = (content[1:] == content[:-1]) & (run[1:] == run[:-1])
+    drop = places[1:][copy]
+    if not len(drop):
+        return nodes, strand, 0
+    return np.delete(nodes, drop), np.delete(strand, drop), len(drop)
+
+
+def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:
+    """Drop what lies past the cap: `(nodes, strand, codes of capped requests)`."""
+    flow = records.flow[nodes]
+    over = np.bincount(flow) > max_events
+    if not over.any():
+        return nodes, strand, np.zeros(0, np.int64)
+    places = np.flatnonzero(over[flow])
+    some = nodes[places]
+    times = records.ts_ns[some]
+    by_time = np.lexsort((times, flow[places]))
+    first = offsets(np.bincount(flow[places]))
+    # The hash is needed only where the cap cuts between records of one time.
+    last_time = np.zeros(len(first) - 1, dtype=np.int64)
+    capped = np.flatnonzero(over)
+    last_time[capped] = times[by_time[first[capped] + max_events - 1]]
+    edge = times == last_time[flow[places]]
+    content = np.zeros(len(places), dtype=np.uint64)
+    content[edge] = hash_rows(records.events.take(pa.array(some[edge])))
+    by = np.lexsort((content, times, flow[places]))
+    rank = np.arange(len(by)) - first[flow[places]]
+    keep = np.ones(len(nodes), dtype=np.bool_)
+    keep[places[by[rank >= max_events]]] = False
+    return nodes[keep], strand[keep], capped

@@ -1,0 +1,125 @@
+"""Paper-mode comparison of 2 x 210 k requests of 30 nodes, 1,600 categories; run by `make bench`.
+
+Prints CPU and wall seconds of refinement (from tables as the lake holds them), comparison and page, the peak
+of memory, and the ratio of the column-wise KS to `scipy.stats.ks_2samp` edge by edge on a subsample.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles.stored_flows import stored_spans
+from oracles.stored_lake import write_lake
+from oracles.traffic import traffic
+from scipy import stats
+
+from analyze.compare import compare
+from analyze.critical_path import edge_latency_ns
+from analyze.population import Population
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from analyze.report.assemble import PeriodName
+from analyze.report.html import render_html
+from analyze.settings import PaperSettings
+from analyze.stats.ks import ks_columns
+from schemas.report import to_json
+
+REQUESTS = 210_000
+CATEGORIES = 1_600
+NODES = 30
+SUBSAMPLE = 40
+BEFORE, AFTER = PeriodName("reference", 0, 1), PeriodName("problem", 1, 2)
+
+
+class _Clock:
+    """CPU and wall seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def __str__(self) -> str:
+        return f"{time.process_time() - self._cpu:.2f} s CPU ({time.perf_counter() - self._wall:.2f} s wall)"
+
+
+def _peak_gb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def _compare_and_render(population: Population, settings: PaperSettings) -> str:
+    clock = _Clock()
+    outcome = compare(population, BEFORE, AFTER, settings)
+    compared = str(clock)
+    clock = _Clock()
+    page = render_html(outcome.comparison)
+    found = outcome.comparison
+    kinds = f"{found.structural_total} structural and {found.response_time_total} response-time mutations"
+    sizes = (
+        f"page {len(page) / 1e6:.1f} MB, JSON {len(to_json(found)) / 1e6:.1f} MB, peak {_peak_gb():.2f} GB"
+    )
+    return f"compare {compared}, page {clock}: {kinds}; {sizes}"
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("variant", ["text", "released"])
+def test_compare_changed_traffic(variant: str) -> None:
+    population = traffic(REQUESTS, CATEGORIES, NODES)
+    settings = PaperSettings.model_validate({"variant": variant, "one_to_n": False})
+    print(f"\n{variant}: {_compare_and_render(population, settings)}")
+
+
+@pytest.mark.bench
+def test_refine_and_compare() -> None:
+    flows, structures = stored_spans(1, 2 * REQUESTS, CATEGORIES, NODES // 2)
+    clock = _Clock()
+    population = refine(flows, structures, RefineSettings())
+    print(f"\nrefine {clock}, {_compare_and_render(population, PaperSettings())}")
+
+
+@pytest.mark.bench
+def test_whole_command(tmp_path: Path) -> None:
+    """`flowdiff compare` as a process, from the lake to the written report."""
+    lake = tmp_path / "lake"
+    write_lake(lake, *stored_spans(1, 2 * REQUESTS, CATEGORIES, NODES // 2))
+    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "flowdiff", "compare", "--lake", str(lake)]
+        + ["--reference", "1970-01-01T00:00/5m", "--problem", "1970-01-01T00:05/5m"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall = time.perf_counter() - wall
+    assert done.returncode == 1, done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"\nwhole command: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {after.ru_maxrss / 2**20:.2f} GB")
+
+
+@pytest.mark.bench
+def test_ks_against_scipy_edge_by_edge() -> None:
+    population = traffic(REQUESTS, CATEGORIES, NODES)
+    chosen = [
+        (edge_latency_ns(c), c.period == 1)
+        for c in population.categories[::SUBSAMPLE]
+        if min((c.period == 0).sum(), (c.period == 1).sum()) > 0
+    ]
+    start = time.process_time()
+    columns = np.concatenate([ks_columns(latency, problem).d for latency, problem in chosen])
+    fast = time.process_time() - start
+    start = time.process_time()
+    single = [
+        stats.ks_2samp(latency[~problem, e], latency[problem, e], method="asymp").statistic
+        for latency, problem in chosen
+        for e in range(latency.shape[1])
+    ]
+    slow = time.process_time() - start
+    np.testing.assert_allclose(columns, single, atol=1e-12)
+    print(
+        f"\nKS of {len(single)} edges: {fast:.3f} s, scipy one by one {slow:.3f} s, ratio {slow / fast:.1f}"
+    )

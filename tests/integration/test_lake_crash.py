@@ -1,0 +1,356 @@
+"""The commit protocol under a crash at every operation, and the mutants that must not survive it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from oracles.lake_script import HISTORY, Acknowledged, Content, content, open_writer, run, stage
+from oracles.memory_disk import CrashError, MemoryDisk, Node
+
+from schemas.errors import LakeError
+from stitch.lake import recovery, writer
+from stitch.lake.commits import CommitTakenError
+from stitch.lake.disk import Disk
+from stitch.lake.fsck import check
+
+DiskFactory = Callable[[], MemoryDisk]
+Ending = Callable[[MemoryDisk], None]
+
+ENDINGS: dict[str, Ending] = {
+    "kill": MemoryDisk.kill,
+    "power": MemoryDisk.lose_power,
+    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
+}
+
+
+def undisturbed(factory: DiskFactory = MemoryDisk) -> tuple[int, Content]:
+    disk = factory()
+    run(disk, Acknowledged())
+    return disk.steps, content(disk)
+
+
+STEPS, EXPECTED = undisturbed()
+
+
+def resume_and_judge(disk: MemoryDisk, told: Acknowledged) -> None:
+    """After the crash: readers see whole commits only; what was told is there; a second run completes it."""
+    before = content(disk)
+    assert not before - EXPECTED
+    assert_only_committed_files(disk)
+    promised = list(told.imports)
+    if promised:
+        open_writer(disk)
+        assert {step.file.sha256 for step in HISTORY if step.name in promised} <= set(
+            open_writer(disk).known_inputs()
+        )
+    run(disk, told)
+    disk.lose_power()  # everything was acknowledged, so nothing may depend on luck
+    assert check(disk) == []
+    assert content(disk) == EXPECTED
+
+
+def assert_only_committed_files(disk: MemoryDisk) -> None:
+    """Not one file under a queryable folder before its commit (I2); a missing one (I3) may still come."""
+    if disk.exists("flowdiff.json"):
+        assert [f for f in check(disk) if f.invariant != "I3"] == []
+    else:
+        assert not {"flows", "structures", "params"} & set(disk.names(""))
+
+
+def crash_once(factory: DiskFactory, at: int, ending: Ending) -> None:
+    disk, told = factory(), Acknowledged()
+    disk.crash_at = at
+    with pytest.raises(CrashError):
+        run(disk, told)
+    ending(disk)
+    resume_and_judge(disk, told)
+
+
+def crash_twice(factory: DiskFactory, at: int, again: int, first: Ending, second: Ending) -> None:
+    """The second crash hits the recovery, or whatever comes `again` operations after the restart."""
+    disk, told = factory(), Acknowledged()
+    for crash_at, ending in ((at, first), (again, second)):
+        disk.steps, disk.crash_at = 0, crash_at
+        try:
+            run(disk, told)
+        except CrashError:
+            ending(disk)
+    resume_and_judge(disk, told)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_crash_at_any_operation_loses_and_doubles_nothing(ending: str) -> None:
+    for at in range(1, STEPS + 1):
+        crash_once(MemoryDisk, at, ENDINGS[ending])
+
+
+def test_two_crashes_in_a_row_lose_and_double_nothing() -> None:
+    rng = random.Random(7)
+    for _ in range(500):
+        first, second = rng.choice([*ENDINGS.values()]), rng.choice([*ENDINGS.values()])
+        crash_twice(MemoryDisk, rng.randint(1, STEPS), rng.randint(1, 40), first, second)
+
+
+def test_an_error_of_the_disk_at_any_operation_is_no_worse_than_a_crash() -> None:
+    for at in range(1, STEPS + 1):
+        disk, told = MemoryDisk(crash_at=at, error=lambda: OSError(5, "Input/output error")), Acknowledged()
+        with pytest.raises(OSError, match="Input/output"):
+            run(disk, told)
+        disk.lose_power()
+        resume_and_judge(disk, told)
+
+
+def zombie_wakes_after(disk: MemoryDisk, other: Callable[[], object]) -> None:
+    """A zombie stalls before its syncs; another process finds it dead and goes on; the zombie wakes."""
+    commit, told = zombie_of(disk)
+    other()
+    commit()
+    resume_and_judge(disk, told)
+
+
+def zombie_wakes_at_link(disk: MemoryDisk, other: Callable[[], object]) -> None:
+    """The same, but everything of the zombie's is synced: only its link is missing."""
+    commit, told = zombie_of(disk)
+    disk.turns["link"] = other
+    commit()
+    resume_and_judge(disk, told)
+
+
+def zombie_wakes_within(disk: MemoryDisk, other: Callable[[], object]) -> None:
+    """The zombie wakes after the other's fence, before the other's sweep."""
+    commit, told = zombie_of(disk)
+    disk.turns["remove"] = commit
+    other()
+    resume_and_judge(disk, told)
+
+
+def zombie_of(disk: MemoryDisk) -> tuple[Callable[[], None], Acknowledged]:
+    """A writer that has staged the first import, and its last act."""
+    told = Acknowledged()
+    zombie = open_writer(disk, "zombie")
+    counters = stage(zombie, HISTORY[0])
+
+    def commit() -> None:
+        try:
+            zombie.commit((HISTORY[0].file,), counters, {})
+        except CommitTakenError:
+            return
+        told.imports.append(HISTORY[0].name)
+
+    return commit, told
+
+
+def dies_before_sweeping(disk: MemoryDisk) -> None:
+    with patch.object(disk, "remove", side_effect=CrashError), pytest.raises(CrashError):
+        open_writer(disk, "takeover")
+
+
+RACES = [zombie_wakes_after, zombie_wakes_at_link, zombie_wakes_within]
+OTHERS: list[Callable[[MemoryDisk], object]] = [open_writer, lambda disk: run(disk, Acknowledged())]
+
+
+@pytest.mark.parametrize("race", RACES)
+@pytest.mark.parametrize("other", [*OTHERS, dies_before_sweeping])
+def test_a_writer_thought_dead_cannot_commit_what_was_swept(
+    race: Callable[[MemoryDisk, Callable[[], object]], None], other: Callable[[MemoryDisk], object]
+) -> None:
+    disk = MemoryDisk()
+    race(disk, lambda: other(disk))
+
+
+def all_races(factory: DiskFactory) -> None:
+    for race in RACES:
+        for other in OTHERS:
+            disk = factory()
+            race(disk, partial(other, disk))
+
+
+# -- mutants of the protocol: each must be caught by one of the tests above ------------------------
+
+
+class SkipsFileSync(MemoryDisk):
+    """Leaves out fsync of some files."""
+
+    pattern = ""
+
+    def sync_file(self, name: str) -> None:
+        if self.pattern in name:
+            self.skip()
+        else:
+            super().sync_file(name)
+
+
+class SkipsStagedSync(SkipsFileSync):
+    pattern = ".parquet"
+
+
+class SkipsDraftSync(SkipsFileSync):
+    pattern = "draft"
+
+
+class SkipsFolderSync(MemoryDisk):
+    """Leaves out fsync of some folders."""
+
+    def skipped(self, name: str) -> bool:
+        return False
+
+    def sync_folder(self, name: str) -> None:
+        if self.skipped(name):
+            self.skip()
+        else:
+            super().sync_folder(name)
+
+
+class SkipsStageFolderSync(SkipsFolderSync):
+    def skipped(self, name: str) -> bool:
+        return name.startswith("stage/lane=0/")
+
+
+class SkipsCommitFolderSync(SkipsFolderSync):
+    def skipped(self, name: str) -> bool:
+        return name == "control/commits/lane=0"
+
+
+class SkipsWindowFolderSync(SkipsFolderSync):
+    def skipped(self, name: str) -> bool:
+        return "window=" in name
+
+
+class SkipsPublishSyncs(SkipsFolderSync):
+    """Both folders of the rename: syncing one of them is enough on a journaling file system."""
+
+    def skipped(self, name: str) -> bool:
+        return "window=" in name or name == "dead_letters" or name.startswith("stage/lane=0/")
+
+
+class SkipsTableFolderSync(SkipsFolderSync):
+    def skipped(self, name: str) -> bool:
+        return name in {"flows", "structures"}
+
+
+class Overwrites(MemoryDisk):
+    """`link` as a rename would do it: the later one wins."""
+
+    def link(self, source: str, target: str) -> None:
+        self.interrupt("link")
+        self.skip()
+        self._require(source)
+        node: Node = self._seen[source]
+        self._change((target.rpartition("/")[0],), None, target, node)
+
+
+def all_schedules(factory: DiskFactory) -> None:
+    """What the tests above try, in the order of likely catches. Raises once the lake went wrong."""
+    all_races(factory)
+    for ending in ENDINGS.values():
+        for at in range(1, undisturbed(factory)[0] + 1):
+            crash_once(factory, at, ending)
+    rng = random.Random(7)
+    for _ in range(400):
+        crash_twice(
+            factory, rng.randint(1, STEPS), rng.randint(1, 40), MemoryDisk.kill, MemoryDisk.lose_power
+        )
+
+
+CAUGHT = (AssertionError, LakeError, FileNotFoundError, FileExistsError, pa.ArrowInvalid)
+"""How a wrong lake shows; a mutant that merely breaks the program would raise something else."""
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        SkipsStagedSync,
+        SkipsDraftSync,
+        SkipsStageFolderSync,
+        SkipsCommitFolderSync,
+        SkipsPublishSyncs,
+        SkipsTableFolderSync,
+        Overwrites,
+    ],
+)
+def test_a_disk_that_cheats_is_caught(mutant: type[MemoryDisk]) -> None:
+    assert undisturbed(mutant)[1] == EXPECTED
+    with pytest.raises(CAUGHT):
+        all_schedules(mutant)
+
+
+def publishes_before_commit(disk: Disk, record: object) -> object:
+    recovery.publish(disk, record.publish)
+    return real_link_commit(disk, record)
+
+
+real_link_commit = recovery.link_commit
+
+
+def test_publishing_before_the_commit_is_caught() -> None:
+    with patch.object(writer, "link_commit", publishes_before_commit):
+        assert undisturbed()[1] == EXPECTED
+        with pytest.raises(CAUGHT):
+            all_schedules(MemoryDisk)
+
+
+def test_a_recovery_that_does_not_finish_the_last_commit_is_caught() -> None:
+    with patch.object(recovery, "publish", lambda disk, items: None):
+        assert undisturbed()[1] == EXPECTED
+        with pytest.raises(CAUGHT):
+            all_schedules(MemoryDisk)
+
+
+class ForgetsTheCommitFolder(MemoryDisk):
+    """Recovery that trusts the last record it reads: the folder is only synced by who links."""
+
+    linked = False
+
+    def link(self, source: str, target: str) -> None:
+        self.linked = True
+        super().link(source, target)
+
+    def sync_folder(self, name: str) -> None:
+        if name != "control/commits/lane=0" or self.linked:
+            self.linked = self.linked and name != "control/commits/lane=0"
+            super().sync_folder(name)
+        else:
+            self.skip()
+
+    def kill(self) -> None:
+        self.linked = False
+        super().kill()
+
+
+def test_a_recovery_that_trusts_an_unsynced_commit_is_caught() -> None:
+    assert undisturbed(ForgetsTheCommitFolder)[1] == EXPECTED
+    with pytest.raises(CAUGHT):
+        kill_after_each_link_then_lose_power(ForgetsTheCommitFolder)
+
+
+def kill_after_each_link_then_lose_power(factory: DiskFactory) -> None:
+    disk = factory()
+    run(disk, Acknowledged())
+    links = [step for step, what in enumerate(disk.log, start=1) if what.startswith("link")]
+    for link in links:
+        for again in range(1, 60):
+            crash_twice(factory, link + 1, again, MemoryDisk.kill, MemoryDisk.lose_power)
+
+
+def test_a_kill_right_after_the_link_then_a_power_loss() -> None:
+    kill_after_each_link_then_lose_power(MemoryDisk)
+
+
+def test_sweeping_without_a_fence_is_caught() -> None:
+    def sweeps(disk: Disk, lane: int, *_: object) -> list[object]:
+        chain = recovery.read_chain(disk, lane)
+        if chain:
+            recovery.publish(disk, chain[-1].record.publish)
+        for seq in recovery._staged(disk, lane, above=0):
+            disk.remove(recovery.stage_folder(lane, seq))
+        return chain
+
+    with patch.object(writer, "recover", sweeps):
+        assert undisturbed()[1] == EXPECTED
+        with pytest.raises(CAUGHT):
+            all_races(MemoryDisk)

@@ -1,0 +1,155 @@
+"""A small history of a lake: two imports, told as data, run through the real writer on any disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import pyarrow as pa
+
+from schemas.lake import FLOWS_SCHEMA, STRUCTURES_SCHEMA
+from schemas.rejects import Reason, Reject, rejects_table
+from schemas.windows import Window
+from stitch.lake.commits import Counters, InputFile
+from stitch.lake.disk import Disk
+from stitch.lake.encoding import decode
+from stitch.lake.layout import LAKE_FILE
+from stitch.lake.manifest import open_manifest
+from stitch.lake.writer import LakeWriter
+
+MINUTE_NS = 60 * 10**9
+WINDOW_NS = 5 * MINUTE_NS
+
+Content = Counter[tuple[str, str, str]]
+"""(table, window, row) -> times."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: its file's name (also its content) and the requests it holds, by start minute."""
+
+    name: str
+    requests: dict[str, int]
+    garbage: int = 0
+
+    @property
+    def file(self) -> InputFile:
+        data = self.name.encode()
+        return InputFile(name=self.name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+HISTORY = (
+    Import("monday", {"a": 1, "b": 2, "c": 7}, garbage=1),
+    Import("tuesday", {"d": 2, "e": 12}),
+)
+
+
+@dataclass
+class Acknowledged:
+    """What a caller was told, and what a reader has seen, before the crash."""
+
+    imports: list[str] = field(default_factory=list)
+
+
+def flows_table(ids: list[str], start_ns: list[int], category: str = "c" * 32) -> pa.Table:
+    """Flows of one node each, in the schema of the lake."""
+    rows = [
+        {
+            "request_id": request,
+            "root": "shop/GET",
+            "start_ns": start,
+            "response_ns": 5,
+            "category": category,
+            "offset_ns": [0, 5],
+            "host": ["h1", None],
+            "weight": 1.0,
+            "weight_known": False,
+            "status": "ok",
+            "quality": 0,
+            "n_nodes": 2,
+            "lane": 0,
+        }
+        for request, start in zip(ids, start_ns, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=FLOWS_SCHEMA)
+
+
+def structures_table(category: str = "c" * 32) -> pa.Table:
+    """One structure of two nodes."""
+    node = {
+        "component": "shop",
+        "point": "GET",
+        "label": None,
+        "kind": 18,
+        "side": 1,
+        "mate": 1,
+        "parent": -1,
+        "deferred": False,
+    }
+    row = {
+        "category": category,
+        "root": "shop/GET",
+        "canonical": "shop/GET",
+        "n_nodes": 2,
+        "nodes": [node, {**node, "side": 2, "mate": 0}],
+        "in_edges": [{"src": 0, "dst": 1}],
+        "responses": [1],
+        "category_l1": category,
+        "canonical_l1": "shop/GET",
+        "category_l2": category,
+        "canonical_l2": "shop/GET",
+        "fold_position": [0, 1],
+        "loops": [],
+    }
+    return pa.Table.from_pylist([row], schema=STRUCTURES_SCHEMA)
+
+
+def open_writer(disk: Disk, owner: str = "test") -> LakeWriter:
+    """The production writer, recovered."""
+    return LakeWriter(
+        disk, window_length_ns=WINDOW_NS, default_window_ns=WINDOW_NS, owner=owner, created_by="flowdiff test"
+    )
+
+
+def stage(writer: LakeWriter, step: Import) -> Counters:
+    """Stage the files of one import."""
+    by_window: dict[Window, list[str]] = {}
+    for request, minute in step.requests.items():
+        by_window.setdefault(Window.of(minute * MINUTE_NS, WINDOW_NS), []).append(request)
+    for window, ids in by_window.items():
+        flows = flows_table(ids, [step.requests[request] * MINUTE_NS for request in ids])
+        writer.stage_window("flows", window, 0, flows)
+        writer.stage_window("structures", window, 0, structures_table())
+    rejects = [Reject(Reason.BAD_JSON, "no", b"{", 0, n) for n in range(step.garbage)]
+    writer.stage_side("dead_letters", 0, rejects_table(rejects, step.name, [0]))
+    n = len(step.requests)
+    return Counters(events_read=n, events_published=n, flows=n)
+
+
+def run(disk: Disk, told: Acknowledged, history: tuple[Import, ...] = HISTORY) -> None:
+    """Make the imports that the lake does not have yet."""
+    for step in history:
+        writer = open_writer(disk)
+        if step.file.sha256 in writer.known_inputs():
+            continue
+        writer.commit((step.file,), stage(writer, step), {})
+        told.imports.append(step.name)
+
+
+def content(disk: Disk) -> Content:
+    """Every row that readers are led to."""
+    rows: Content = Counter()
+    if not disk.exists(LAKE_FILE):
+        return rows
+    for entry in open_manifest(disk).entries:
+        for row in _rows(entry.table, disk.read(entry.name).to_pybytes()):
+            rows[entry.table, entry.window.name if entry.window else "", row] += 1
+    return rows
+
+
+@lru_cache(maxsize=256)
+def _rows(table: str, data: bytes) -> tuple[str, ...]:
+    """Thousands of schedules read the same few files."""
+    return tuple(repr(row) for row in decode(table, pa.py_buffer(data)).to_pylist())

@@ -1,0 +1,208 @@
+"""A disk in memory that stops at any operation and forgets what was not synced.
+
+The model: the names in a folder are a list of pending operations until the folder is synced; a file's bytes
+are at risk until the file is synced. A rename is one operation of both folders (journaling file systems never
+keep half of it) and becomes durable with the sync of either.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+class CrashError(Exception):
+    """The process died here."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A file (`data`) or a folder (None)."""
+
+    data: bytes | None
+    synced: bool = False
+
+
+@dataclass(slots=True)
+class Pending:
+    """One change of names not yet durable."""
+
+    folders: tuple[str, ...]
+    removed: str | None
+    added: str | None
+    node: Node | None
+
+
+@dataclass
+class MemoryDisk:
+    """See the module. `crash_at` counts mutating operations from 1; 0 never stops."""
+
+    crash_at: int = 0
+    error: Callable[[], Exception] = CrashError
+    steps: int = 0
+    log: list[str] = field(default_factory=list)
+    turns: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What another process does just before the next operation of a kind (`link`, `remove`), once."""
+    _seen: dict[str, Node] = field(default_factory=dict)
+    _durable: dict[str, Node] = field(default_factory=dict)
+    _pending: list[Pending] = field(default_factory=list)
+
+    def _step(self, what: str) -> bool:
+        """Count an operation; True when the process dies in it."""
+        self.steps += 1
+        self.log.append(what)
+        return self.steps == self.crash_at
+
+    def _stop(self) -> None:
+        raise self.error()
+
+    def interrupt(self, operation: str) -> None:
+        """Let the other process have its turn."""
+        if (other := self.turns.pop(operation, None)) is not None:
+            other()
+
+    def skip(self) -> None:
+        """For mutants: an operation that does nothing, though the process may die in it."""
+        if self._step("skipped"):
+            self._stop()
+
+    # -- the port ---------------------------------------------------------------------------------
+
+    def read(self, name: str) -> pa.Buffer:
+        node = self._seen.get(name)
+        if node is None or node.data is None:
+            raise FileNotFoundError(name)
+        return pa.py_buffer(node.data)
+
+    def exists(self, name: str) -> bool:
+        return name == "" or name in self._seen
+
+    def names(self, folder: str) -> list[str]:
+        prefix = f"{folder}/" if folder else ""
+        found = (name.removeprefix(prefix) for name in self._seen if name.startswith(prefix))
+        return sorted(name for name in found if name and "/" not in name)
+
+    def make_folder(self, name: str) -> None:
+        if self._step(f"make_folder {name}"):
+            self._stop()
+        self._require(_parent(name))
+        if name not in self._seen:
+            self._change((_parent(name),), None, name, Node(None))
+
+    def create(self, name: str, data: pa.Buffer | bytes) -> None:
+        dies = self._step(f"create {name}")
+        self._require(_parent(name))
+        if name in self._seen:
+            raise FileExistsError(name)
+        content = bytes(data)
+        if dies:
+            content = content[: len(content) // 2]
+        self._change((_parent(name),), None, name, Node(content))
+        if dies:
+            self._stop()
+
+    def sync_file(self, name: str) -> None:
+        if self._step(f"sync_file {name}"):
+            self._stop()
+        self._require(name)
+        self._seen[name].synced = True
+
+    def sync_folder(self, name: str) -> None:
+        if self._step(f"sync_folder {name}"):
+            self._stop()
+        self._require(name)
+        kept = []
+        for pending in self._pending:
+            if name in pending.folders:
+                _apply(self._durable, pending)
+            else:
+                kept.append(pending)
+        self._pending = kept
+
+    def link(self, source: str, target: str) -> None:
+        self.interrupt("link")
+        if self._step(f"link {source} {target}"):
+            self._stop()
+        self._require(source)
+        self._require(_parent(target))
+        if target in self._seen:
+            raise FileExistsError(target)
+        self._change((_parent(target),), None, target, self._seen[source])
+
+    def rename(self, source: str, target: str) -> None:
+        if self._step(f"rename {source} {target}"):
+            self._stop()
+        self._require(source)
+        self._require(_parent(target))
+        self._change((_parent(source), _parent(target)), source, target, self._seen[source])
+
+    def remove(self, name: str) -> None:
+        self.interrupt("remove")
+        if self._step(f"remove {name}"):
+            self._stop()
+        for victim in sorted((n for n in self._seen if n == name or n.startswith(f"{name}/")), reverse=True):
+            self._change((_parent(victim),), victim, None, None)
+
+    def _require(self, name: str) -> None:
+        if name and name not in self._seen:
+            raise FileNotFoundError(name)
+
+    def _change(
+        self, folders: tuple[str, ...], removed: str | None, added: str | None, node: Node | None
+    ) -> None:
+        change = Pending(folders, removed, added, node)
+        _apply(self._seen, change)
+        self._pending.append(change)
+
+    # -- after the end ----------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """The process is gone, the machine is not: everything written is still there."""
+        self.crash_at = 0
+
+    def lose_power(self) -> None:
+        """Only what was synced is left; a file whose bytes were not is cut in half."""
+        self._restart(lambda: False, lambda data: data[: len(data) // 2])
+
+    def lose_some(self, rng: random.Random) -> None:
+        """Each pending change was written back, or not; bytes not synced are whole, cut or gone."""
+        self._restart(
+            lambda: rng.random() < 0.5, lambda data: data[: rng.choice([0, len(data) // 2, len(data)])]
+        )
+
+    def _restart(self, keeps: Callable[[], bool], cut: Callable[[bytes], bytes]) -> None:
+        self.crash_at = 0
+        for pending in self._pending:
+            if keeps():
+                _apply(self._durable, pending)
+        self._pending = []
+        reachable = {
+            name: node
+            for name, node in self._durable.items()
+            if all(above in self._durable for above in _ancestors(name))
+        }
+        for node in reachable.values():
+            if node.data is not None and not node.synced:
+                node.data = cut(node.data)
+                node.synced = True
+        self._durable = reachable
+        self._seen = dict(reachable)
+
+
+def _apply(names: dict[str, Node], change: Pending) -> None:
+    if change.removed is not None:
+        names.pop(change.removed, None)
+    if change.added is not None and change.node is not None:
+        names[change.added] = change.node
+
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _ancestors(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]

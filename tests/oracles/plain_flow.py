@@ -1,0 +1,128 @@
+"""What the oracle makes of one request: a labelled DAG with times, in plain Python lists and sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+Event = dict[str, Any]
+"""One row of an event batch as `Table.to_pylist` makes it, plus `content`: an int that is equal iff the rows
+say the same, and whose order breaks ties that nothing else breaks."""
+
+
+@dataclass
+class Node:
+    name: tuple[str, str, str | None, int, int]
+    """component, point, label, kind, side."""
+    ts_ns: int
+    host: str | None = None
+    status: str = "ok"
+    parent: int = -1
+    """Index of the parent's start, where there is one."""
+    mate: int = -1
+    event: Event | None = None
+
+
+@dataclass
+class PlainFlow:
+    """One request. Node indices have no meaning but identity."""
+
+    request_id: str
+    nodes: list[Node] = field(default_factory=list)
+    edges: set[tuple[int, int]] = field(default_factory=set)
+    choices: list[set[int]] = field(default_factory=list)
+    """Response nodes. Several sets: the rule takes the first in canonical order, which an oracle cannot know;
+    any of them is right, as long as isomorphic flows get the same."""
+    chosen: int = 0
+    """Index into `choices`."""
+    root: int = 0
+    quality: int = 0
+    weight: float = 1.0
+    weight_known: bool = False
+
+    @property
+    def responses(self) -> set[int]:
+        return self.choices[self.chosen]
+
+    def deferred(self) -> set[int]:
+        """Nodes from which no response can be reached."""
+        before: list[list[int]] = [[] for _ in self.nodes]
+        for src, dst in self.edges:
+            before[dst].append(src)
+        awaited, stack = set(self.responses), list(self.responses)
+        while stack:
+            for src in before[stack.pop()]:
+                if src not in awaited:
+                    awaited.add(src)
+                    stack.append(src)
+        return set(range(len(self.nodes))) - awaited
+
+    @property
+    def start_ns(self) -> int:
+        return self.nodes[self.root].ts_ns
+
+    @property
+    def response_ns(self) -> int:
+        return max(self.nodes[i].ts_ns for i in self.responses) - self.start_ns
+
+    def statuses(self) -> set[str]:
+        """Every status the contract allows: failing nodes of equal time are equally early."""
+        if self.nodes[self.root].status != "ok":
+            return {self.nodes[self.root].status}
+        failing = [node for node in self.nodes if node.status != "ok"]
+        first = min((node.ts_ns for node in failing), default=0)
+        return {f"~{node.status}" for node in failing if node.ts_ns == first} or {"ok"}
+
+    def labels(self) -> list[tuple[Any, ...]]:
+        """What the structure knows of each node: its name, and whether it is deferred or a response."""
+        deferred = self.deferred()
+        return [(*node.name, i in deferred, i in self.responses) for i, node in enumerate(self.nodes)]
+
+    def to_networkx(self) -> nx.DiGraph:
+        """The DAG with `label` (structure) and `instance` (time and host) on every node."""
+        graph = nx.DiGraph()
+        for i, (node, label) in enumerate(zip(self.nodes, self.labels(), strict=True)):
+            graph.add_node(i, label=label, instance=(node.ts_ns, node.host))
+        graph.add_edges_from(self.edges)
+        return graph
+
+    def category(self) -> int:
+        """Colour refinement in both directions until the number of colours stops growing (A.3.3).
+
+        A Python hash of the multiset of final colours: equal for isomorphic flows, in one process.
+        """
+        n = len(self.nodes)
+        before: list[list[int]] = [[] for _ in range(n)]
+        after: list[list[int]] = [[] for _ in range(n)]
+        for src, dst in self.edges:
+            before[dst].append(src)
+            after[src].append(dst)
+        colour = [hash(label) for label in self.labels()]
+        seen = len(set(colour))
+        while True:
+            colour = [
+                hash(
+                    (
+                        colour[v],
+                        tuple(sorted([colour[u] for u in before[v]])),
+                        0.5,
+                        tuple(sorted([colour[u] for u in after[v]])),
+                    )
+                )
+                for v in range(n)
+            ]
+            now = len(set(colour))
+            if now <= seen:
+                return hash((n, frozenset(Counter(colour).items())))
+            seen = now
+
+
+def reduce_transitively(n_nodes: int, edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The edges without which reachability would change; `edges` acyclic."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(n_nodes))
+    graph.add_edges_from(edges)
+    return set(nx.transitive_reduction(graph).edges)

@@ -1,0 +1,38 @@
+"""A lake on disk made from tables, for benchmarks that do not want to import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
+from schemas.windows import NS_PER_MINUTE
+from stitch.lake.commits import Counters
+from stitch.lake.disk import LocalDisk
+from stitch.lake.windowing import cut
+from stitch.lake.writer import LakeWriter
+
+
+def write_lake(
+    folder: Path, flows: pa.Table, structures: pa.Table, window_ns: int = 5 * NS_PER_MINUTE
+) -> None:
+    """Write flows (FLOWS_SCHEMA, any order) and structures as one commit of a new lake."""
+    folder.mkdir()
+    disk = LocalDisk(folder)
+    order = [("root", "ascending"), ("category", "ascending"), ("start_ns", "ascending")]
+    plain = pa.table(
+        {n: flows[n].cast(pa.string()) if n in ("root", "category") else flows[n] for n, _ in order}
+    )
+    ordered = flows.select(FLOWS_SCHEMA.names).take(pc.sort_indices(plain, sort_keys=order))
+    writer = LakeWriter(
+        disk, window_length_ns=window_ns, default_window_ns=window_ns, owner="bench", created_by="bench"
+    )
+    parts = cut(
+        ordered.cast(FLOWS_SCHEMA), structures.cast(STRUCTURES_SCHEMA), PARAMS_SCHEMA.empty_table(), window_ns
+    )
+    for part in parts:
+        writer.stage_window("flows", part.window, 0, part.flows)
+        writer.stage_window("structures", part.window, 0, part.structures)
+    writer.commit((), Counters(), {})

@@ -1,0 +1,168 @@
+"""Refinement on random input: against the plain oracle, and what must hold whatever comes in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.critical_path import walk
+from oracles.refine import keyed, relations
+from oracles.refined import T0, Call, call, population, request_events, stored, table
+from oracles.stored_flows import random_program, stored_records, stored_spans
+
+from analyze.attribution import attribute
+from analyze.critical_path import critical_path, edge_latency_ns
+from analyze.population import Population
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+
+SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")
+
+
+@st.composite
+def parents(draw: st.DrawFn) -> list[tuple[int, list[tuple[str, int, int]]]]:
+    """Requests of one operation: (duration in µs, children as (operation, start, end) in µs)."""
+    requests = []
+    for _ in range(draw(st.integers(1, 12))):
+        names = draw(st.lists(st.sampled_from(["a/x", "a/y", "b/z"]), min_size=2, max_size=4))
+        starts = draw(st.lists(st.integers(1, 300), min_size=len(names), max_size=len(names), unique=True))
+        lengths = draw(st.lists(st.integers(1, 200), min_size=len(names), max_size=len(names)))
+        requests.append(
+            (1_000, [(n, 2 * s, 2 * s + d) for n, s, d in zip(names, starts, lengths, strict=True)])
+        )
+    return requests
+
+
+@settings(max_examples=60, deadline=None)
+@given(parents())
+def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int, int]]]]) -> None:
+    """Pairs are ordered as the oracle says, unless the structure's own mean starts contradict."""
+    found = population(
+        [call("r/get", 0, d, *(call(*child) for child in calls)) for d, calls in requests], settings=SMALL
+    )
+    decided = relations(
+        [(d * 1_000, [(n, s * 1_000, e * 1_000) for n, s, e in calls], 1.0) for d, calls in requests], SMALL
+    )
+    by_id = {f"{0:08x}{number:024x}": calls for number, (_, calls) in enumerate(requests)}
+    for category in found.categories:
+        reach = reachable(category.graph.n_nodes, category.graph.edges.tolist())
+        for row, request_id in enumerate(category.request_id.to_pylist()):
+            keys = keyed([(n, s * 1_000, e * 1_000) for n, s, e in by_id[request_id]])
+            place = positions(category.graph.labels, category.offset_ns[row].tolist())
+            family = frozenset(keys)
+            for (kin, a, b), relation in decided.items():
+                if kin != family or a not in place or b not in place:
+                    continue
+                ordered = (place[b] in reach[place[a]]) - (place[a] in reach[place[b]])
+                if relation == "parallel" and len(keys) == 2:
+                    assert ordered == 0
+                if relation == "ab" and len(by_id) == 1:
+                    assert ordered == 1
+                if relation in ("ab", "ba") and ordered:
+                    assert ordered == (1 if relation == "ab" else -1) or len(keys) > 2
+
+
+def reachable(n_nodes: int, edges: list[list[int]]) -> list[set[int]]:
+    reach: list[set[int]] = [set() for _ in range(n_nodes)]
+    for src, dst in sorted(edges, reverse=True):
+        reach[src] |= {dst} | reach[dst]
+    return reach
+
+
+def positions(labels: tuple[str, ...], times: list[int]) -> dict[tuple[str, int], int]:
+    """Child key -> position of its start, where starts of one operation differ."""
+    found = {}
+    for name in {label for label in labels if label.endswith(">") and label != "r/get>"}:
+        at = sorted((times[p], p) for p, label in enumerate(labels) if label == name)
+        if len({time for time, _ in at}) == len(at):
+            found |= {(name[:-1], nth): p for nth, (_, p) in enumerate(at)}
+    return found
+
+
+@st.composite
+def span_trees(draw: st.DrawFn, depth: int = 3) -> Call:
+    """Any nesting, in and out of the parent's time."""
+    start = draw(st.integers(-50, 500))
+    length = draw(st.integers(0, 500))
+    name = draw(st.sampled_from(["a/x", "a/y", "b/z"]))
+    host = draw(st.sampled_from([None, "h1", "h2"]))
+    below = draw(st.lists(span_trees(depth=depth - 1), max_size=3)) if depth else []
+    return Call(name, start, start + length, tuple(below), host)
+
+
+def checked(found: Population, n_requests: int) -> None:
+    """What G and H may rely on, for any population."""
+    assert sum(len(category.response_ns) for category in found.categories) == n_requests
+    assert [(c.graph.root, c.graph.key) for c in found.categories] == sorted(
+        {(c.graph.root, c.graph.key) for c in found.categories}
+    )
+    for category in found.categories:
+        graph, times = category.graph, category.offset_ns
+        assert times.flags.c_contiguous
+        assert times.shape == (len(category.response_ns), graph.n_nodes)
+        assert (times[:, 0] == 0).all()
+        assert (times[:, graph.responses].max(axis=1) == category.response_ns).all()
+        latency, path = edge_latency_ns(category), critical_path(category)
+        assert (latency >= 0).all()
+        assert ((latency * path).sum(axis=1) == category.response_ns).all()
+        assert [set(np.flatnonzero(row).tolist()) for row in path] == walk(category)
+        order = list(zip(category.period, category.start_ns, category.request_id.to_pylist(), strict=True))
+        assert order == sorted(order)
+        if len(set(category.period.tolist())) == 2:
+            t, w, p = category.response_ns / 1_000, category.weight, category.period
+            means = [np.average(t[p == at], weights=w[p == at]) for at in (0, 1)]
+            parts = attribute(category, latency_ns=latency, on_path=path)
+            assert np.isclose(parts.contribution_us.sum(), means[1] - means[0], rtol=1e-9, atol=1e-6)
+            assert np.allclose(parts.latency_part_us + parts.criticality_part_us, parts.contribution_us)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(span_trees(), min_size=1, max_size=6), st.booleans(), st.sampled_from(["L0", "L3"]))
+def test_any_spans_give_a_sound_population(requests: list[Call], keep: bool, level: str) -> None:
+    half = len(requests) // 2
+    options = RefineSettings(min_traces=2, min_unanimous=2, keep_deferred=keep, level=level)  # type: ignore[arg-type]
+    checked(population(requests[:half], requests[half:], options), len(requests))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_any_programs_give_a_sound_population(seed: int, spans: bool) -> None:
+    tables = stored_spans(seed, 120, 5, 8) if spans else stored_records(seed, 120, 5, 12)
+    checked(refine(*tables, RefineSettings()), 120)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(span_trees(depth=2), min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_row_order_does_not_matter(requests: list[Call], random: object) -> None:
+    rows = [row for n, request in enumerate(requests) for row in request_events(request, f"{n:032x}", T0 + n)]
+    flows, structures = stored([table(rows)])
+    order = list(range(flows.num_rows))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    once = refine(flows, structures, SMALL)
+    again = refine(flows.take(pa.array(order)), pa.concat_tables([structures, structures]), SMALL)
+    assert [category.graph.key for category in once.categories] == [c.graph.key for c in again.categories]
+    for left, right in zip(once.categories, again.categories, strict=True):
+        assert left.request_id.equals(right.request_id)
+        assert np.array_equal(left.offset_ns, right.offset_ns)
+        assert np.array_equal(left.skewed_edges, right.skewed_edges)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 9))
+def test_the_order_of_a_program_is_recovered(seed: int, n_spans: int) -> None:
+    """Groups run one after the other, members of a group side by side: so says the refined graph."""
+    flows, structures = stored_spans(seed, 60, 1, n_spans)
+    (category,) = refine(flows, structures, RefineSettings()).categories
+    place = {label: at for at, label in enumerate(category.graph.labels)}
+    reach = reachable(category.graph.n_nodes, category.graph.edges.tolist())
+    spans = [random_program(np.random.default_rng(seed), n_spans, "op0")]
+    for span in spans:
+        spans.extend(child for group in span.groups for child in group)
+        for at, group in enumerate(span.groups):
+            for child in group:
+                ends = place[f"{child.component}/{child.name}<"]
+                after = [other for later in span.groups[at + 1 :] for other in later]
+                beside = [other for other in group if other is not child]
+                assert all(place[f"{other.component}/{other.name}>"] in reach[ends] for other in after)
+                assert all(place[f"{other.component}/{other.name}>"] not in reach[ends] for other in beside)

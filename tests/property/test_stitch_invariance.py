@@ -1,0 +1,163 @@
+"""What the kernel's output must not depend on: arrival, repetition, cuts, ids, times, interleaving."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import networkx as nx
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.agreement import kernel_graph
+from oracles.strategies import Row, record_batches, record_rows, span_batches, span_rows, table_of
+
+from schemas.config import StitchConfig
+from schemas.windows import NS_PER_SECOND
+from stitch.kernel import Stitched, stitch
+
+CONFIG = StitchConfig()
+APART_NS = 1000 * NS_PER_SECOND
+"""Between requests in tests of the watermark: far more than a request lasts and stays open."""
+
+
+def tables(result: Stitched) -> tuple[pa.Table, ...]:
+    return result.flows, result.structures, result.params
+
+
+def as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+def categories(rows: list[Row]) -> dict[str, tuple[str, str, str]]:
+    """Keys of the three levels by request."""
+    result = stitch(table_of(rows), CONFIG)
+    keys = {
+        row["category"]: (row["category"], row["category_l1"], row["category_l2"])
+        for row in result.structures.select(["category", "category_l1", "category_l2"]).to_pylist()
+    }
+    flows = result.flows.select(["request_id", "category"]).to_pylist()
+    return {row["request_id"]: keys[row["category"]] for row in flows}
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data(), rows=st.one_of(span_batches(), record_batches()))
+def test_order_and_repetition_do_not_show(data: st.DataObject, rows: list[Row]) -> None:
+    expected = stitch(table_of(rows), CONFIG)
+    repeats = data.draw(st.lists(st.sampled_from(rows), max_size=5))
+    shuffled = data.draw(st.permutations(rows + repeats))
+    result = stitch(table_of(shuffled), CONFIG)
+    for ours, theirs in zip(tables(result), tables(expected), strict=True):
+        assert as_bytes(ours) == as_bytes(theirs)
+    assert [r.raw for r in result.rejects] == [r.raw for r in expected.rejects]
+
+
+@st.composite
+def requests_apart(draw: st.DrawFn) -> list[list[Row]]:
+    """Some requests, each far from the others in time, each with ids of its own."""
+    requests = []
+    for i in range(draw(st.integers(1, 4))):
+        if draw(st.booleans()):
+            rows = draw(span_rows(request_id=f"t{i}"))
+        else:
+            rows = draw(record_rows(request_id=f"r{i}"))
+        for row in rows:
+            for column in ("ts_ns", "end_ns"):
+                if row.get(column) is not None:
+                    row[column] += i * APART_NS
+        requests.append(rows)
+    return requests
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data(), requests=requests_apart())
+def test_cuts_with_carry_and_watermark_do_not_show(data: st.DataObject, requests: list[list[Row]]) -> None:
+    tagged = [(number, row) for number, rows in enumerate(requests) for row in rows]
+    tagged = data.draw(st.permutations(tagged))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(tagged)), max_size=4)))
+    bounds = [0, *cuts, len(tagged)]
+    carry, parts = None, []
+    for begin, end in pairwise(bounds):
+        to_come = [number for number, _ in tagged[end:]]
+        watermark = (min(to_come) - 1) * APART_NS + APART_NS // 2 if to_come else None
+        part = stitch(
+            table_of([row for _, row in tagged[begin:end]]), CONFIG, carry=carry, watermark_ns=watermark
+        )
+        carry = part.carry
+        parts.append(part)
+    assert carry is not None
+    assert carry.num_rows == 0
+    expected = stitch(table_of([row for rows in requests for row in rows]), CONFIG)
+    for name in ("flows", "params"):
+        pieces = [row for part in parts for row in getattr(part, name).to_pylist()]
+        assert sorted(map(repr, pieces)) == sorted(map(repr, getattr(expected, name).to_pylist()))
+    pieces = [row for part in parts for row in part.structures.to_pylist()]
+    assert {row["category"]: row for row in pieces} == {
+        row["category"]: row for row in expected.structures.to_pylist()
+    }
+    for name in ("duplicates", "conflicts", "merged"):
+        assert sum(part.counts[name] for part in parts) == expected.counts[name]
+
+
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    return [names[v] for v in value] if isinstance(value, list) else names[value]
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), spans=span_rows(tidy=True), records=record_rows(tidy=True))
+def test_ids_do_not_show(data: st.DataObject, spans: list[Row], records: list[Row]) -> None:
+    rows = spans + records
+    ids = sorted({row["id"] for row in spans})
+    crumbs = sorted({row["breadcrumb"] for row in records})
+    names = dict(zip(ids, data.draw(st.permutations(ids)), strict=True))
+    names |= dict(zip(crumbs, data.draw(st.permutations(crumbs)), strict=True))
+    columns = ("id", "parents", "follows", "breadcrumb", "links")
+    other = [row | {c: renamed(row[c], names) for c in columns if row.get(c) is not None} for row in rows]
+    assert categories(other) == categories(rows)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), spans=span_rows(tidy=True), records=record_rows(tidy=True))
+def test_times_and_interleaving_do_not_show(
+    data: st.DataObject, spans: list[Row], records: list[Row]
+) -> None:
+    """Spans nest by their parents and records are ordered by `seq`: no time can change the structure."""
+    rows = spans + records
+    other = []
+    for row in rows:
+        start = data.draw(st.integers(0, 50))
+        times = {"ts_ns": start}
+        if row.get("end_ns") is not None:
+            times["end_ns"] = start + data.draw(st.integers(0, 50))
+        other.append(row | times)
+    assert categories(other) == categories(rows)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), rows=st.one_of(record_rows(tidy=True), span_rows(tidy=True)))
+def test_categories_are_isomorphism_classes(data: st.DataObject, rows: list[Row]) -> None:
+    """A program and a slight variation of it: one category iff the labelled DAGs are isomorphic."""
+    changed = [dict(row) for row in rows]
+    for i in data.draw(st.lists(st.integers(0, len(changed) - 1), min_size=1, max_size=2)):
+        row = changed[i]
+        what = data.draw(st.sampled_from(["point", "label", "kind", "parents", "swap"]))
+        if what == "kind":
+            row["kind"] = data.draw(st.integers(0, 1) if row["kind"] < 16 else st.integers(16, 21))
+        elif what == "parents" and row["kind"] >= 16 and row["parents"]:
+            row["parents"] = [rows[data.draw(st.integers(0, i - 1))]["id"]]
+        elif what == "swap":
+            twin = data.draw(st.sampled_from(changed))
+            row["point"], twin["point"] = twin["point"], row["point"]
+        else:
+            row["label" if what == "label" else "point"] = data.draw(st.sampled_from(["x", "read"]))
+    for row in changed:
+        row["request_id"] = "other"
+    result = stitch(table_of(rows + changed), CONFIG)
+    described = {row["category"]: row for row in result.structures.to_pylist()}
+    flows = result.flows.to_pylist()
+    a, b = (kernel_graph(row, described[row["category"]]) for row in flows)
+    isomorphic = nx.is_isomorphic(a, b, node_match=lambda x, y: x["label"] == y["label"])
+    assert isomorphic == (flows[0]["category"] == flows[1]["category"])

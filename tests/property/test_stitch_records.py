@@ -1,0 +1,24 @@
+"""The kernel against the plain-Python stitcher on random programs of activity records."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.agreement import disagreements
+from oracles.stitcher import read_events, stitch_plainly
+from oracles.strategies import Row, record_batches, table_of
+
+from schemas.config import StitchConfig
+from stitch.kernel import stitch
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows=record_batches(), cap=st.sampled_from([20_000, 20_000, 7]))
+def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
+    events = table_of(rows)
+    config = StitchConfig(max_events_per_flow=cap)
+    result = stitch(events, config)
+    oracle = stitch_plainly(read_events(events), config)
+    assert list(disagreements(result.flows, result.structures, oracle)) == []
+    assert result.counts["duplicates"] == oracle.counts["duplicates"]
+    assert result.counts["conflicts"] == oracle.counts["conflicts"]

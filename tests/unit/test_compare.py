@@ -1,0 +1,301 @@
+"""Paper mode from population to report model: what is found, ranked, summed, and bounded."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from oracles.populations import category, chain, constant_chain, graph, population
+from pydantic import ValidationError
+
+from analyze.compare import Outcome, compare
+from analyze.population import Category, Population
+from analyze.report.assemble import PeriodName
+from analyze.settings import PaperSettings, ReportLimits
+from schemas.report import (
+    Direction,
+    MutationKind,
+    Role,
+    Verdict,
+    content_id,
+    from_json,
+    to_json,
+)
+
+MINUTE = 60 * 10**9
+BEFORE, AFTER = PeriodName("before", 0, MINUTE), PeriodName("after", MINUTE, 2 * MINUTE)
+CALM, LOST, GAINED = ("read", "hit", "done"), ("read", "disk", "done"), ("read", "disk", "retry", "done")
+
+
+def run(p: Population, *, limits: ReportLimits | None = None, **settings: object) -> Outcome:
+    return compare(p, BEFORE, AFTER, PaperSettings.model_validate(settings), limits=limits)
+
+
+def moved(gained: int = 60, lost: int = 80, us0: int = 2000, us1: int = 5000) -> list[Category]:
+    """`lost` requests left LOST (2 ms), `gained` came to GAINED (5 ms); CALM stands still."""
+    return [
+        constant_chain(CALM, 100, 100, 1000, 1000),
+        constant_chain(LOST, 100, 100 - lost, us0, us0),
+        constant_chain(GAINED, 5, 5 + gained, us1, us1),
+    ]
+
+
+def slowed(extra_us: int = 400) -> Category:
+    """Second of three edges slower by `extra_us` after; the others jitter alike in both periods."""
+    rng = np.random.default_rng(5)
+    rows = rng.integers(100_000, 140_000, (80, 3))
+    rows[40:, 1] += extra_us * 1000
+    return chain(("write", "lock", "log", "done"), rows[:40].tolist(), rows[40:].tolist())
+
+
+def test_structural_mutation_with_its_precursor():
+    found = run(population(*moved())).comparison
+    assert found.verdict is Verdict.MUTATIONS
+    assert (found.structural_total, found.response_time_total, found.precursors_total) == (1, 0, 1)
+    (m,) = found.mutations
+    assert m.kind is MutationKind.STRUCTURAL
+    assert (m.before.count, m.after.count) == (5, 65)
+    assert [p.edits for p in m.precursors] == [1]
+    assert m.precursors[0].share == 1
+    # 60 more requests, 5 ms against the precursor's problem-period mean of 2 ms.
+    assert m.contribution_us == m.contribution_nsdi_us == m.contribution_tr_us == 60 * 3000
+    assert m.direction is Direction.INCREASE
+    assert m.baseline_mean_us == 2000
+    assert not m.one_to_n_relaxed
+    assert not m.no_precursor
+
+
+def test_precursors_are_weighted_by_similarity():
+    # Distances 1 and 3; over the longer, 1/4 and 3/4.
+    lost_far = constant_chain(("read", "net"), 90, 10, 9000, 9000)
+    p = population(*moved(), lost_far)
+    m = run(p).comparison.mutations[0]
+    assert [x.edits for x in m.precursors] == [1, 3]
+    near, far = 1 / 2, 1 / 4
+    assert m.baseline_mean_us == pytest.approx((near * 2000 + far * 9000) / (near + far))
+    near_n, far_n = 1 - 1 / 4, 1 - 3 / 4
+    tr = (near_n * 2000 + far_n * 9000) / (near_n + far_n)
+    assert m.contribution_tr_us == pytest.approx(60 * (5000 - tr))
+    assert run(p, ranking="tr").comparison.mutations[0].contribution_us == m.contribution_tr_us
+    released = run(p, variant="released").comparison.mutations[0]
+    weights = 1 / 0.25, 1 / 0.75
+    mean = (weights[0] * 2000 + weights[1] * 9000) / sum(weights)
+    assert released.contribution_us == pytest.approx(60 * (5000 - mean))
+
+
+def test_vanished_precursor_keeps_its_old_mean():
+    gone = [constant_chain(LOST, 100, 0, 2000, 0), constant_chain(GAINED, 0, 90, 0, 5000)]
+    m = run(population(*gone)).comparison.mutations[0]
+    assert m.contribution_us == 90 * 3000
+    assert m.before.mean_us is None
+    assert m.precursors[0].after.count == 0
+
+
+def test_one_to_n_drops_a_precursor_that_lost_too_little():
+    small = constant_chain(("read", "cache", "disk", "done"), 60, 8, 1000, 1000)  # lost 52 < 60
+    p = population(*moved(), small)
+    assert len(run(p).comparison.mutations[0].precursors) == 1
+    assert len(run(p, one_to_n=False).comparison.mutations[0].precursors) == 2
+
+
+def test_many_precursors_of_one_mutation_are_found_without_one_to_n():
+    lost = [constant_chain(("read", f"disk{i}", "done"), 60, 0, 4000, 0) for i in range(3)]
+    m = run(population(*lost, constant_chain(("read", "done"), 10, 190, 100, 100))).comparison.mutations[0]
+    assert m.one_to_n_relaxed
+    assert m.precursors_total == 3
+    assert m.contribution_us == 180 * (100 - 4000)
+    assert m.direction is Direction.DECREASE
+
+
+def test_without_any_precursor_the_root_mean_is_used():
+    p = population(constant_chain(CALM, 100, 100, 1000, 1000), constant_chain(GAINED, 0, 100, 0, 5000))
+    m = run(p).comparison.mutations[0]
+    assert m.no_precursor
+    assert m.precursors == ()
+    assert m.contribution_us == 100 * (5000 - 3000)
+    assert m.difference is None
+
+
+def test_a_precursor_of_another_root_is_none():
+    p = population(constant_chain(("list", "disk"), 100, 0, 2000, 0), constant_chain(GAINED, 0, 90, 0, 5000))
+    assert run(p).comparison.mutations[0].no_precursor
+
+
+def test_response_time_mutation_and_its_reddest_edge():
+    (m,) = run(population(slowed())).comparison.mutations
+    assert m.kind is MutationKind.RESPONSE_TIME
+    reddest = m.edges[0]
+    assert (reddest.src_label, reddest.dst_label, reddest.changed) == ("lock", "log", True)
+    assert m.edges_total == 3
+    assert m.after.mean_us is not None
+    assert m.before.mean_us is not None
+    change = m.after.mean_us - m.before.mean_us
+    assert sum(e.attribution_us for e in m.edges) == pytest.approx(change, rel=1e-9)
+    assert reddest.attribution_us / change > 0.9
+    assert m.contribution_us == pytest.approx(40 * change)
+    assert m.displaced_us == pytest.approx(change - sum(e.attribution_us for e in m.edges if e.changed))
+    assert m.recoverable_us == pytest.approx(400, rel=0.1)
+
+
+def test_faster_is_flagged_in_the_text_variant_only():
+    faster = slowed(-90)
+    assert run(population(faster)).comparison.mutations[0].direction is Direction.DECREASE
+    assert run(population(faster), variant="released").comparison.mutations == ()
+
+
+def test_category_of_both_kinds_is_ranked_twice():
+    rng = np.random.default_rng(1)
+    rows = rng.integers(100_000, 120_000, (120, 2))
+    rows[30:] += 50_000
+    found = run(population(chain(("r", "a", "b"), rows[:30].tolist(), rows[30:].tolist()))).comparison
+    assert {m.kind for m in found.mutations} == set(MutationKind)
+    assert all(m.virtual for m in found.mutations)
+    assert found.categories[0].roles == (Role.STRUCTURAL, Role.RESPONSE_TIME)
+
+
+def test_response_time_mutation_that_is_a_precursor_is_split_by_the_tech_report_only():
+    rng = np.random.default_rng(1)
+    rows = rng.integers(100_000, 120_000, (120, 2))
+    rows[90:] += 50_000
+    p = population(chain(("r", "a", "b"), rows[:90].tolist(), rows[90:].tolist()))
+    assert run(p).comparison.mutations[0].virtual == ""
+    assert "precursor" in run(p, ranking="tr").comparison.mutations[0].virtual
+
+
+def test_ranked_by_size_over_both_directions():
+    found = run(population(*moved(), slowed(3000), slowed_in("other", -90))).comparison
+    sizes = [abs(m.contribution_us) for m in found.mutations]
+    assert sizes == sorted(sizes, reverse=True)
+    assert [m.rank for m in found.mutations] == [1, 2, 3]
+    assert {m.direction for m in found.mutations} == set(Direction)
+    for way in Direction:
+        places = [m.rank_in_direction for m in found.mutations if m.direction is way]
+        assert places == list(range(1, len(places) + 1))
+    assert sum(m.share_of_listed for m in found.mutations) == pytest.approx(1)
+
+
+def slowed_in(root: str, extra_us: int) -> Category:
+    rng = np.random.default_rng(6)
+    rows = rng.integers(100_000, 140_000, (80, 2))
+    rows[40:, 1] += extra_us * 1000
+    return chain((root, "a", "b"), rows[:40].tolist(), rows[40:].tolist())
+
+
+def test_exact_sums_are_the_total_change():
+    found = run(population(*moved(), slowed(), constant_chain(("x", "y"), 0, 3, 0, 50))).comparison
+    s = found.sums
+    assert s.structural_exact_us + s.response_time_exact_us == pytest.approx(s.total_change_us, rel=1e-12)
+    assert s.total_change_us == pytest.approx(found.problem.total_us - found.reference.total_us)
+    assert s.structural_error == pytest.approx(
+        (s.structural_estimate_us - s.structural_exact_us) / abs(s.structural_exact_us)
+    )
+    assert sum(c.change_us for c in found.categories) == pytest.approx(s.total_change_us)
+
+
+def test_nothing_changed():
+    found = run(population(constant_chain(CALM, 40, 40, 1000, 1000))).comparison
+    assert found.verdict is Verdict.NO_MUTATION
+    assert found.mutations == ()
+    assert found.headline.delta_us == 0
+    assert "did not change" in found.headline.sentence
+
+
+@pytest.mark.parametrize("categories", [[], [constant_chain(CALM, 40, 0, 1000, 0)]])
+def test_an_empty_period_gives_a_report_all_the_same(categories: list[Category]):
+    found = run(population(*categories)).comparison
+    assert found.problem.requests == 0
+    assert found.problem.mean_us is None
+    assert found.headline.delta_us is None
+    assert from_json(to_json(found)) == found
+
+
+def test_weights_move_means_and_not_counts():
+    offsets = np.array([[0, 1000]] * 3 + [[0, 5000]] * 3)
+    c = category(graph(("r", "s")), offsets, np.array([0, 0, 0, 1, 1, 1]), np.array([1.0, 1, 1, 10, 10, 10]))
+    found = run(population(c)).comparison
+    assert (found.problem.requests, found.problem.weighted_requests) == (3, 30)
+    assert any("Sampling differs" in note for note in found.notes)
+
+
+def test_notes_tell_what_was_left_out_and_that_load_differs():
+    p = population(constant_chain(CALM, 40, 90, 1000, 1000), excluded={"CYCLE": (2, 1)}, notes=("Clocks!",))
+    found = run(p).comparison
+    assert found.reference.excluded == {"CYCLE": 2}
+    assert "2 flows of the reference, 1 of the problem" in found.notes[0]
+    assert "Load differs (×2.25" in found.notes[1]
+    assert found.notes[2] == "Clocks!"
+
+
+def test_json_round_trip_and_version():
+    found = run(population(*moved(), slowed())).comparison
+    text = to_json(found)
+    assert from_json(text) == found
+    assert "NaN" not in text
+    with pytest.raises(ValidationError):
+        from_json(text.replace('"schema_version": 1', '"schema_version": 2'))
+
+
+def test_same_input_same_bytes_and_the_id_is_of_the_content():
+    first, second = (run(population(*moved(), slowed())) for _ in range(2))
+    assert to_json(first.comparison) == to_json(second.comparison)
+    named = compare(
+        population(*moved(), slowed()),
+        BEFORE,
+        AFTER,
+        PaperSettings(),
+        source="lake",
+        created_at="2026-11-20T09:00Z",
+    ).comparison
+    assert named.id == first.comparison.id == content_id(named)
+    assert run(population(*moved(), slowed()), sm_threshold=49).comparison.id != named.id
+
+
+def test_lists_are_bounded_and_say_of_how_many():
+    many = [constant_chain(("read", f"p{i:02}", "done"), 0, 60 + i, 0, 1000) for i in range(12)]
+    limits = ReportLimits(mutations=5, detailed=2, categories=3, roots=1, canonical_chars=80)
+    outcome = run(population(*many, constant_chain(("x", "y"), 1, 1, 5, 5)), limits=limits)
+    found = outcome.comparison
+    assert (len(found.mutations), found.mutations_total) == (5, 12)
+    assert (len(found.categories), found.categories_total) == (3, 13)
+    assert (len(found.roots), found.roots_total) == (1, 2)
+    assert len(found.graphs) == 2
+    assert [bool(m.histograms) for m in found.mutations] == [True, True, False, False, False]
+    assert outcome.tables["mutations"].num_rows == 12
+    assert outcome.tables["categories"].num_rows == 13
+
+
+def test_tables_hold_what_the_model_holds():
+    outcome = run(population(*moved(), slowed()))
+    tables, found = outcome.tables, outcome.comparison
+    assert tables["mutations"]["contribution_us"].to_pylist() == [m.contribution_us for m in found.mutations]
+    timing = next(m for m in found.mutations if m.kind is MutationKind.RESPONSE_TIME)
+    edges = tables["edges"].to_pylist()
+    assert {(e["src"], e["dst"], e["ks_p"]) for e in edges} == {(e.src, e.dst, e.ks.p) for e in timing.edges}
+    assert sum(e["attribution_us"] for e in edges) == pytest.approx(
+        sum(e.attribution_us for e in timing.edges)
+    )
+    assert tables["precursors"].num_rows == 1
+    assert tables["categories"]["category"].to_pylist() == [c.category for c in found.categories]
+    for table in tables.values():
+        assert all(field.metadata[b"doc"] for field in table.schema)
+        for column in table.columns:
+            if pa.types.is_floating(column.type):
+                assert not any(value is not None and math.isnan(value) for value in column.to_pylist())
+
+
+def test_difference_marks_what_has_no_partner():
+    found = run(population(*moved())).comparison
+    m = found.mutations[0]
+    assert m.difference is not None
+    view = found.graphs[m.category]
+    assert [view.nodes[i].label for i in m.difference.only_mutation] == ["retry"]
+    assert m.difference.only_precursor == ()
+
+
+def test_graph_carries_mean_latencies():
+    found = run(population(slowed())).comparison
+    view = found.graphs[found.mutations[0].category]
+    edge = next(e for e in view.edges if (e.src, e.dst) == (1, 2))
+    row = next(e for e in found.mutations[0].edges if (e.src, e.dst) == (1, 2))
+    assert edge.mean0_us == pytest.approx(row.mean0_us)
+    assert edge.mean1_us == pytest.approx(row.mean1_us)

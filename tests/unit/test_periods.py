@@ -1,0 +1,160 @@
+"""Periods and filters: text in, bounds and syntax trees out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from analyze.periods import (
+    Condition,
+    Operator,
+    Period,
+    fitted,
+    format_instant,
+    parse_filter,
+    parse_period,
+    windows_of,
+)
+from schemas.errors import PeriodError
+from schemas.windows import Window
+
+DAY = 86_400 * 10**9
+HOUR = 3_600 * 10**9
+MINUTE = 60 * 10**9
+
+
+def ns(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 10**9
+
+
+NOW = ns("2026-11-20T09:30:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-11-19", "2026-11-19", "2026-11-20"),
+        ("2026-11-19/1d", "2026-11-19", "2026-11-20"),
+        ("2026-11-19/2026-11-21", "2026-11-19", "2026-11-21"),
+        ("2026-11-19T10:00/2026-11-19T11:30:15Z", "2026-11-19T10:00", "2026-11-19T11:30:15"),
+        ("2026-11-19T10:00+02:00/1h", "2026-11-19T08:00", "2026-11-19T09:00"),
+        ("2026-11-19 10:00 / 90m", "2026-11-19T10:00", "2026-11-19T11:30"),
+        ("today", "2026-11-20", "2026-11-21"),
+        ("Yesterday", "2026-11-19", "2026-11-20"),
+        ("last 1h", "2026-11-20T08:30", "2026-11-20T09:30"),
+    ],
+)
+def test_ranges(text: str, start: str, end: str) -> None:
+    period = parse_period(text, now_ns=NOW)
+    assert (period.start_ns, period.end_ns) == (ns(start), ns(end))
+    assert period.lake is None
+
+
+def test_nanoseconds_are_kept() -> None:
+    period = parse_period("2026-11-19T10:00:00.000000001/2026-11-19T10:00:00.25", now_ns=NOW)
+    assert period.start_ns == ns("2026-11-19T10:00") + 1
+    assert period.end_ns == ns("2026-11-19T10:00") + 250_000_000
+
+
+def test_lake_is_what_stands_before_the_last_at() -> None:
+    assert parse_period("/data/me@home@2026-11-19", now_ns=NOW).lake == "/data/me@home"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tomorrow",
+        "2026-13-01",
+        "2026-02-30/1d",
+        "2026-11-19T10:00",
+        "2026-11-20/2026-11-19",
+        "2026-11-19/0d",
+        "2026-11-19/5y",
+        "last week",
+        "2026-11-19/x",
+        "x" * 5000,
+    ],
+)
+def test_nonsense_is_refused(text: str) -> None:
+    with pytest.raises(PeriodError):
+        parse_period(text, now_ns=NOW)
+
+
+def test_text_says_the_range_as_short_as_it_is_exact() -> None:
+    assert Period(None, ns("2026-11-19"), ns("2026-11-20")).text == "2026-11-19/2026-11-20"
+    assert format_instant(ns("2026-11-19T10:05")) == "2026-11-19T10:05Z"
+    assert format_instant(ns("2026-11-19T10:05:07")) == "2026-11-19T10:05:07Z"
+    assert format_instant(ns("2026-11-19T10:05") + 500_000_000) == "2026-11-19T10:05:00.5Z"
+    assert parse_period("all", now_ns=NOW).text == "all"
+
+
+WINDOWS = [Window(ns("2026-11-19T10:00") + i * 5 * MINUTE, 5 * MINUTE) for i in (0, 1, 2, 6)]
+
+
+def test_windows_of_a_period_are_those_it_touches() -> None:
+    period = parse_period("2026-11-19T10:07/2026-11-19T10:15", now_ns=NOW)
+    assert windows_of(period, WINDOWS) == WINDOWS[1:3]
+    assert windows_of(parse_period("all", now_ns=NOW), WINDOWS) == WINDOWS
+
+
+def test_an_empty_period_names_the_windows_there_are() -> None:
+    with pytest.raises(PeriodError, match=r"2026-11-19T10:00Z/2026-11-19T10:15Z \(3\)") as error:
+        windows_of(parse_period("2026-11-18", now_ns=NOW), WINDOWS)
+    assert "2026-11-19T10:30Z/2026-11-19T10:35Z (1)" in str(error.value)
+
+
+def test_an_unsealed_window_refuses_the_period() -> None:
+    period = parse_period("2026-11-19T10:00/2026-11-19T10:15", now_ns=NOW)
+    with pytest.raises(PeriodError, match="unsealed"):
+        windows_of(period, WINDOWS[:2], [WINDOWS[2]])
+    assert windows_of(period, WINDOWS[:2], [WINDOWS[3]]) == WINDOWS[:2]
+
+
+def test_all_is_fitted_to_the_windows() -> None:
+    period = fitted(parse_period("all", now_ns=NOW), WINDOWS)
+    assert (period.start_ns, period.end_ns) == (WINDOWS[0].start_ns, WINDOWS[-1].end_ns)
+
+
+def test_filter_grammar() -> None:
+    parsed = parse_filter(
+        "service.version = 'v2' AND host in (a, 'b c') and n >= 1.5 and \"odd key\" like 'x%'"
+    )
+    assert parsed.conditions == (
+        Condition("service.version", Operator.EQ, ("v2",)),
+        Condition("host", Operator.IN, ("a", "b c")),
+        Condition("n", Operator.GE, (1.5,)),
+        Condition("odd key", Operator.LIKE, ("x%",)),
+    )
+
+
+def test_filter_values_keep_their_quotes_and_kinds() -> None:
+    assert parse_filter("k = 'it''s'").conditions[0].values == ("it's",)
+    assert parse_filter("k = '5'").conditions[0].values == ("5",)
+    assert parse_filter("k != -5").conditions[0].values == (-5.0,)
+    assert parse_filter("k = 10.0.0.1").conditions[0].values == ("10.0.0.1",)
+    assert parse_filter("k = 5ms").conditions[0].values == ("5ms",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "host",
+        "host =",
+        "= 'x'",
+        "host = 'x' or root = 'y'",
+        "host = 'x' and",
+        "host in 'x'",
+        "host in ('x'",
+        "host in ()",
+        "k like 5",
+        "k = 'open",
+        "k ; drop",
+        "k = (1)",
+    ],
+)
+def test_broken_filters_are_refused(text: str) -> None:
+    with pytest.raises(PeriodError):
+        parse_filter(text)

@@ -1,0 +1,225 @@
+"""What the refinement makes of span requests: order, asynchrony, occurrences, deferral, zoom, clamping."""
+
+from __future__ import annotations
+
+import numpy as np
+from oracles.refined import T0, Call, call, edge_labels, only, population, request_events, stored, table
+
+from analyze.critical_path import critical_path, edge_latency_ns
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from schemas.events import EventKind
+
+
+def repeated(n: int, make: object) -> list[Call]:
+    rng = np.random.default_rng(0)
+    return [make(rng) for _ in range(n)]  # type: ignore[operator]
+
+
+def sequential(rng: np.random.Generator) -> Call:
+    first, second = 100 + rng.integers(50), 300 + rng.integers(50)
+    return call("web/get", 0, 1000, call("web/auth", 10, first), call("web/load", second, 900))
+
+
+def parallel(rng: np.random.Generator) -> Call:
+    return call(
+        "web/get",
+        0,
+        1000,
+        call("web/auth", 10 + rng.integers(400), 500 + rng.integers(400)),
+        call("web/load", 10 + rng.integers(400), 500 + rng.integers(400)),
+    )
+
+
+def test_children_one_after_the_other_become_a_chain() -> None:
+    category = only(population(repeated(25, sequential), repeated(25, sequential)))
+    assert edge_labels(category) == {
+        ("web/get>", "web/auth>"),
+        ("web/auth>", "web/auth<"),
+        ("web/auth<", "web/load>"),
+        ("web/load>", "web/load<"),
+        ("web/load<", "web/get<"),
+    }
+    assert np.bincount(category.period).tolist() == [25, 25]
+
+
+def test_overlapping_children_stay_parallel() -> None:
+    category = only(population(repeated(40, parallel)))
+    assert ("web/auth<", "web/load>") not in edge_labels(category)
+    assert {("web/get>", "web/auth>"), ("web/get>", "web/load>")} <= edge_labels(category)
+
+
+def test_order_can_be_switched_off() -> None:
+    settings = RefineSettings(order_siblings=False)
+    category = only(population(repeated(25, sequential), settings=settings))
+    assert {("web/get>", "web/load>"), ("web/auth<", "web/get<")} <= edge_labels(category)
+
+
+def test_a_rare_exception_does_not_break_the_consensus_and_is_clamped() -> None:
+    late = call("web/get", 0, 1000, call("web/auth", 10, 700), call("web/load", 300, 900))
+    category = only(population([*repeated(30, sequential), late]))
+    edges = [tuple(category.graph.labels[at] for at in edge) for edge in category.graph.edges.tolist()]
+    latency = edge_latency_ns(category)
+    assert (latency >= 0).all()
+    assert category.offset_ns[30].tolist() == [0, 10_000, 700_000, 700_000, 900_000, 1_000_000]
+    assert category.skewed_edges[edges.index(("web/auth<", "web/load>"))]
+    assert not category.skewed_edges[edges.index(("web/get>", "web/auth>"))]
+
+
+def test_programs_of_one_operation_are_told_apart_by_their_calls() -> None:
+    """`a` runs before `b` on one page and after it on another: each page keeps its order."""
+
+    def page(*order: str) -> Call:
+        calls = [call(f"web/{name}", 10 + 100 * at, 90 + 100 * at) for at, name in enumerate(order)]
+        return call("web/get", 0, 1000, *calls)
+
+    found = population([page("a", "b", "c")] * 25 + [page("b", "a", "d")] * 25)
+    by_size = [edge_labels(category) for category in found.categories]
+    assert len(by_size) == 2
+    first = next(edges for edges in by_size if ("web/c>", "web/c<") in edges)
+    other = next(edges for edges in by_size if ("web/d>", "web/d<") in edges)
+    assert ("web/a<", "web/b>") in first
+    assert ("web/b<", "web/a>") in other
+
+
+def test_rare_families_take_the_order_of_their_operation() -> None:
+    def page(extra: str, order: tuple[str, str]) -> Call:
+        calls = [call(f"web/{name}", 10 + 200 * at, 150 + 200 * at) for at, name in enumerate(order)]
+        return call("web/get", 0, 1000, *calls, call(f"web/{extra}", 600, 900))
+
+    often = [page("x", ("a", "b"))] * 25
+    overlapping = call(
+        "web/get", 0, 1000, call("web/a", 10, 300), call("web/b", 150, 400), call("web/y", 600, 900)
+    )
+    edges = [edge_labels(c) for c in population([*often, overlapping]).categories]
+    rare = next(found for found in edges if ("web/y>", "web/y<") in found)
+    assert ("web/a<", "web/b>") in rare
+
+
+def test_without_any_consensus_each_request_decides() -> None:
+    chain = call("web/get", 0, 1000, call("web/a", 10, 100), call("web/b", 300, 900))
+    overlap = call("web/get", 0, 1000, call("web/a", 10, 500), call("web/b", 300, 900))
+    found = population([chain, overlap])
+    assert len(found.categories) == 2
+    assert sum(("web/a<", "web/b>") in edge_labels(category) for category in found.categories) == 1
+
+
+def test_occurrences_go_by_start_whichever_branch_they_are() -> None:
+    """Two calls of one operation, one of them with a cache miss below: hit-miss and miss-hit differ."""
+
+    def reads(*missing: bool) -> Call:
+        return call(
+            "web/get",
+            0,
+            1000,
+            *(
+                call("web/read", 10 + 300 * at, 200 + 300 * at, *miss_below(at) if missed else ())
+                for at, missed in enumerate(missing)
+            ),
+        )
+
+    def miss_below(at: int) -> tuple[Call, ...]:
+        return (call("disk/read", 50 + 300 * at, 150 + 300 * at),)
+
+    found = population([reads(True, False)] * 20 + [reads(False, True)] * 20)
+    assert sorted(len(category.response_ns) for category in found.categories) == [20, 20]
+    assert len({category.stored for category in found.categories}) == 1
+
+
+def test_identical_branches_are_ordered_by_start_in_every_request() -> None:
+    def fan_out(rng: np.random.Generator) -> Call:
+        starts = 10 + rng.permutation(3) * 30
+        return call("web/get", 0, 1000, *(call("web/read", s, s + 500 + rng.integers(100)) for s in starts))
+
+    category = only(population(repeated(30, fan_out)))
+    starts = [at for at, label in enumerate(category.graph.labels) if label == "web/read>"]
+    ends = [at for at, label in enumerate(category.graph.labels) if label == "web/read<"]
+    mates = [next(d for s, d in category.graph.edges.tolist() if s == start) for start in starts]
+    assert sorted(mates) == ends
+    assert (np.diff(category.offset_ns[:, starts], axis=1) > 0).all()
+    assert (category.offset_ns[:, mates] - category.offset_ns[:, starts] >= 500_000).all()
+
+
+def test_children_that_outlive_their_parent_are_deferred() -> None:
+    def fire_and_forget(late: bool) -> Call:
+        end = 1500 if late else 800
+        return call("web/get", 0, 1000, call("web/load", 10, 500), call("web/log", 600, end))
+
+    mostly_late = [fire_and_forget(at % 4 != 0) for at in range(20)]
+    category = only(population(mostly_late))
+    assert "web/log>" not in category.graph.labels
+    assert set(category.response_ns.tolist()) == {1_000_000}
+    kept = only(population(mostly_late, settings=RefineSettings(keep_deferred=True)))
+    assert ("web/get>", "web/log>") in edge_labels(kept)
+    assert not any(src == "web/log<" for src, _ in edge_labels(kept))
+    assert not critical_path(kept)[:, kept.graph.edges[:, 1] == kept.graph.labels.index("web/log<")].any()
+
+
+def test_a_synchronous_child_that_outlives_its_parent_once_is_clipped() -> None:
+    def loads(end: float) -> Call:
+        return call("web/get", 0, 1000, call("web/load", 10, end, call("db/query", 20, end)))
+
+    category = only(population([loads(900)] * 30 + [loads(1200)]))
+    assert category.offset_ns[30].tolist() == [0, 10_000, 20_000, 1_000_000, 1_000_000, 1_000_000]
+    assert category.response_ns[30] == 1_000_000
+
+
+def test_categories_that_differ_in_deferred_work_only_are_merged() -> None:
+    plain = call("web/get", 0, 1000, call("web/load", 10, 500))
+    publish = call(
+        "queue/send",
+        600,
+        700,
+        call("mail/send", 5000, 6000, kind=EventKind.SPAN_CONSUMER),
+        kind=EventKind.SPAN_PRODUCER,
+    )
+    noisy = call("web/get", 0, 1000, call("web/load", 10, 500), publish)
+    found = population([noisy] * 25, [noisy] * 25)
+    assert "mail/send>" not in only(found).graph.labels
+    assert "queue/send>" in only(found).graph.labels
+    assert only(population([plain] * 25)).graph.key != only(found).graph.key
+
+
+def test_zoomed_out_graphs_keep_calls_between_components() -> None:
+    inner = call("db/query", 30, 80, call("db/parse", 35, 40), call("db/scan", 45, 75))
+    request = call("web/get", 0, 100, call("web/render", 10, 95, call("web/fetch", 20, 90, inner)))
+    category = only(population([request] * 5, settings=RefineSettings(level="L3")))
+    assert category.graph.labels == (
+        "web/get>",
+        "web/fetch>",
+        "db/query>",
+        "db/query<",
+        "web/fetch<",
+        "web/get<",
+    )
+    assert edge_latency_ns(category)[0].tolist() == [20_000, 10_000, 50_000, 10_000, 10_000]
+
+
+def test_a_change_of_order_between_the_periods_is_noted() -> None:
+    found = population(repeated(40, sequential), repeated(40, parallel))
+    assert any("web/auth" in note and "web/load" in note for note in found.notes)
+    assert not population(repeated(40, sequential), repeated(40, sequential)).notes
+
+
+def test_too_many_siblings_stay_unordered_and_that_is_said() -> None:
+    calls = [call(f"web/c{at}", 10 * at + 1, 10 * at + 5) for at in range(5)]
+    found = population([call("web/get", 0, 100, *calls)] * 25, settings=RefineSettings(max_siblings=4))
+    assert "4 children" in found.notes[0]
+    assert ("web/get>", "web/c4>") in edge_labels(only(found))
+
+
+def test_weights_count_in_the_consensus() -> None:
+    """Thirty sampled requests in order stand for 1,200, ten unsampled ones overlap: 99 %, unweighted 75 %."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for number in range(40):
+        request = (
+            sequential(rng)
+            if number < 30
+            else call("web/get", 0, 1000, call("web/auth", 10, 600), call("web/load", 300, 900))
+        )
+        weight = 1.0 if number >= 30 else 1 / 40
+        events = request_events(request, f"{number:032x}", T0 + number)
+        rows += [row | {"sample_rate": weight} for row in events]
+    category = only(refine(*stored([table(rows)]), RefineSettings()))
+    assert ("web/auth<", "web/load>") in edge_labels(category)

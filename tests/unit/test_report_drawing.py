@@ -1,0 +1,124 @@
+"""Folding and layered layout of graphs."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from analyze.report.draw import EdgeMark, Heat, Marks, draw_graph
+from analyze.report.fold import StepKind, all_steps, folded_steps
+from analyze.report.layout import Box, lay_out
+from schemas.report import GraphEdge, GraphNode, GraphView
+
+
+def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> GraphView:
+    links = edges if edges is not None else list(itertools.pairwise(range(len(labels))))
+    return GraphView(
+        category="c" * 32,
+        root=labels[0],
+        nodes=tuple(GraphNode(label=label, component=label.split("/")[0]) for label in labels),
+        edges=tuple(GraphEdge(src=s, dst=d, mean0_us=1.0, mean1_us=2.0) for s, d in links),
+        nodes_total=len(labels),
+    )
+
+
+def test_span_without_children_is_one_box():
+    steps = all_steps(view(["a>", "b>", "b<", "a<"]), frozenset())
+    assert [(s.kind, s.label, s.members) for s in steps.steps] == [
+        (StepKind.NODE, "a>", (0,)),
+        (StepKind.SPAN, "b", (1, 2)),
+        (StepKind.NODE, "a<", (3,)),
+    ]
+    assert dict(steps.arrows) == {(0, 1): (0, 1), (1, 2): (2, 3)}
+
+
+def test_span_whose_start_leads_elsewhere_too_is_two_boxes():
+    steps = all_steps(view(["a>", "b>", "a<"], [(0, 1), (0, 2), (1, 2)]), frozenset())
+    assert len(steps.steps) == 3
+
+
+def test_long_quiet_stretch_is_folded_and_context_is_kept():
+    labels = [f"n{i}" for i in range(20)]
+    steps = folded_steps(view(labels), frozenset(), frozenset({(10, 11)})).steps
+    kinds = [s.kind for s in steps]
+    assert kinds == [StepKind.NODE, StepKind.FOLD, *[StepKind.NODE] * 4, StepKind.FOLD, StepKind.NODE]
+    assert steps[1].members == tuple(range(1, 9))
+    assert [s.members[0] for s in steps[2:6]] == [9, 10, 11, 12]
+
+
+def test_fold_drops_no_position():
+    labels = [f"n{i}" for i in range(30)]
+    edges = [(i, i + 1) for i in range(12)] + [(5, 13)] + [(i, i + 1) for i in range(13, 29)] + [(12, 29)]
+    steps = folded_steps(view(labels, edges), frozenset({20, 21}), frozenset()).steps
+    assert sorted(p for s in steps for p in s.members) == list(range(30))
+
+
+def test_marked_stretch_is_folded_apart_from_unmarked_ones():
+    steps = folded_steps(view([f"n{i}" for i in range(20)]), frozenset(range(5, 15)), frozenset()).steps
+    folds = [s for s in steps if s.kind is StepKind.FOLD]
+    assert [(s.marked, s.members) for s in folds] == [
+        (False, (1, 2, 3)),
+        (True, tuple(range(6, 14))),
+        (False, (16, 17, 18)),
+    ]
+
+
+def test_nothing_to_fold_draws_no_second_graph():
+    drawing = draw_graph(view(["a", "b", "c"]), Marks(), "t")
+    assert drawing.whole is None
+    assert drawing.hidden == 0
+
+
+def _overlap(layout, boxes) -> list[tuple[int, int]]:
+    return [
+        (i, j)
+        for i, j in itertools.combinations(range(len(boxes)), 2)
+        if abs(layout.x[i] - layout.x[j]) < (boxes[i].width + boxes[j].width) / 2 - 1e-6
+        and abs(layout.y[i] - layout.y[j]) < (boxes[i].height + boxes[j].height) / 2 - 1e-6
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_boxes_never_overlap_and_arrows_go_down(seed: int):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    boxes = [Box(float(rng.integers(60, 260)), float(rng.integers(20, 60))) for _ in range(n)]
+    arrows = [
+        (int(rng.integers(max(0, b - 8), b)), b) for b in range(1, n) for _ in range(rng.integers(1, 3))
+    ]
+    layout = lay_out(boxes, arrows)
+    assert _overlap(layout, boxes) == []
+    for a, b in arrows:
+        heights = [layout.y[a], *(y for _, y in layout.bends[a, b]), layout.y[b]]
+        assert heights == sorted(heights)
+        assert heights[0] < heights[-1]
+    for i, box in enumerate(boxes):
+        assert box.width / 2 - 1e-6 <= layout.x[i] <= layout.width - box.width / 2 + 1e-6
+        assert box.height / 2 - 1e-6 <= layout.y[i] <= layout.height - box.height / 2 + 1e-6
+    assert lay_out(boxes, arrows) == layout
+
+
+def test_chain_is_a_straight_column():
+    layout = lay_out([Box(100, 30), Box(200, 30), Box(60, 30)], [(0, 1), (1, 2)])
+    assert len(set(layout.x)) == 1
+    assert layout.y[0] < layout.y[1] < layout.y[2]
+
+
+def test_empty_graph_has_no_size():
+    layout = lay_out([], [])
+    assert (layout.width, layout.height) == (0, 0)
+
+
+def test_changed_edges_are_coloured_and_written():
+    marks = Marks(edges={(1, 2): EdgeMark("9 ms → 476 ms", Heat.SLOWER), (0, 1): EdgeMark("1 ms → 1 ms")})
+    svg = str(draw_graph(view(["a", "b", "c"]), marks, "t").folded)
+    assert svg.count('class="arrow slower"') == 1
+    assert svg.count('class="arrow quiet"') == 1
+    assert "9 ms → 476 ms" in svg
+
+
+def test_svg_escapes_names():
+    svg = str(draw_graph(view(['<script>alert("x")</script>', "b&b/<c>"]), Marks(), "<t>").folded)
+    assert "<script" not in svg
+    assert "&lt;t&gt;" in svg
+    assert "b&amp;b" in svg

@@ -1,0 +1,176 @@
+"""HTML page, terminal text, and files of a report."""
+
+import hashlib
+import json
+from base64 import b64encode
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from oracles.populations import constant_chain, population
+from oracles.shop import HOSTILE, shop_outcome
+from rich.console import Console
+
+from analyze.compare import compare
+from analyze.report import wording
+from analyze.report.assemble import PeriodName
+from analyze.report.html import render_html
+from analyze.report.store import write_report
+from analyze.report.terminal import print_report
+from analyze.settings import PaperSettings
+from schemas.errors import LakeError
+from schemas.report import Comparison, from_json
+
+
+@pytest.fixture(scope="module")
+def shop() -> Comparison:
+    return shop_outcome().comparison
+
+
+@pytest.fixture(scope="module")
+def page(shop: Comparison) -> str:
+    return render_html(shop)
+
+
+class Reader(HTMLParser):
+    """Tags, ids, links and text of a page, as a browser's tokenizer sees them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.data: dict[str, str] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in {"meta", "link", "br", "col", "rect", "line", "path", "circle", "img"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in {"script", "style"}:
+            self.data[self.open[-1]] = self.data.get(self.open[-1], "") + data
+        else:
+            self.text.append(data)
+
+
+def test_page_is_well_formed_and_inert(page: str):
+    seen = Reader(page)
+    assert seen.open == []
+    scripts = [attrs for tag, attrs in seen.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "flowdiff-report"}]
+    for _, attrs in seen.tags:
+        assert not any(name.startswith("on") or name in {"src", "style", "srcset"} for name in attrs)
+        assert (attrs.get("href") or "#").startswith("#")
+    assert not any(
+        tag in {"link", "iframe", "object", "embed", "base", "form", "image", "use"} for tag, _ in seen.tags
+    )
+    assert "url(" not in seen.data["style"]
+    assert "@import" not in seen.data["style"]
+
+
+def test_policy_forbids_everything_but_the_one_style_sheet(page: str):
+    seen = Reader(page)
+    policy = next(a["content"] for t, a in seen.tags if a.get("http-equiv") == "Content-Security-Policy")
+    digest = b64encode(hashlib.sha256(seen.data["style"].encode()).digest()).decode()
+    assert policy == (f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'")
+
+
+def test_hostile_names_stay_text(page: str):
+    seen = Reader(page)
+    assert any(HOSTILE.split("/", 1)[1].rstrip(">")[:10] in text for text in seen.text)
+    assert not any(tag == "b" and attrs for tag, attrs in seen.tags)
+    assert page.count("<script") == 1
+    assert page.count("</script") == 1
+    assert "Clock of host <b> is" in "".join(seen.text)
+
+
+def test_embedded_json_is_the_report(page: str, shop: Comparison):
+    assert from_json(Reader(page).data["script"]) == shop
+
+
+def test_every_link_has_its_target(page: str):
+    seen = Reader(page)
+    ids = [attrs["id"] for _, attrs in seen.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = [attrs["href"] for tag, attrs in seen.tags if tag == "a"]
+    assert {link[1:] for link in links if link} <= set(ids)
+    assert {"m1", "m2", "m3"} <= set(ids)
+
+
+def test_page_shows_what_was_found(page: str, shop: Comparison):
+    text = " ".join("".join(Reader(page).text).split())
+    assert shop.headline.sentence.replace("\u00a0", " ") in text.replace("\u00a0", " ")
+    assert "recommendationservice/ListRecommendations>" in text
+    assert "service.version = '<v2>'" in text
+    assert "Before you trust it" in text
+
+
+def test_page_is_deterministic(page: str):
+    assert render_html(shop_outcome().comparison) == page
+
+
+def test_page_without_mutations():
+    quiet = population(constant_chain(("a", "b"), 40, 40, 100, 100))
+    got = compare(quiet, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
+    text = "".join(Reader(render_html(got)).text)
+    assert "No mutation" in text
+    assert "cannot say how small a change" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_terminal_fits_its_width(shop: Comparison, width: int):
+    out = StringIO()
+    print_report(shop, Console(file=out, width=width, color_system=None))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    text = out.getvalue()
+    assert "2 structural mutations and 1 response-time mutation found." in text
+    assert "timing" in text
+    assert (f" {wording.short(shop.mutations[0].category)} " in text) == (width >= 100)
+
+
+def test_terminal_prints_markup_of_names_as_text():
+    p = population(constant_chain(("[red]x[/red]", "b"), 0, 90, 0, 100))
+    got = compare(p, PeriodName("[bold]", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
+    out = StringIO()
+    print_report(got, Console(file=out, width=120, color_system=None))
+    assert "[red]x[/red]" in out.getvalue()
+    assert "[bold]" in out.getvalue()
+
+
+def test_report_folder_is_whole_and_kept(tmp_path: Path):
+    outcome = shop_outcome()
+    folder = write_report(tmp_path, outcome)
+    assert folder == tmp_path / "reports" / outcome.comparison.id
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "categories.parquet",
+        "edges.parquet",
+        "mutations.parquet",
+        "precursors.parquet",
+        "report.html",
+        "report.json",
+    ]
+    assert json.loads((folder / "report.json").read_text())["id"] == outcome.comparison.id
+    assert pq.read_table(folder / "mutations.parquet").equals(outcome.tables["mutations"])
+    before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
+    assert write_report(tmp_path, outcome) == folder
+    assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
+    assert [p.name for p in (tmp_path / "reports").iterdir()] == [folder.name]
+
+
+def test_report_that_cannot_be_written_says_so(tmp_path: Path):
+    (tmp_path / "reports").write_text("a file where the folder should be")
+    with pytest.raises(LakeError, match="No report can be written"):
+        write_report(tmp_path, shop_outcome())
