@@ -24,8 +24,8 @@ from schemas.report import (
     with_id,
 )
 
-LOAD_NOTE_RATIO = 1.2
-"""Loads further apart than this get a note: the papers assume a similar workload (NSDI §5.2)."""
+COUNT_NOTE_RATIO = 1.2
+"""Numbers of requests further apart than this get a note: the papers assume a like workload (NSDI §5.2)."""
 WEIGHT_NOTE_CHANGE = 0.01
 """Mean sampling weights further apart than this get a note: counts are then not comparable."""
 
@@ -59,7 +59,7 @@ def compare(
     result = paper_mutations(population, settings)
     before = assemble.period_summary(reference, 0, population, result)
     after = assemble.period_summary(problem, 1, population, result)
-    headline = assemble.headline(before, after)
+    headline = assemble.headline(before, after, population)
     mutations, graphs = assemble.mutation_rows(result, population, bounds)
     categories = assemble.category_rows(result, population)
     roots = assemble.root_rows(result, population)
@@ -69,14 +69,7 @@ def compare(
         id="",
         created_at=created_at,
         source=source,
-        settings=ComparisonSettings.model_validate(
-            {
-                **settings.model_dump(),
-                "distance": settings.resolved_distance,
-                "level": level,
-                "refine": dict(sorted((refine or {}).items())),
-            }
-        ),
+        settings=_settings(settings, level, refine or {}),
         reference=before,
         problem=after,
         notes=_notes(population, result, headline),
@@ -101,6 +94,18 @@ def compare(
     return Outcome(with_id(comparison), report_tables(result, population, categories))
 
 
+def _settings(settings: PaperSettings, level: str, refine: Mapping[str, str]) -> ComparisonSettings:
+    """What the report says about how it was made. Raises pydantic.ValidationError for an unknown level."""
+    return ComparisonSettings.model_validate(
+        {
+            **settings.model_dump(),
+            "distance": settings.resolved_distance,
+            "level": level,
+            "refine": dict(sorted(refine.items())),
+        }
+    )
+
+
 def _notes(population: Population, result: PaperResult, headline: Headline) -> tuple[str, ...]:
     """Data-quality sentences: what was left out, load, weights, and what the refinement noticed."""
     notes = []
@@ -110,11 +115,12 @@ def _notes(population: Population, result: PaperResult, headline: Headline) -> t
                 f"Left out of every test as {flag}: {wording.counted(left0, 'flow')} of the reference, "
                 f"{wording.count(left1)} of the problem period."
             )
-    ratio = headline.load_ratio
-    if ratio is not None and not 1 / LOAD_NOTE_RATIO <= ratio <= LOAD_NOTE_RATIO:
+    ratio = headline.requests1 / headline.requests0 if headline.requests0 and headline.requests1 else 1.0
+    if not 1 / COUNT_NOTE_RATIO <= ratio <= COUNT_NOTE_RATIO:
+        rate = "" if headline.load_ratio is None else f" ({wording.factor(headline.load_ratio)} a second)"
         notes.append(
-            f"Load differs ({wording.factor(ratio)} requests a second). Paper mode compares raw counts and "
-            "assumes a similar workload: structural mutations and precursors may be due to load alone."
+            f"The problem period holds {wording.factor(ratio)} as many requests{rate}. Paper mode compares "
+            "raw counts: structural mutations and precursors may come from that alone."
         )
     weights = result.moments.weighted.sum(axis=1) / np.maximum(result.moments.count.sum(axis=1), 1)
     if weights[0] and weights[1] and abs(weights[1] / weights[0] - 1) > WEIGHT_NOTE_CHANGE:

@@ -6,7 +6,7 @@ dictionary codes; DuckDB answers filters (which rows match), where it reads narr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,17 @@ _FLOW_COLUMNS: Final = [
     "host",
     "weight",
     "quality",
+]
+
+_CODED_COLUMNS: Final = ["category", "host.list.element"]
+_STRUCTURE_COLUMNS: Final = [
+    "category",
+    "root",
+    "canonical",
+    "nodes",
+    "in_edges",
+    "responses",
+    "canonical_l1",
 ]
 
 
@@ -98,24 +109,35 @@ def load_population(
         tables.append(
             flows.append_column("period", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
         )
-        structures += [pq.read_table(path) for path in found.structures]
+        structures += [
+            pq.read_table(path, columns=_STRUCTURE_COLUMNS, partitioning=None) for path in found.structures
+        ]
     return refine(pa.concat_tables(tables).unify_dictionaries(), pa.concat_tables(structures), settings)
 
 
 def read_flows(found: LakePeriod) -> pa.Table:
     """Flows of a period that match its filter: the columns that the refinement needs, order of the files."""
+    files = read_flow_files(found, _FLOW_COLUMNS, as_codes=_CODED_COLUMNS)
+    return pa.concat_tables([flows for _, flows in files])
+
+
+def read_flow_files(
+    found: LakePeriod, columns: Sequence[str], *, as_codes: Sequence[str] = ()
+) -> Iterator[tuple[Path, pa.Table]]:
+    """Flows of a period that match its filter, file by file; `columns` must have `start_ns`.
+
+    `as_codes` are Parquet column paths to be read as dictionaries instead of text.
+    """
     rows = _matching_rows(found)
-    parts = []
     for path in found.flows:
-        table = pq.read_table(path, columns=_FLOW_COLUMNS, partitioning=None)
+        table = pq.read_table(path, columns=list(columns), partitioning=None, read_dictionary=list(as_codes))
         start = table["start_ns"].to_numpy()
         inside = (start >= found.period.start_ns) & (start < found.period.end_ns)
         if rows is not None:
             matching = np.zeros(table.num_rows, dtype=np.bool_)
             matching[rows.get(str(path), [])] = True
             inside &= matching
-        parts.append(table if inside.all() else table.filter(pa.array(inside)))
-    return pa.concat_tables(parts)
+        yield path, table if inside.all() else table.filter(pa.array(inside))
 
 
 def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:

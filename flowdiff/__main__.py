@@ -17,10 +17,15 @@ from flowdiff.version import version
 from schemas.errors import FlowdiffError
 
 COMMANDS: Final = {
-    "compare": "compare",
     "import": "import_",
-    "fsck": "fsck",
+    "compare": "compare",
+    "windows": "windows",
+    "categories": "categories",
+    "flow": "flow",
+    "sql": "sql",
+    "export": "export",
     "simulate": "simulate",
+    "fsck": "fsck",
 }
 """Name of each subcommand and its module."""
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _STEP = 1 << 20
-"""Bytes asked for at a time. Never more is held than was asked for, so a decompression bomb costs time only."""
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+"""Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only."""
 
 
 class ByteSource:
@@ -27,9 +23,9 @@ class ByteSource:
 
     def __init__(self, raw: BinaryIO) -> None:
         head = _read_exactly(raw, len(_ZSTD))
-        stream: _Readable = _Rejoined(head, raw)
+        stream: Any = _Rejoined(head, raw)
         if head.startswith(_GZIP):
-            stream = gzip.GzipFile(fileobj=stream, mode="rb")  # type: ignore[arg-type]
+            stream = gzip.GzipFile(fileobj=stream, mode="rb")
         elif head == _ZSTD:
             stream = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
         self._stream = stream
@@ -59,7 +55,7 @@ class ByteSource:
 
 
 class _Rejoined:
-    """A stream with bytes that were read from it put back in front; just enough of a file for gzip and Arrow."""
+    """A stream with bytes read from it put back in front; just enough of a file for gzip and Arrow."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""Events → native NDJSON. For export and for tests, not for hot paths. Decoding gives the same events back."""
+"""Events → native NDJSON, for export and for tests. Decoding gives the same events back."""
 
 from __future__ import annotations
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from schemas.errors import InputError
 from schemas.events import SPAN_KIND_BASE
@@ -25,7 +26,7 @@ SPANS_PER_MESSAGE = 100
 _STATUS_ERROR = 2
 _THRESHOLD_SPACE = 1 << 56
 
-Row = dict[str, object]
+Row = dict[str, Any]
 Attribute = tuple[str, str | float | bool]
 
 
@@ -84,15 +85,15 @@ def _resource(component: str, host: str | None) -> list[Attribute]:
 def _attributes(row: Row) -> list[Attribute]:
     """Parameters, and the columns that OTLP has as attributes."""
     params = row["params"] or []
-    out: list[Attribute] = [(p["key"], p["text"] if p["num"] is None else p["num"]) for p in params]  # type: ignore[attr-defined]
+    out: list[Attribute] = [(p["key"], p["text"] if p["num"] is None else p["num"]) for p in params]
     known = {key for key, _ in out}
-    extra: dict[str, object] = {
+    extra: dict[str, Any] = {
         "flowdiff.label": row["label"],
         "error.type": None if row["status"] in ("ok", "error") else row["status"],
         "peer.service": None if known & {"server.address", "net.peer.name"} else row["peer"],
         "zipkin.shared": True if row["shared"] else None,
     }
-    return out + [(key, value) for key, value in extra.items() if value is not None and key not in known]  # type: ignore[misc]
+    return out + [(key, value) for key, value in extra.items() if value is not None and key not in known]
 
 
 def _trace_state(row: Row) -> str:
@@ -106,8 +107,8 @@ def _trace_state(row: Row) -> str:
 
 def _links(row: Row) -> list[tuple[str, str]]:
     """(trace, span) of links, and of FOLLOWS_FROM parents."""
-    links = [tuple(link.split("/", 1)) for link in row["links"] or []]  # type: ignore[attr-defined]
-    return links + [(str(row["request_id"]), span) for span in row["follows"] or []]  # type: ignore[attr-defined]
+    links = [tuple(link.split("/", 1)) for link in row["links"] or []]
+    return links + [(str(row["request_id"]), span) for span in row["follows"] or []]
 
 
 def _trace(text: object) -> str:
@@ -126,11 +127,11 @@ def _json_span(row: Row) -> dict[str, object]:
         "parentSpanId": _parent(row),
         "traceState": _trace_state(row),
         "name": row["point"],
-        "kind": int(str(row["kind"])) - SPAN_KIND_BASE,
+        "kind": row["kind"] - SPAN_KIND_BASE,
         "startTimeUnixNano": str(row["ts_ns"] or 0),
         "endTimeUnixNano": str(row["end_ns"] or 0),
         "attributes": [_json_pair(a) for a in _attributes(row)],
-        "events": [{"timeUnixNano": str(m["ts_ns"]), "name": m["name"]} for m in row["marks"] or []],  # type: ignore[attr-defined]
+        "events": [{"timeUnixNano": str(m["ts_ns"]), "name": m["name"]} for m in row["marks"] or []],
         "links": [{"traceId": _trace(t), "spanId": s} for t, s in _links(row)],
         "status": {} if row["status"] == "ok" else {"code": _STATUS_ERROR},
     }
@@ -152,21 +153,22 @@ def _set_span(span: Span, row: Row) -> None:
     span.parent_span_id = bytes.fromhex(_parent(row))
     span.trace_state = _trace_state(row)
     span.name = row["point"]
-    span.kind = int(str(row["kind"])) - SPAN_KIND_BASE
+    span.kind = row["kind"] - SPAN_KIND_BASE
     span.start_time_unix_nano = row["ts_ns"] or 0
     span.end_time_unix_nano = row["end_ns"] or 0
     for attribute in _attributes(row):
         _set_pair(span.attributes.add(), attribute)
-    for mark in row["marks"] or []:  # type: ignore[attr-defined]
+    for mark in row["marks"] or []:
         span.events.add(time_unix_nano=mark["ts_ns"], name=mark["name"])
     for trace, linked in _links(row):
         span.links.add(trace_id=bytes.fromhex(_trace(trace)), span_id=bytes.fromhex(linked))
     if row["status"] != "ok":
-        span.status.code = _STATUS_ERROR
+        span.status.code = Status.STATUS_CODE_ERROR
 
 
 def _set_pair(pair: KeyValue, attribute: Attribute) -> None:
-    pair.key, value = attribute
+    key, value = attribute
+    pair.key = key
     if isinstance(value, bool):
         pair.value.bool_value = value
     elif isinstance(value, str):

@@ -205,7 +205,8 @@ def _document(format_: str, head: bytes, source: ByteSource) -> Iterator[Payload
     if len(text) <= MAX_DOCUMENT_BYTES:
         yield PayloadChunk(format_, [text], [0])
         return
-    detail = f"one JSON document of more than {MAX_DOCUMENT_BYTES // 2**20} MB: split it, or write one object a line"
+    limit = f"{MAX_DOCUMENT_BYTES // 2**20} MB"
+    detail = f"one document of more than {limit}: split it, or write one object a line"
     yield PayloadChunk(format_, [], [], [Reject(Reason.TOO_LARGE, detail, text[:CHUNK_BYTES])])
 
 

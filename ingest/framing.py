@@ -36,8 +36,8 @@ def recognise(head: bytes, *, is_whole: bool) -> tuple[Message, Framing] | None:
     """What the first bytes of a file (or all of it) are; None if they are neither message in any framing.
 
     A framing fits if every frame that lies in `head` is filled exactly by fields of the message (the last one
-    may be cut off if others came before it). A message is OTLP if all its fields are number 1 (a request has no other),
-    Jaeger if it begins with trace id and span id.
+    may be cut off if others came before it). A message is OTLP if all its fields are number 1 (a request has
+    no other), Jaeger if it begins with trace id and span id.
     """
     if not head:
         return None
@@ -105,7 +105,7 @@ def _varint(view: memoryview, at: int) -> tuple[int, int] | None:
 
 
 def _is_otlp(body: memoryview, complete: bool) -> bool:
-    return _all_fields(body, complete, lambda number, wire, size: number == 1 and wire == 2)
+    return _all_fields(body, complete, lambda number, wire: number == 1 and wire == 2)
 
 
 def _is_jaeger(body: memoryview, complete: bool) -> bool:
@@ -113,14 +113,14 @@ def _is_jaeger(body: memoryview, complete: bool) -> bool:
     start = list(_fields(body[: 1 + 1 + 16 + 1 + 1 + 8]))
     if [(n, w, s) for n, w, s, _ in start[:2]] != [(1, 2, 16), (2, 2, 8)]:
         return False
-    return _all_fields(body, complete, lambda number, wire, size: number in _JAEGER_TAGS)
+    return _all_fields(body, complete, lambda number, _: number in _JAEGER_TAGS)
 
 
-def _all_fields(body: memoryview, complete: bool, legal: Callable[[int, int, int], bool]) -> bool:
+def _all_fields(body: memoryview, complete: bool, legal: Callable[[int, int], bool]) -> bool:
     """Whether the body is legal fields, filling it exactly if it is complete."""
     end = 0
-    for number, wire, size, after in _fields(body):
-        if not legal(number, wire, size):
+    for number, wire, _, after in _fields(body):
+        if not legal(number, wire):
             return False
         end = after
     return end == len(body) if complete else end > 0

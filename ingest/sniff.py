@@ -45,7 +45,7 @@ def sniff_format(head: bytes, *, is_whole: bool) -> str | None:
 def is_lines(head: bytes) -> bool:
     """Whether JSON text is a value a line, rather than one document.
 
-    The first line decides if it is a value; if not (it may be damaged), most of the first lines must be objects.
+    The first line decides if it is a value; if not (it may be damaged), most of the first must be objects.
     """
     text = without_bom(head[:_HEAD_BYTES]).lstrip()
     lines = first_lines(text)

@@ -90,7 +90,8 @@ STRUCTURES_SCHEMA = pa.schema(
         _field(
             "canonical",
             pa.string(),
-            "canonical text (A.3.4): `a b` series, `{ x | y }` parallel, `^k` revisit, `( body )*n` loop",
+            "canonical text (A.3.4): `a b` series, `{ x | y }` parallel, `&{ x }` a branch nobody waits for, "
+            "`^k` revisit of the k-th node, `( body )*n` loop, `x *n` identical branches, `~` deferred",
         ),
         _field("n_nodes", pa.int32(), "number of nodes"),
         _field(
@@ -109,9 +110,13 @@ STRUCTURES_SCHEMA = pa.schema(
         _field(
             "fold_position",
             pa.list_(pa.int32()),
-            "folded position (L1 and L2) of each node; nodes of later iterations share it",
+            "folded position at L1 of each node (rank in canonical_l1); nodes of later iterations share it",
         ),
-        _field("loops", pa.list_(LOOP_TYPE), "folded loops, outermost first"),
+        _field(
+            "loops",
+            pa.list_(LOOP_TYPE),
+            "loops folded at L1, an outer one before those inside it; an inner one once each time it runs",
+        ),
     ]
 )
 """Every structure seen in the window; a window folder stands alone. One row a category and file."""

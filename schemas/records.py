@@ -27,7 +27,7 @@ _INT64 = 2**63 - 1
 
 
 class ActivityRecord(BaseModel):
-    """One trace point reached. Unknown fields are ignored; numbers given as ids or names read as their text."""
+    """One trace point reached. Unknown fields are ignored; numbers given as ids or names are text."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 

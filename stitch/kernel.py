@@ -28,7 +28,6 @@ from stitch.placed import PlacedFlows
 from stitch.record_graph import place_records
 from stitch.rejects import reject_rows
 from stitch.span_graph import place_spans
-from stitch.structure.rows import structures_table
 from stitch.structure_memo import StructureMemo
 from stitch.tables import categorise, flows_table, order_flows
 
@@ -54,7 +53,8 @@ class Stitched:
     rejects: list[Reject]
     """Events that could not be placed, with reasons."""
     counts: Mapping[str, int]
-    """`events`, `flows`, `duplicates`, `conflicts`, `merged`, `rejected`, `carried`."""
+    """`flows`, and where the events went: `events` = placed in flows + `duplicates` + `merged` (partial
+    reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`) + `carried`."""
 
 
 def stitch(
@@ -79,30 +79,23 @@ def stitch(
     batch = concat_events([part for part in (carry, events) if part is not None and part.num_rows])
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
-    carried, aged = empty_events(), None
-    if watermark_ns is not None and batch.num_rows:
-        request, n_requests = request_codes(batch)
-        closing = close_requests(request, n_requests, batch, watermark_ns, config)
-        if not closing.closed.all():
-            carried = batch.filter(pa.array(~closing.closed))
-            batch = concat_events([batch.filter(pa.array(closing.closed))])
-        aged = closing.aged[closing.closed]
+    batch, carried, aged = _closed(batch, watermark_ns, config)
     placed, labels = place_events(batch, config)
     if aged is not None and aged.any():
         placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
-    if placed.conflicts is not None:
-        rejects += reject_rows(
-            batch, placed.conflicts, Reason.CONFLICT, "another version of this id was kept"
-        )
-    if placed.timeless is not None:
-        rejects += reject_rows(batch, placed.timeless, Reason.BAD_TIME, "no event of the request has a time")
-    node_labels = label_nodes(placed, labels)
-    categorised = categorise(placed, node_labels, StructureMemo() if memo is None else memo)
+    for rows, reason, detail in (
+        (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
+        (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
+    ):
+        if rows is not None:
+            rejects += reject_rows(batch, rows, reason, detail)
+    categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     merged = 0 if placed.merged is None else len(placed.merged[0])
+    used_otherwise = carried.num_rows + placed.duplicates + merged + len(rejects)
     return Stitched(
         flows=flows_table(placed, batch, categorised, order, lane),
-        structures=structures_table(categorised.structures),
+        structures=categorised.structures,
         params=params_table(placed, batch, order),
         carry=carried,
         rejects=rejects,
@@ -113,9 +106,40 @@ def stitch(
             "conflicts": 0 if placed.conflicts is None else len(placed.conflicts),
             "merged": merged,
             "rejected": len(rejects),
+            "capped": n_events - used_otherwise - _n_placed(placed, batch.num_rows),
             "carried": carried.num_rows,
         },
     )
+
+
+def _closed(
+    batch: pa.Table, watermark_ns: int | None, config: StitchConfig
+) -> tuple[pa.Table, pa.Table, B1 | None]:
+    """Events of closed requests, events that wait, and which of the former were closed by age."""
+    if watermark_ns is None or not batch.num_rows:
+        return batch, empty_events(), None
+    request, n_requests = request_codes(batch)
+    closing = close_requests(request, n_requests, batch, watermark_ns, config)
+    if closing.closed.all():
+        return batch, empty_events(), closing.aged
+    waiting = _with_own_words(batch.filter(pa.array(~closing.closed)))
+    return concat_events([batch.filter(pa.array(closing.closed))]), waiting, closing.aged[closing.closed]
+
+
+def _with_own_words(events: pa.Table) -> pa.Table:
+    """The same rows with dictionaries of their own words only: what is carried on and on must not grow."""
+    for i, field in enumerate(events.schema):
+        if pa.types.is_dictionary(field.type):
+            column = whole(events[field.name]).cast(pa.string()).dictionary_encode()
+            events = events.set_column(i, field, column)
+    return events
+
+
+def _n_placed(placed: PlacedFlows, n_events: int) -> int:
+    """Number of events that became nodes."""
+    seen = np.zeros(n_events + 2, dtype=np.bool_)  # the last two places take the synthetic nodes
+    seen[placed.event] = True
+    return int(seen[:n_events].sum())
 
 
 def place_events(events: pa.Table, config: StitchConfig) -> tuple[PlacedFlows, LabelCodes]:

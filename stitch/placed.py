@@ -23,7 +23,8 @@ POINT, START, END = 0, 1, 2
 """Values of `side`."""
 
 MISSING_EVENT, ROOT_EVENT = -1, -2
-"""`event` of the synthetic nodes `?/missing` and `?/root`."""
+"""`event` of the synthetic nodes `?/missing` and `?/root`: two nodes of one made-up span (START and END, kind
+SPAN_UNSPECIFIED) in flows of spans, a POINT of kind EVENT in flows of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class PlacedFlows:
     side: U1
     """[nodes] POINT, START or END."""
     point_code: I4
-    """[nodes] span-event nodes: index into `mark_names`; -1 elsewhere (the event's own point counts)."""
+    """[nodes] span-event nodes: index into `mark_names`, in place of the event's own point (component, label
+    and kind are the span's); -1 elsewhere."""
     ts_ns: I8
     """[nodes] time, ns since the epoch."""
     mate: I4

@@ -24,6 +24,8 @@ Open strands. UNCLOSED says that a strand other than a source's, without explici
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,14 +36,13 @@ from stitch.canon.dag import CanonicalOrder, canonical_order
 from stitch.canon.mixing import mix
 from stitch.canon.runs import distinct, offsets, ranges
 from stitch.columns import whole
-from stitch.components import request_codes as request_codes
 from stitch.content import hash_rows
 from stitch.entries import Entries, find_entries, make_synthetic
 from stitch.happens_before import HappensBefore, connect, cut_cycles
 from stitch.labels import LabelCodes
 from stitch.placed import POINT, PlacedFlows
 from stitch.raw_structures import Laid, lay_out
-from stitch.record_columns import read_records
+from stitch.record_columns import Records, read_records
 from stitch.responses import Ends, find_ends, place_responses
 from stitch.strands import Strands, order_strands
 
@@ -61,25 +62,110 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
     given in `timeless`. labels: `encode_labels(events)`, if at hand. The result depends on the records of
     each request alone, but for the numbering of requests.
     """
-    timeless: I8 | None = None
-    if events["ts_ns"].null_count:
-        timed = whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False)
-        rows, timeless = np.flatnonzero(timed), np.flatnonzero(~timed)
-        if labels is not None:
-            labels = LabelCodes(labels.code[rows], labels.hashes, labels.words)
-        records = read_records(events.take(pa.array(rows)).combine_chunks(), labels)
-    else:
-        rows = np.arange(events.num_rows, dtype=np.int64)
-        records = read_records(events, labels)
-
+    timed, rows = _with_times(events)
+    if rows is not None and labels is not None:
+        labels = LabelCodes(labels.code[rows], labels.hashes, labels.words)
+    records = read_records(timed, labels)
     strands = order_strands(records, config.max_events_per_flow)
+    graph = _build(records, strands, config)
+    laid = lay_out(
+        graph.strand_first,
+        graph.strand_flow,
+        len(graph.request),
+        graph.label,
+        graph.linked,
+        graph.src,
+        graph.dst,
+    )
+
+    def tie(places: I8) -> U8:
+        """Content hash of the records at places of the layout; synthetic nodes are alone of their kind."""
+        record = graph.record[laid.node[places]]
+        content = np.zeros(len(places), dtype=np.uint64)
+        content[record >= 0] = hash_rows(timed.take(pa.array(record[record >= 0])))
+        return content
+
+    order = canonical_order(laid.dags, graph.ts_ns[laid.node], member=laid.structure, tie=tie)
+    response, deferred = _respond(laid, order, graph.candidate)
+    n_nodes = np.diff(laid.first_node)
+    node = laid.node[order.order + np.repeat(laid.first_node[:-1], n_nodes)]
+    n_edges = np.diff(order.first_edge)[laid.structure]
+    of_structure = ranges(laid.dags.first_node[laid.structure], n_nodes)
+    edge = ranges(order.first_edge[laid.structure], n_edges)
+    none = np.full(len(node), -1, dtype=np.int32)
+    return PlacedFlows(
+        request=graph.request,
+        quality=graph.quality,
+        first_node=laid.first_node,
+        first_edge=offsets(n_edges),
+        event=_rows_of(graph.record[node], rows),
+        side=np.full(len(node), POINT, dtype=np.uint8),
+        point_code=none,
+        ts_ns=graph.ts_ns[node],
+        mate=none,
+        parent=none,
+        deferred=deferred[of_structure],
+        response=response[of_structure],
+        src=order.src[edge],
+        dst=order.dst[edge],
+        conflicts=_rows_of(strands.conflicts, rows) if len(strands.conflicts) else None,
+        duplicates=strands.duplicates,
+        request_names=records.request_names,
+        timeless=None if rows is None else np.setdiff1d(np.arange(events.num_rows), rows),
+    )
+
+
+def _with_times(events: pa.Table) -> tuple[pa.Table, I8 | None]:
+    """`(events with times, their rows)`; null: all have."""
+    if events["ts_ns"].null_count == 0:
+        return events, None
+    rows = np.flatnonzero(whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False))
+    return events.take(pa.array(rows)).combine_chunks(), rows
+
+
+def _rows_of(record: I8, rows: I8 | None) -> I8:
+    """Rows of the event batch, from numbers of the records with times; synthetic nodes as they are."""
+    if rows is None:
+        return record
+    return np.where(record >= 0, np.append(rows, [0, 0])[record], record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """Nodes and edges of all flows, acyclic, each with one source; synthetic nodes come last."""
+
+    request: I8
+    """[flows] request code."""
+    quality: U4
+    """[flows] Quality bits."""
+    strand_first: I8
+    """[strands + 1] offsets into the nodes; a synthetic node is a strand of its own."""
+    strand_flow: I8
+    """[strands] flow."""
+    record: I8
+    """[nodes] record, or ROOT_EVENT / MISSING_EVENT."""
+    ts_ns: I8
+    """[nodes]"""
+    label: U8
+    """[nodes] hash of the label, and of being a candidate."""
+    candidate: B1
+    """[nodes] see `Ends.candidate`."""
+    linked: B1
+    """[nodes] an edge comes from the node before."""
+    src: I8
+    """[cross edges] node."""
+    dst: I8
+    """[cross edges] node."""
+
+
+def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
+    """Edges, without cycles; sources, orphans and what stands above them; candidates for the response."""
     edges = connect(records, strands)
     request, strand_flow = _dense(strands.flow)
     node_flow = strand_flow[strands.node_strand]
     ts_ns = records.ts_ns[strands.record]
     linked, keep, cyclic = cut_cycles(edges, strands, ts_ns)
     src, dst = edges.src[keep], edges.dst[keep]
-
     has_in = edges.linked.copy()
     has_in[edges.dst] = True
     orphan = edges.misses_parents & ~has_in
@@ -89,57 +175,23 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
     entries = find_entries(node_flow, len(request), has_in, orphan)
     ends = find_ends(records, strands, strand_flow, edges, entries, len(request))
     made = make_synthetic(entries, node_flow, ts_ns)
-
     label = records.label[strands.record]
     candidates = np.flatnonzero(ends.candidate)
     label[candidates] = mix(label[candidates] ^ _RESPONSE)
     n_made = len(made.event)
-    laid = lay_out(
-        np.concatenate((strands.first, len(node_flow) + 1 + np.arange(n_made))),
-        np.concatenate((strand_flow, made.flow)),
-        len(request),
-        np.concatenate((label, made.label)),
-        np.concatenate((linked, np.zeros(n_made, np.bool_))),
-        np.concatenate((src, made.src)),
-        np.concatenate((dst, made.dst)),
-    )
-    node_event = np.concatenate((rows[strands.record], made.event))
-    node_ts_ns = np.concatenate((ts_ns, made.ts_ns))
-
-    def tie(places: I8) -> U8:
-        """Content hash of the records at places of the layout; synthetic nodes are alone of their kind."""
-        event = node_event[laid.node[places]]
-        content = np.zeros(len(places), dtype=np.uint64)
-        content[event >= 0] = hash_rows(events.take(pa.array(event[event >= 0])))
-        return content
-
-    order = canonical_order(laid.dags, node_ts_ns[laid.node], member=laid.structure, tie=tie)
-    response, deferred = _respond(laid, order, ends, n_made)
-    n_nodes = np.diff(laid.first_node)
-    node = laid.node[order.order + np.repeat(laid.first_node[:-1], n_nodes)]
-    n_edges = np.diff(order.first_edge)[laid.structure]
-    of_structure = ranges(laid.dags.first_node[laid.structure], n_nodes)
-    edge = ranges(order.first_edge[laid.structure], n_edges)
-    alone = np.full(len(node), -1, dtype=np.int32)
-    return PlacedFlows(
+    no = np.zeros(n_made, dtype=np.bool_)
+    return _Graph(
         request=request,
         quality=_quality(config, strands, edges, entries, ends, cyclic, node_flow),
-        first_node=laid.first_node,
-        first_edge=offsets(n_edges),
-        event=node_event[node],
-        side=np.full(len(node), POINT, dtype=np.uint8),
-        point_code=alone,
-        ts_ns=node_ts_ns[node],
-        mate=alone,
-        parent=alone,
-        deferred=deferred[of_structure],
-        response=response[of_structure],
-        src=order.src[edge],
-        dst=order.dst[edge],
-        conflicts=rows[strands.conflicts] if len(strands.conflicts) else None,
-        duplicates=strands.duplicates,
-        request_names=records.request_names,
-        timeless=timeless,
+        strand_first=np.concatenate((strands.first, len(node_flow) + 1 + np.arange(n_made))),
+        strand_flow=np.concatenate((strand_flow, made.flow)),
+        record=np.concatenate((strands.record, made.event)),
+        ts_ns=np.concatenate((ts_ns, made.ts_ns)),
+        label=np.concatenate((label, made.label)),
+        candidate=np.concatenate((ends.candidate, no)),
+        linked=np.concatenate((linked, no)),
+        src=np.concatenate((src, made.src)),
+        dst=np.concatenate((dst, made.dst)),
     )
 
 
@@ -149,13 +201,12 @@ def _dense(flow: I8) -> tuple[I8, I8]:
     return flow[new], np.cumsum(new) - 1
 
 
-def _respond(laid: Laid, order: CanonicalOrder, ends: Ends, n_made: int) -> tuple[B1, B1]:
-    """`(response, deferred)` [nodes of structures], read off the first flow of each."""
+def _respond(laid: Laid, order: CanonicalOrder, candidate: B1) -> tuple[B1, B1]:
+    """`(response, deferred)` [nodes of structures], read off the first flow of each; candidate: [nodes]."""
     first = laid.dags.first_node
     n_nodes = np.diff(first)
     places = ranges(laid.first_node[laid.leader], n_nodes)
     shift = np.repeat(laid.first_node[laid.leader], n_nodes)
-    candidate = np.append(ends.candidate, np.zeros(n_made, np.bool_))
     return place_responses(order, first, candidate[laid.node[order.order[places] + shift]])
 
 

@@ -23,11 +23,11 @@ from schemas.events import EventKind
 from schemas.quality import Quality
 from stitch.canon.tree import levels_of, order_trees
 from stitch.columns import whole
-from stitch.labels import SYNTHETIC_POINTS, LabelCodes, encode_labels, synthetic_hash
-from stitch.marks import read_marks
-from stitch.orphans import SpanServices, plant_forest
-from stitch.placed import PlacedFlows
-from stitch.span_identity import identify
+from stitch.labels import LabelCodes, encode_labels, synthetic_hash
+from stitch.marks import Marks, read_marks
+from stitch.orphans import Forest, SpanServices, plant_forest
+from stitch.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
+from stitch.span_identity import Identified, identify
 from stitch.span_nodes import TreeRows, lay_nodes
 from stitch.span_parents import resolve_parents
 from stitch.span_times import fill_times
@@ -35,6 +35,7 @@ from stitch.spans import UNKNOWN_NS, Spans, read_spans
 
 I8 = npt.NDArray[np.int64]
 U4 = npt.NDArray[np.uint32]
+U8 = npt.NDArray[np.uint64]
 
 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
@@ -55,45 +56,19 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
     if len(capped):
         again = identify(spans, events, component, n_components)  # renumbers the index and the shared ids
         identified = replace(identified, spans=spans, index=again.index, shared=again.shared)
-    spans = identified.spans
     parents = resolve_parents(identified, component)
-    services = SpanServices(events, component)
-    forest = plant_forest(spans, parents, services, config.orphan_share)
+    forest = plant_forest(spans, parents, SpanServices(events, component), config.orphan_share)
     marks = read_marks(events, spans, config.max_events_per_flow)
-
-    untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
-    quality = forest.quality
-    quality[spans.flow[untimed]] |= np.uint32(Quality.UNTIMED)
-    quality[capped] |= np.uint32(Quality.CAPPED)
-    if marks is not None:
-        quality[marks.capped_flows] |= np.uint32(Quality.CAPPED)
-    if identified.conflict_flows is not None:
-        quality[identified.conflict_flows] |= np.uint32(Quality.CONFLICT)
-
-    n_synthetic = len(forest.synthetic)
-    n_rows = len(spans) + n_synthetic
-    unknown = np.full(n_synthetic, UNKNOWN_NS)
-    rows = TreeRows(
-        event=_extended(spans.row, forest.synthetic),
-        flow=_extended(spans.flow, forest.synthetic_flow),
-        parent=forest.parent,
-        asynchronous=forest.asynchronous,
-        start_ns=_extended(spans.start_ns, unknown),
-        end_ns=_extended(spans.end_ns, unknown),
-        n_marks=None if marks is None else marks.counts(n_rows),
-    )
-    label_hash = labels.hashes[spans.label]
-    if n_synthetic:
-        words = {event: synthetic_hash(event, EventKind.SPAN_UNSPECIFIED) for event in SYNTHETIC_POINTS}
-        tail = np.array([words[int(event)] for event in forest.synthetic], dtype=np.uint64)
-        label_hash = np.concatenate((label_hash, tail))
+    rows = _tree_rows(spans, forest, marks)
     levels = levels_of(rows.parent)
-    mark_hash = None if marks is None else marks.hashes(n_rows)
+    label_hash, mark_hash = _row_hashes(spans, forest, marks, labels)
     tree = order_trees(rows.parent, label_hash, rows.asynchronous, rows.n_marks, mark_hash, levels)
-    if n_synthetic or untimed.any():
+    if UNKNOWN_NS in (rows.start_ns.max(initial=0), rows.end_ns.max(initial=0)):
         start_ns, end_ns = fill_times(rows.start_ns, rows.end_ns, rows.parent, levels)
         rows = replace(rows, start_ns=start_ns, end_ns=end_ns)
     nodes = lay_nodes(rows, tree, marks, n_flows)
+
+    quality = _quality(spans, forest, identified, capped, marks)
     return PlacedFlows(
         request=nodes.present,
         quality=quality[nodes.present],
@@ -116,6 +91,51 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
         merged=identified.merged,
         timeless=timeless,
     )
+
+
+def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: Marks | None) -> U4:
+    """[flow codes] quality bits of all steps."""
+    untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
+    quality = forest.quality.copy()
+    for bit, flagged in (
+        (Quality.UNTIMED, spans.flow[untimed]),
+        (Quality.CAPPED, capped),
+        (Quality.CAPPED, None if marks is None else marks.capped_flows),
+        (Quality.CONFLICT, identified.conflict_flows),
+    ):
+        if flagged is not None:
+            quality[flagged] |= np.uint32(bit)
+    return quality
+
+
+def _tree_rows(spans: Spans, forest: Forest, marks: Marks | None) -> TreeRows:
+    """Spans, then synthetic spans; times of the latter are not known yet."""
+    n_synthetic = len(forest.synthetic)
+    unknown = np.full(n_synthetic, UNKNOWN_NS)
+    return TreeRows(
+        event=_extended(spans.row, forest.synthetic),
+        flow=_extended(spans.flow, forest.synthetic_flow),
+        parent=forest.parent,
+        asynchronous=forest.asynchronous,
+        start_ns=_extended(spans.start_ns, unknown),
+        end_ns=_extended(spans.end_ns, unknown),
+        n_marks=None if marks is None else marks.counts(len(spans) + n_synthetic),
+    )
+
+
+def _row_hashes(
+    spans: Spans, forest: Forest, marks: Marks | None, labels: LabelCodes
+) -> tuple[U8, U8 | None]:
+    """[rows] hash of the label, and of the names of the marks (None: no span has any)."""
+    label_hash = labels.hashes[spans.label]
+    if len(forest.synthetic):
+        kind = EventKind.SPAN_UNSPECIFIED
+        missing, root = synthetic_hash(MISSING_EVENT, kind), synthetic_hash(ROOT_EVENT, kind)
+        made_up = np.array([missing, root], dtype=np.uint64)[
+            (forest.synthetic == ROOT_EVENT).astype(np.int64)
+        ]
+        label_hash = np.concatenate((label_hash, made_up))
+    return label_hash, None if marks is None else marks.hashes(len(label_hash))
 
 
 def _component_codes(labels: LabelCodes) -> tuple[I8, int]:

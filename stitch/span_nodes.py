@@ -54,20 +54,33 @@ class TreeNodes:
     dst: I4
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the nodes of each row go, as indices into the node arrays."""
+
+    root: I8
+    """Rows that are roots."""
+    n_nodes: I8
+    """[flows] number of nodes."""
+    base: I8
+    """[flows] first node."""
+    at_start: I8
+    """[rows]"""
+    at_end: I8
+    """[rows]"""
+    at_mark: I8
+    """[marks]"""
+    mark_rank: I8
+    """[marks] rank among the marks of the span."""
+
+
 def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: Marks | None, n_flows: int) -> TreeNodes:
     """Nodes and edges of all flows, in canonical order. `marks.span` are rows. O(nodes + edges)."""
-    n = len(rows.parent)
-    root = np.flatnonzero(rows.parent == n)
-    n_nodes = np.zeros(n_flows, dtype=np.int64)
-    n_nodes[rows.flow[root]] = tree.size[root]
-    base = np.cumsum(n_nodes) - n_nodes
-    total = int(n_nodes.sum())
-    end = tree.start + tree.size - 1
-    offset = base[rows.flow]
-    at_start, at_end = offset + tree.start, offset + end
-    start_4, end_4 = tree.start.astype(np.int32), end.astype(np.int32)
+    places = _places(rows, tree, marks, n_flows)
+    at_start, at_end = places.at_start, places.at_end
+    total = int(places.n_nodes.sum())
+    start_4 = tree.start.astype(np.int32)
     parent = np.append(start_4, np.int32(-1))[rows.parent]
-
     event = np.empty(total, dtype=np.int64)
     event[at_start] = rows.event
     event[at_end] = rows.event
@@ -77,7 +90,7 @@ def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: Marks | None, n_flows:
     ts_ns[at_start] = rows.start_ns
     ts_ns[at_end] = rows.end_ns
     mate = np.full(total, -1, dtype=np.int32)
-    mate[at_start] = end_4
+    mate[at_start] = (tree.start + tree.size - 1).astype(np.int32)
     mate[at_end] = start_4
     parent_of_node = np.empty(total, dtype=np.int32)
     parent_of_node[at_start] = parent
@@ -87,51 +100,22 @@ def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: Marks | None, n_flows:
         deferred[at_start] = tree.deferred
         deferred[at_end] = tree.deferred
     response = np.zeros(total, dtype=np.bool_)
-    response[at_end[root]] = True
+    response[at_end[places.root]] = True
     point_code = np.full(total, -1, dtype=np.int32)
-
-    n_inner = tree.n_sync if rows.n_marks is None else tree.n_sync + rows.n_marks
-    in_degree = np.ones(total, dtype=np.int64)
-    in_degree[at_start[root]] = 0
-    in_degree[at_end] = np.maximum(n_inner, 1)
-    last_edge = np.cumsum(in_degree)
-    n_edges = int(last_edge[-1]) if total else 0
-    edge_at = last_edge - in_degree
-    src = np.empty(n_edges + 1, dtype=np.int32)  # edges that do not exist are written to the last place
-    into_start = edge_at[at_start]
-    into_start[root] = n_edges
-    src[into_start] = parent
-    into_end = np.append(edge_at[at_end], n_edges)
-    leaf = np.flatnonzero(n_inner == 0)
-    src[into_end[leaf]] = start_4[leaf]
-    into = into_end[rows.parent] + tree.sync_rank
-    if rows.n_marks is not None:
-        into += np.append(rows.n_marks, 0)[rows.parent]
-    if tree.deferred.any():
-        into[rows.asynchronous] = n_edges
-    src[into] = end_4
-
     if marks is not None:
-        n_marks = np.bincount(marks.span, minlength=n)
-        rank = np.arange(len(marks.span)) - (np.cumsum(n_marks) - n_marks)[marks.span]
-        position = tree.start[marks.span] + 1 + rank
-        at_mark = offset[marks.span] + position
-        event[at_mark] = rows.event[marks.span]
-        side[at_mark] = POINT
-        ts_ns[at_mark] = marks.ts_ns
-        parent_of_node[at_mark] = tree.start[marks.span]
-        deferred[at_mark] = tree.deferred[marks.span]
-        point_code[at_mark] = marks.name
-        src[edge_at[at_mark]] = tree.start[marks.span]
-        src[into_end[marks.span] + rank] = position
-
-    present = np.flatnonzero(n_nodes)
-    first_node = np.append(base[present], total)
-    local = np.arange(total, dtype=np.int64) - np.repeat(base[present], n_nodes[present])
+        event[places.at_mark] = rows.event[marks.span]
+        side[places.at_mark] = POINT
+        ts_ns[places.at_mark] = marks.ts_ns
+        parent_of_node[places.at_mark] = start_4[marks.span]
+        deferred[places.at_mark] = tree.deferred[marks.span]
+        point_code[places.at_mark] = marks.name
+    present = np.flatnonzero(places.n_nodes)
+    first_node = np.append(places.base[present], total)
+    src, dst, edge_at = _edges(rows, tree, marks, places, total)
     return TreeNodes(
         present=present,
         first_node=first_node,
-        first_edge=np.append(edge_at, n_edges)[first_node],
+        first_edge=edge_at[first_node],
         event=event,
         side=side,
         point_code=point_code,
@@ -140,6 +124,56 @@ def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: Marks | None, n_flows:
         parent=parent_of_node,
         deferred=deferred,
         response=response,
-        src=src[:n_edges],
-        dst=np.repeat(local.astype(np.int32), in_degree),
+        src=src,
+        dst=dst,
     )
+
+
+def _places(rows: TreeRows, tree: CanonicalTree, marks: Marks | None, n_flows: int) -> _Places:
+    root = np.flatnonzero(rows.parent == len(rows.parent))
+    n_nodes = np.zeros(n_flows, dtype=np.int64)
+    n_nodes[rows.flow[root]] = tree.size[root]
+    base = np.cumsum(n_nodes) - n_nodes
+    at_start = base[rows.flow] + tree.start
+    at_mark = mark_rank = np.zeros(0, np.int64)
+    if marks is not None:
+        n_marks = np.bincount(marks.span, minlength=len(rows.parent))
+        mark_rank = np.arange(len(marks.span)) - (np.cumsum(n_marks) - n_marks)[marks.span]
+        at_mark = at_start[marks.span] + 1 + mark_rank
+    return _Places(root, n_nodes, base, at_start, at_start + tree.size - 1, at_mark, mark_rank)
+
+
+def _edges(
+    rows: TreeRows, tree: CanonicalTree, marks: Marks | None, places: _Places, total: int
+) -> tuple[I4, I4, I8]:
+    """Sources and destinations, sorted by (flow, destination, source); and [nodes + 1] the first in-edge.
+
+    In-edges of a start: the parent's start. Of a mark: its span's start. Of an end: the marks in order, the
+    ends of the synchronous children in order; where there are none of these, the span's own start.
+    """
+    n_inner = tree.n_sync if rows.n_marks is None else tree.n_sync + rows.n_marks
+    in_degree = np.ones(total, dtype=np.int64)
+    in_degree[places.at_start[places.root]] = 0
+    in_degree[places.at_end] = np.maximum(n_inner, 1)
+    edge_at = np.zeros(total + 1, dtype=np.int64)
+    np.cumsum(in_degree, out=edge_at[1:])
+    n_edges = int(edge_at[-1])
+    src = np.empty(n_edges + 1, dtype=np.int32)  # edges that do not exist are written to the last place
+    start = np.append(tree.start.astype(np.int32), np.int32(-1))
+    into_start = edge_at[places.at_start]
+    into_start[places.root] = n_edges
+    src[into_start] = start[rows.parent]
+    into_end = np.append(edge_at[places.at_end], n_edges)
+    leaf = np.flatnonzero(n_inner == 0)
+    src[into_end[leaf]] = start[leaf]
+    into = into_end[rows.parent] + tree.sync_rank
+    if rows.n_marks is not None:
+        into += np.append(rows.n_marks, 0)[rows.parent]
+    if tree.deferred.any():
+        into[rows.asynchronous] = n_edges
+    src[into] = tree.start + tree.size - 1
+    if marks is not None:
+        src[edge_at[places.at_mark]] = start[marks.span]
+        src[into_end[marks.span] + places.mark_rank] = start[marks.span] + 1 + places.mark_rank
+    position = np.arange(total, dtype=np.int64) - np.repeat(places.base, places.n_nodes)
+    return src[:n_edges], np.repeat(position.astype(np.int32), in_degree), edge_at

@@ -166,11 +166,20 @@ def _sort_within(order: I8, strand: I8, value: I8) -> tuple[I8, B1]:
         marked[strand[backward]] = True
         places = np.flatnonzero(marked[strand])
         some = order[places]
-        order[places] = some[np.lexsort((value[some], strand[places]))]
+        order[places] = some[_by_strand_and_value(strand[places], value[some])]
         sorted_value = value[order]
     equal = np.zeros(len(order), dtype=np.bool_)
     equal[1:] = same & (sorted_value[1:] == sorted_value[:-1])
     return order, equal
+
+
+def _by_strand_and_value(strand: I8, value: I8) -> I8:
+    """Order by (strand, value), equal ones in any order; by one packed key where the bits suffice."""
+    low, high = int(value.min()), int(value.max())
+    bits = (high - low).bit_length()
+    if bits + int(strand.max()).bit_length() > 63:
+        return np.lexsort((value, strand))
+    return np.argsort((strand << bits) | (value - low))
 
 
 def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8, I8, int]:

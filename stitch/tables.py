@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +29,12 @@ B1 = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Categorised:
-    """Structures of a batch, sorted by (root, category), and the structure of each flow."""
+    """Structures of a batch, and the structure of each flow."""
 
-    structures: tuple[Structure, ...]
+    structures: pa.Table
+    """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
     of_flow: I8
-    """[flows] index into `structures`."""
+    """[flows] row of `structures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +54,31 @@ def categorise(placed: PlacedFlows, labels: NodeLabels, memo: StructureMemo) -> 
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    words: dict[str, list[object]] | None = None
-    structures: list[Structure] = []
-    for key, flow in zip(distinct.tolist(), sample.tolist(), strict=True):
-        structure = memo.get(key)
-        if structure is None:
-            words = labels.words.to_pydict() if words is None else words
-            structure = describe(_template(placed, labels, words, flow))
-            memo.put(key, structure)
-        structures.append(structure)
-    order = sorted(range(len(structures)), key=lambda i: (structures[i].root, structures[i].category))
+    words: dict[str, list[Any]] = {}
+
+    def describe_sample(i: int) -> Structure:
+        if not words:
+            words.update(labels.words.to_pydict())
+        return describe(_template(placed, labels, words, int(sample[i])))
+
+    rows = memo.rows(distinct.tolist(), describe_sample)
+    names = list(zip(rows["root"].to_pylist(), rows["category"].to_pylist(), strict=True))
+    order = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return Categorised(tuple(structures[i] for i in order), rank[inverse])
+    return Categorised(rows.take(pa.array(order, pa.int64())), rank[inverse])
 
 
-def _template(placed: PlacedFlows, labels: NodeLabels, words: dict[str, list[object]], flow: int) -> Template:
-    """The template of one flow."""
+def _template(placed: PlacedFlows, labels: NodeLabels, words: dict[str, list[Any]], flow: int) -> Template:
+    """The template of one flow; `words` are `labels.words` as lists."""
     nodes = slice(int(placed.first_node[flow]), int(placed.first_node[flow + 1]))
     edges = slice(int(placed.first_edge[flow]), int(placed.first_edge[flow + 1]))
     code = labels.code[nodes].tolist()
     return Template(
-        component=tuple(str(words["component"][c]) for c in code),
-        point=tuple(str(words["point"][c]) for c in code),
-        label=tuple(None if (word := words["label"][c]) is None else str(word) for c in code),
-        kind=tuple(labels.words["kind"].to_numpy()[labels.code[nodes]].tolist()),
+        component=tuple(map(words["component"].__getitem__, code)),
+        point=tuple(map(words["point"].__getitem__, code)),
+        label=tuple(map(words["label"].__getitem__, code)),
+        kind=tuple(map(words["kind"].__getitem__, code)),
         side=tuple(placed.side[nodes].tolist()),
         mate=tuple(placed.mate[nodes].tolist()),
         parent=tuple(placed.parent[nodes].tolist()),
@@ -125,10 +127,10 @@ def flows_table(
     category = categorised.of_flow[flow]
     columns = {
         "request_id": _request_ids(placed, flow),
-        "root": canonical_words(category, [s.root for s in categorised.structures]),
+        "root": canonical_words(category, categorised.structures["root"].to_pylist()),
         "start_ns": pa.array(start[flow]),
         "response_ns": pa.array(_response_ns(placed, start)[flow]),
-        "category": canonical_words(category, [s.category for s in categorised.structures]),
+        "category": canonical_words(category, categorised.structures["category"].to_pylist()),
         "offset_ns": pa.ListArray.from_arrays(list_offsets, pa.array(offset)),
         "host": pa.ListArray.from_arrays(
             list_offsets, canonical_words(host_of_node[order.node], hosts.dictionary.to_pylist())

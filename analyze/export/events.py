@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
 from analyze.export.dot import SIDE_MARK
+from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
 from stitch.placed import END, POINT, START
 
 I8 = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ class EventForm(StrEnum):
     """What the events are to be."""
 
     SPANS = "spans"
-    """Flows of records become one span of no length a record: parent the first predecessor, links the others."""
+    """Flows of records become one span of no length a record: a parent, and links to further predecessors."""
     RECORDS = "records"
     """Flows of spans become two records a span, `op>` and `op<`."""
 
@@ -125,7 +125,7 @@ def _category_events(
             "label": _repeat(node["label"], n, _WORD),
             "host": hosts.take(at),
             "shared": pa.array(np.zeros(n, np.bool_)),
-            "status": flows["status"].combine_chunks() if position == 0 else _repeat("ok", n, _WORD),
+            "status": _root_status(flows) if position == 0 else _repeat("ok", n, _WORD),
             "sample_rate": _rates(flows),
             "params": params.lists(flows["request_id"].combine_chunks(), position),
             **describe(nodes, edges, position, times),
@@ -141,6 +141,12 @@ def _category_events(
 def _repeat(value: object, n: int, type_: pa.DataType | None = None) -> pa.Array:
     array = pa.repeat(pa.scalar(value, pa.string()), n)
     return array.dictionary_encode().cast(type_) if type_ is not None else array
+
+
+def _root_status(flows: pa.Table) -> pa.Array:
+    """Status of the root. Which later node failed (`~class`) is not in the lake, so that is lost."""
+    status = flows["status"].cast(pa.string()).combine_chunks()
+    return pc.if_else(pc.starts_with(status, "~"), "ok", status).dictionary_encode().cast(_WORD)
 
 
 def _rates(flows: pa.Table) -> pa.Array:

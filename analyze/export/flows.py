@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
 from analyze.load import LakePeriod, read_flow_files
-from ingest.encode_native import encode_native
-from ingest.encode_otlp import encode_otlp_json
+from ingest.encode_native import native_lines
+from ingest.encode_otlp import otlp_json_lines
 from schemas.errors import NotFoundError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA
 
@@ -54,14 +54,14 @@ def export_native(found: LakePeriod, category: str | None, out: BinaryIO) -> int
 
 
 def _export_events(found: LakePeriod, category: str | None, out: BinaryIO, form: EventForm) -> int:
-    encode = encode_otlp_json if form is EventForm.SPANS else encode_native
+    encode = otlp_json_lines if form is EventForm.SPANS else native_lines
     written = 0
     for batch in _batches(found, category, with_params=True):
         events = events_of_flows(batch.flows, batch.structures, batch.params, form)
         # Events of one request together, in time order: readable, and few spans wait in a reader.
         events = events.sort_by([("request_id", "ascending"), ("ts_ns", "ascending"), ("id", "ascending")])
-        for payload in encode(events):
-            out.write(payload)
+        for line in encode(events):
+            out.write(line + b"\n")
         written += batch.flows.num_rows
     return written
 

@@ -19,6 +19,7 @@ from stitch.canon.dag import Dags, canonical_order
 from stitch.canon.mixing import hash_word
 from stitch.structure.describe import describe, tokens
 from stitch.structure.template import Template
+from stitch.structure.text import split_words
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -123,17 +124,12 @@ def _key(labels: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
 
 def _graph(root: str, placed: _Placed) -> Graph:
     nodes = [placed.node(at) for at in range(len(placed.order))]
-    position = {node: at for at, node in enumerate(placed.order)}
-    structure = describe(
-        Template.of_graph(
-            [(f"{n.host}/{n.component}" if n.host else n.component, n.point, n.label) for n in nodes],
-            [(int(src), int(dst)) for src, dst in placed.edges.tolist()],
-            placed.responses,
-            side=[node.side for node in nodes],
-            mate=[position.get(node.mate, -1) for node in nodes],
-            deferred=[node.deferred for node in nodes],
-        )
-    )
+    if placed.draft.as_stored:
+        stored = placed.draft.category.structure
+        canonical, words = stored.canonical, split_words(stored.canonical_l1)
+    else:
+        described = describe(_template(placed, nodes))
+        canonical, words = described.canonical, tokens(described)
     return Graph(
         key=placed.key,
         root=root,
@@ -141,8 +137,20 @@ def _graph(root: str, placed: _Placed) -> Graph:
         components=tuple(node.component for node in nodes),
         edges=placed.edges,
         responses=np.array(placed.responses, dtype=np.int32),
-        canonical=structure.canonical,
-        tokens=tokens(structure),
+        canonical=canonical,
+        tokens=words,
+    )
+
+
+def _template(placed: _Placed, nodes: Sequence[Node]) -> Template:
+    position = {node: at for at, node in enumerate(placed.order)}
+    return Template.of_graph(
+        [(f"{n.host}/{n.component}" if n.host else n.component, n.point, n.label) for n in nodes],
+        [(int(src), int(dst)) for src, dst in placed.edges.tolist()],
+        placed.responses,
+        side=[node.side for node in nodes],
+        mate=[position.get(node.mate, -1) for node in nodes],
+        deferred=[node.deferred for node in nodes],
     )
 
 

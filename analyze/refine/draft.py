@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.stored import StoredCategory
+from analyze.refine.stored import StoredCategory, StoredStructure
 from stitch.placed import END, START
 
 I8 = npt.NDArray[np.int64]
@@ -15,15 +16,16 @@ I8 = npt.NDArray[np.int64]
 _SIDE_MARK = {START: ">", END: "<"}
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node of a draft."""
+class Node(NamedTuple):
+    """One node of a draft. A tuple, because tens of thousands are made in a comparison."""
 
     component: str
     point: str
     label: str | None
     host: str
     """Host part of the label; empty for none."""
+    text: str
+    """Display label, `[host/]component/point[/label]`, with `>` or `<` for the side of a span."""
     side: int
     """POINT, START or END of stitch.placed."""
     mate: int
@@ -34,16 +36,32 @@ class Node:
     within: tuple[int, int]
     """Nodes whose times bound this one's, the parent's start and end; -1: bounded by the request only."""
 
-    text: str = field(init=False)
-    """Display label, `[host/]component/point[/label]`, with `>` or `<` for the side of a span."""
 
-    def __post_init__(self) -> None:
-        parts = [self.host] if self.host else []
-        parts += [self.component, self.point]
-        if self.label is not None:
-            parts.append(self.label)
-        # Read several times a node: worked out once.
-        object.__setattr__(self, "text", "/".join(parts) + _SIDE_MARK.get(self.side, ""))
+def make_node(
+    structure: StoredStructure,
+    column: int,
+    *,
+    operation: str,
+    host: str,
+    side: int,
+    mate: int,
+    deferred: bool,
+    within: tuple[int, int],
+) -> Node:
+    """The node of a stored column; `operation` is `structure.operation(column)`."""
+    base = f"{host}/{operation}" if host else operation
+    return Node(
+        structure.component[column],
+        structure.point[column],
+        structure.label[column],
+        host,
+        base + _SIDE_MARK.get(side, ""),
+        side,
+        mate,
+        deferred,
+        column,
+        within,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +80,7 @@ class Draft:
     responses: tuple[int, ...]
     shift: I8 | None = None
     """[rows, stored nodes] what the skew correction added, ns; None: nothing."""
+    as_stored: bool = False
+    """Nodes, edges and labels are those of the stored structure: its text serves."""
     twins_by_row: bool = False
     """Interchangeable branches may start in another order than their columns stand: look at every row."""

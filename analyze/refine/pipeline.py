@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from analyze.population import Population
 from analyze.refine.assemble import assemble
+from analyze.refine.asynchrony import find_asynchronous
 from analyze.refine.draft import Draft
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.record_drafts import record_drafts
@@ -24,7 +25,6 @@ from analyze.refine.siblings import (
     Interner,
     decide_order,
     families,
-    find_asynchronous,
     order_evidence,
 )
 from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks
@@ -51,7 +51,7 @@ def refine(flows: pa.Table, structures: pa.Table, settings: RefineSettings) -> P
         corrected_offsets(category, tree, clocks)
         for category, tree in zip(matrices.categories, trees, strict=True)
     ]
-    trees = _pruned(matrices.categories, times, trees, settings)
+    trees, async_notes = _pruned(matrices.categories, times, trees, settings)
     ordered, order_notes = _ordered(matrices.categories, times, trees, settings)
     labels = decide_host_labels(matrices, settings)
     drafts: list[Draft] = []
@@ -67,7 +67,7 @@ def refine(flows: pa.Table, structures: pa.Table, settings: RefineSettings) -> P
     return Population(
         categories=assemble(drafts),
         excluded=excluded,
-        notes=(*clocks.notes, *order_notes, *labels.notes),
+        notes=(*clocks.notes, *async_notes, *order_notes, *labels.notes),
     )
 
 
@@ -95,19 +95,21 @@ def _pruned(
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
-) -> list[SpanTree | None]:
-    """Trees after zoom, asynchrony and deferral."""
+) -> tuple[list[SpanTree | None], tuple[str, ...]]:
+    """Trees after zoom, asynchrony and deferral, and notes."""
+    notes: tuple[str, ...] = ()
     if settings.level == "L3":
         trees = [None if tree is None else boundaries(tree) for tree in trees]
     if settings.find_asynchrony:
         late = find_asynchronous(categories, times, trees, settings)
         trees = [
             None if tree is None else leave_unawaited(tree, units)
-            for tree, units in zip(trees, late, strict=True)
+            for tree, units in zip(trees, late.units, strict=True)
         ]
+        notes = late.notes
     if settings.keep_deferred:
-        return list(trees)
-    return [None if tree is None else without_deferred(tree) for tree in trees]
+        return list(trees), notes
+    return [None if tree is None else without_deferred(tree) for tree in trees], notes
 
 
 def _ordered(
@@ -136,7 +138,8 @@ def _ordered(
             component_of.update(
                 (key, tree.component[unit]) for key, unit in zip(family.keys, family.children, strict=True)
             )
-            evidence.append(order_evidence(category, matrix, tree, family, interner, settings))
+        if here:
+            evidence.append(order_evidence(category, matrix, tree, here, interner, settings))
     names = interner.names()
     words = {word: code for code, word in enumerate(sorted(set(component_of.values())))}
     components = np.array(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.draft import Draft, Node
+from analyze.refine.draft import Draft, make_node
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import StoredCategory, StoredStructure
@@ -24,7 +24,19 @@ def record_drafts(category: StoredCategory, labels: HostLabels, settings: Refine
     responses = tuple(place[at] for at in structure.responses)
     shortened = len(kept) < structure.n_nodes
     for rows, hosts in split_by_hosts(category, labels):
-        nodes = tuple(_node(structure, position, place, hosts[position]) for position in kept)
+        nodes = tuple(
+            make_node(
+                structure,
+                position,
+                operation=structure.operation(position),
+                host=hosts[position],
+                side=structure.side[position],
+                mate=place.get(structure.mate[position], -1),
+                deferred=structure.deferred[position],
+                within=(-1, -1),
+            )
+            for position in kept
+        )
         yield Draft(
             category=category,
             rows=rows,
@@ -32,23 +44,10 @@ def record_drafts(category: StoredCategory, labels: HostLabels, settings: Refine
             nodes=nodes,
             edges=edges,
             responses=responses,
+            as_stored=not shortened and not any(hosts),
             # Branches that differed in what was dropped may be interchangeable now.
             twins_by_row=shortened and len({node.text for node in nodes}) < len(nodes),
         )
-
-
-def _node(structure: StoredStructure, position: int, place: dict[int, int], host: str) -> Node:
-    return Node(
-        component=structure.component[position],
-        point=structure.point[position],
-        label=structure.label[position],
-        host=host,
-        side=structure.side[position],
-        mate=place.get(structure.mate[position], -1),
-        deferred=structure.deferred[position],
-        column=position,
-        within=(-1, -1),
-    )
 
 
 def _kept(structure: StoredStructure, settings: RefineSettings) -> tuple[list[int], Edges]:

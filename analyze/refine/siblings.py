@@ -1,4 +1,4 @@
-"""Sibling spans by consensus over both periods: asynchrony (A.6 S7) and sequential order (A.6 S5).
+"""Sequential order of sibling spans by consensus over both periods (A.6 S5).
 
 Evidence is collected for each parent operation and each pair of child keys. A child key is (operation,
 occurrence): the second call of an operation, by start time within the request, is the same thing in every
@@ -24,7 +24,7 @@ I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
-_CHUNK_CELLS = 1 << 18
+CHUNK_CELLS = 1 << 18
 """Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
 
 
@@ -112,27 +112,32 @@ def pair_rows(n_rows: int) -> tuple[I8, I8]:
     return first, second
 
 
-def occurrence_times(times: I8, tree: SpanTree, family: Family) -> tuple[I8, I8]:
-    """(starts, ends) [rows, requests] of a family, each operation's occurrences in order of start.
+def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[I8, I8]:
+    """(starts, ends) [rows, requests] of the rows of some families, one family after the other.
 
-    `times` is [requests, nodes]. Equal starts keep the column order.
+    Each operation's occurrences are in order of start; equal starts keep the column order. `times` is
+    [requests, nodes].
     """
-    starts = times.T[[tree.start[unit] for unit in family.children]]
-    ends = times.T[[tree.end[unit] for unit in family.children]]
-    for group in family.groups:
-        rows = list(group)
-        part = starts[rows]
-        if (part[1:] >= part[:-1]).all():
-            continue
-        order = np.argsort(part, axis=0, kind="stable")
-        starts[rows] = np.take_along_axis(part, order, axis=0)
-        ends[rows] = np.take_along_axis(ends[rows], order, axis=0)
+    units = [unit for family in kin for unit in family.children]
+    starts = times.T[[tree.start[unit] for unit in units]]
+    ends = times.T[[tree.end[unit] for unit in units]]
+    base = 0
+    for family in kin:
+        for group in family.groups:
+            rows = [base + row for row in group]
+            part = starts[rows]
+            if (part[1:] >= part[:-1]).all():
+                continue
+            order = np.argsort(part, axis=0, kind="stable")
+            starts[rows] = np.take_along_axis(part, order, axis=0)
+            ends[rows] = np.take_along_axis(ends[rows], order, axis=0)
+        base += len(family.children)
     return starts, ends
 
 
-def slack_ns(times: I8, tree: SpanTree, parent: int, settings: RefineSettings) -> I8:
-    """[requests] overlap below which two children of `parent` count as one after the other (S5's epsilon)."""
-    duration = times[:, tree.end[parent]] - times[:, tree.start[parent]]
+def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: RefineSettings) -> I8:
+    """[parents, requests] overlap below which two children count as one after the other (S5's epsilon)."""
+    duration = times.T[[tree.end[unit] for unit in parents]] - times.T[[tree.start[unit] for unit in parents]]
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
 
@@ -166,32 +171,49 @@ def order_evidence(
     category: StoredCategory,
     times: I8,
     tree: SpanTree,
-    family: Family,
+    kin: Sequence[Family],
     interner: Interner,
     settings: RefineSettings,
 ) -> Evidence:
-    """Count how every pair of a family is ordered in the requests of a category. O(requests · pairs)."""
-    firsts, seconds = pair_rows(len(family.children))
+    """Count how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
+
+    Entries are family by family, pairs in the order of `pair_rows`.
+    """
+    sizes = [len(family.children) for family in kin]
+    bases = np.cumsum([0, *sizes[:-1]])
+    firsts = np.concatenate([base + pair_rows(n)[0] for base, n in zip(bases, sizes, strict=True)])
+    seconds = np.concatenate([base + pair_rows(n)[1] for base, n in zip(bases, sizes, strict=True)])
+    family_of_row = np.repeat(np.arange(len(kin)), sizes)
     before = np.zeros((2, len(firsts)))
     after = np.zeros((2, len(firsts)))
-    step = max(1, _CHUNK_CELLS // len(firsts))
+    step = max(1, CHUNK_CELLS // len(firsts))
     for at in range(0, category.n_requests, step):
         rows = slice(at, at + step)
         part = times[rows]
-        starts, ends = occurrence_times(part, tree, family)
-        late_starts = starts + slack_ns(part, tree, family.parent, settings)
+        starts, ends = occurrence_times(part, tree, kin)
+        slack = slack_ns(part, tree, [family.parent for family in kin], settings)
+        late_starts = starts + slack[family_of_row]
         leads = starts[firsts] <= starts[seconds]
         weight, period = category.weight[rows], category.period[rows]
-        before += _weigh(leads & (ends[firsts] <= late_starts[seconds]), weight, period)
-        after += _weigh(~leads & (ends[seconds] <= late_starts[firsts]), weight, period)
-    keys = np.array(family.keys, dtype=np.int64)
-    parent = np.full(len(firsts), interner.code(tree.operation[family.parent]), dtype=np.int64)
-    kin = np.full(len(firsts), interner.family(int(parent[0]), family.keys), dtype=np.int64)
+        before += weigh(leads & (ends[firsts] <= late_starts[seconds]), weight, period)
+        after += weigh(~leads & (ends[seconds] <= late_starts[firsts]), weight, period)
+    keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
+    parents = [interner.code(tree.operation[family.parent]) for family in kin]
+    codes = [interner.family(parent, family.keys) for parent, family in zip(parents, kin, strict=True)]
+    family_of_pair = family_of_row[firsts]
     n_0 = int(np.searchsorted(category.period, 1))
     traces = np.array([[n_0], [category.n_requests - n_0]], dtype=np.int64)
     weight_of = np.array([[category.weight[:n_0].sum()], [category.weight[n_0:].sum()]])
     return Evidence(
-        key=np.stack((kin, parent, keys[firsts], keys[seconds]), axis=1),
+        key=np.stack(
+            (
+                np.array(codes)[family_of_pair],
+                np.array(parents)[family_of_pair],
+                keys[firsts],
+                keys[seconds],
+            ),
+            axis=1,
+        ),
         traces=np.repeat(traces, len(firsts), axis=1),
         weight=np.repeat(weight_of, len(firsts), axis=1),
         first_second=before,
@@ -199,7 +221,7 @@ def order_evidence(
     )
 
 
-def _weigh(mask: B1, weight: F8, period: npt.NDArray[np.uint8]) -> F8:
+def weigh(mask: B1, weight: F8, period: npt.NDArray[np.uint8]) -> F8:
     """[2, rows] sum of weights by period where the mask [rows, requests] is set."""
     problem_from = int(np.searchsorted(period, 1))
     sums = np.empty((2, len(mask)))
@@ -319,61 +341,3 @@ def _shift_notes(groups: _Groups, names: Sequence[str], settings: RefineSettings
     if len(notes) > _MAX_NOTES:
         return (*notes[:_MAX_NOTES], f"The order of {len(notes) - _MAX_NOTES} more pairs of siblings moved.")
     return tuple(notes)
-
-
-def find_asynchronous(
-    categories: Sequence[StoredCategory],
-    times: Sequence[I8],
-    trees: Sequence[SpanTree | None],
-    settings: RefineSettings,
-) -> list[frozenset[int]]:
-    """Units to be deferred in each category (S7): awaited children that outlive their parent in at least
-    `async_share` of all requests, pooled by (parent operation, child operation). O(spans).
-    """
-    interner = Interner()
-    weights: dict[tuple[int, int], list[float]] = {}
-    for category, matrix, tree in zip(categories, times, trees, strict=True):
-        if tree is None:
-            continue
-        units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
-        total = float(category.weight.sum())
-        outlives = _late_weight(category, matrix, tree, units, settings)
-        for unit, late in zip(units, outlives.tolist(), strict=True):
-            sums = weights.setdefault(_pair(tree, unit, interner), [0.0, 0.0])
-            sums[0] += total
-            sums[1] += late
-    return [
-        frozenset()
-        if tree is None
-        else frozenset(
-            unit
-            for unit in range(1, tree.n_units)
-            if tree.awaited[unit] and _is_late(weights[_pair(tree, unit, interner)], settings.async_share)
-        )
-        for tree in trees
-    ]
-
-
-def _late_weight(
-    category: StoredCategory, times: I8, tree: SpanTree, units: list[int], settings: RefineSettings
-) -> F8:
-    """[units] weight of the requests in which a unit ends after its parent, by more than the slack."""
-    above = [tree.parent[unit] for unit in units]
-    late = np.zeros(len(units))
-    step = max(1, _CHUNK_CELLS // tree.n_units)
-    for at in range(0, category.n_requests, step):
-        rows = slice(at, at + step)
-        starts = times[rows].T[list(tree.start)]
-        ends = times[rows].T[list(tree.end)]
-        slack = np.maximum(settings.slack_ns, (ends - starts) * settings.slack_share)
-        overtime = ends[units] - ends[above] > slack[above]
-        late += _weigh(overtime, category.weight[rows], category.period[rows]).sum(axis=0)
-    return late
-
-
-def _pair(tree: SpanTree, unit: int, interner: Interner) -> tuple[int, int]:
-    return interner.code(tree.operation[tree.parent[unit]]), interner.code(tree.operation[unit])
-
-
-def _is_late(sums: list[float], share: float) -> bool:
-    return sums[1] >= share * sums[0]

@@ -1,8 +1,9 @@
-"""Clock skew between hosts (A.6 S3), for each period, from the spans that one host awaits of another.
+"""Clock skew between hosts (A.6 S3), for each period, from both sides of remote calls.
 
-An awaited child cannot start before its parent nor end after it, so every such pair of spans on two hosts
-bounds the correction of the child's clock: `parent start - child start <= correction <= parent end - child
-end`. Times inside one host are never moved against each other.
+The serving span cannot start before the calling span nor end after it, so every such pair on two hosts
+bounds the correction of the server's clock: `client start - server start <= correction <= client end -
+server end`. Other children say nothing: one that ends after its parent may as well be asynchronous (S7).
+Times inside one host are never moved against each other.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _TAIL = 0.05
 
 _BLOCK_CELLS = 1 << 18
 """Spans looked at in one block: a dozen arrays of 2 MB each."""
+
+_MAX_NOTES = 5
 
 _PERIODS = ("reference", "problem")
 
@@ -124,15 +127,13 @@ def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_h
 def _bounds(
     flows: FlowMatrices, trees: Sequence[SpanTree | None], host_code: I8, n_hosts: int
 ) -> Iterator[_Bounds]:
-    """Bounds from all awaited child spans on another host than their parent, category by category."""
+    """Bounds from all remote calls between two hosts, category by category."""
     for category, tree in zip(flows.categories, trees, strict=True):
         if tree is None:
             continue
-        units = [
-            unit
-            for unit in range(1, tree.n_units)
-            if tree.awaited[unit] and tree.start[unit] != tree.end[unit]
-        ]
+        units = [unit for unit in range(1, tree.n_units) if tree.is_remote_call(unit)]
+        if not units:
+            continue
         above = [tree.parent[unit] for unit in units]
         step = max(1, _BLOCK_CELLS // tree.n_units)
         for at in range(0, category.n_requests, step):
@@ -146,7 +147,7 @@ def _bounds(
             ends = category.offset_ns[rows][:, tree.end].T
             lower = starts[above] - starts[units]
             upper = ends[above] - ends[units]
-            # A child longer than its parent fits by no correction: its parent did not wait for it.
+            # A server span longer than its client's fits by no correction: it went on after the reply.
             apart &= lower <= upper
             request = np.nonzero(apart)[1]
             a, b, lower, upper = a[apart], b[apart], lower[apart], upper[apart]
@@ -203,9 +204,15 @@ def _solve(
             if sliced is not None:
                 theta[a, b][at - first_minute] = sliced
                 centre[a, b][at - first_minute] = False
+    notes = notes[:_MAX_NOTES] + [f"{len(notes) - _MAX_NOTES} more clocks: corrected."] * (
+        len(notes) > _MAX_NOTES
+    )
+    loose = [pair for pair, minutes in sorted(centre.items()) if minutes.any()]
+    if loose:
+        a, b = loose[0]
         notes.append(
-            f"the clocks of {names[a]} and {names[b]} drift or contradict each other: "
-            f"{int(centre[a, b].sum())} of {n_slices} minutes are centred trace by trace."
+            f"{len(loose)} pairs of clocks (for example {names[a]} and {names[b]}) drift, or share too few "
+            "calls to tell: where they contradict, spans are centred in their callers trace by trace."
         )
     add_ns = _along_tree(theta, n_pairs, n_hosts, n_slices)
     if not centre and (add_ns == add_ns[:, :1]).all():
@@ -286,7 +293,7 @@ def _shifts(times: I8, tree: SpanTree, hosts: I8, clock: _Clock, slices: I8) -> 
         by_host = clock.add_ns[hosts[unit], slices] - base
         extra[unit] = extra[above]
         shift[unit] = np.where(known, by_host + extra[unit], shift[above])
-        if not clock.centre or not tree.awaited[unit] or tree.start[unit] == tree.end[unit]:
+        if not clock.centre or not tree.is_remote_call(unit):
             continue
         a, b = np.minimum(hosts[above], hosts[unit]), np.maximum(hosts[above], hosts[unit])
         for (low, high), minutes in clock.centre.items():

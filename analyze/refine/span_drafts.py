@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.draft import Draft, Node
+from analyze.refine.draft import Draft, Node, make_node
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.rows import equal_rows
 from analyze.refine.settings import RefineSettings
@@ -188,8 +188,8 @@ def _choices(
         columns.append(np.argsort(starts, axis=1, kind="stable"))
         permuted.append(group)
     if open_pairs:
-        starts, ends = occurrence_times(times, tree, family)
-        slack = slack_ns(times, tree, family.parent, settings)
+        starts, ends = occurrence_times(times, tree, [family])
+        slack = slack_ns(times, tree, [family.parent], settings)[0]
         for pair in open_pairs:
             first, second = int(firsts[pair]), int(seconds[pair])
             if relation[pair] == Relation.SEQUENTIAL:
@@ -222,20 +222,19 @@ def _graph(
     for unit in range(tree.n_units):
         above = tree.parent[unit]
         # Nothing holds the end of work that nobody waits for.
-        outer = (-1, -1) if above < 0 else (enter[above], leave[above] if tree.awaited[unit] else -1)
-        sides = ((enter[unit], tree.start[unit], leave[unit]), (leave[unit], tree.end[unit], enter[unit]))
-        for side, (node, column, mate) in zip((START, END), sides, strict=True):
-            is_point = enter[unit] == leave[unit]
-            nodes[node] = Node(
-                component=structure.component[column],
-                point=structure.point[column],
-                label=structure.label[column],
+        within = (-1, -1) if above < 0 else (enter[above], leave[above] if tree.awaited[unit] else -1)
+        is_point = enter[unit] == leave[unit]
+        sides = ((START, enter[unit], tree.start[unit]), (END, leave[unit], tree.end[unit]))
+        for side, node, column in sides[:1] if is_point else sides:
+            nodes[node] = make_node(
+                structure,
+                column,
+                operation=tree.operation[unit],
                 host=hosts[column],
                 side=POINT if is_point else side,
-                mate=-1 if is_point else mate,
+                mate=-1 if is_point else enter[unit] + leave[unit] - node,
                 deferred=deferred[unit],
-                column=column,
-                within=outer,
+                within=within,
             )
         if enter[unit] != leave[unit]:
             edges += _inner_edges(tree, unit, successors, rank, enter, leave)

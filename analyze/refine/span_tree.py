@@ -16,6 +16,7 @@ from stitch.placed import END, POINT, START
 _REMOTE = frozenset(
     {EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER}
 )
+_UNKNOWN = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,22 @@ class SpanTree:
     def n_units(self) -> int:
         """Number of units."""
         return len(self.start)
+
+    def is_remote_call(self, unit: int) -> bool:
+        """Whether the parent is the caller's side of the call that `unit` serves, so that it must enclose it.
+
+        That is a CLIENT span, or one without kind whose only child is in another component.
+        """
+        above = self.parent[unit]
+        if above < 0 or not self.awaited[unit] or self.start[unit] == self.end[unit]:
+            return False
+        if self.kind[above] == EventKind.SPAN_CLIENT:
+            return True
+        return (
+            self.kind[above] in _UNKNOWN
+            and len(self.children[above]) == 1
+            and self.component[above] != self.component[unit]
+        )
 
     def awaited_children(self, unit: int) -> list[int]:
         """Children that the unit waits for."""

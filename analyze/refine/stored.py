@@ -23,6 +23,9 @@ U1 = npt.NDArray[np.uint8]
 B1 = npt.NDArray[np.bool_]
 
 
+_COLUMNS = ["request_id", "start_ns", "category", "offset_ns", "host", "weight", "period"]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredStructure:
     """One row of the structures table; lists are by canonical position."""
@@ -41,6 +44,8 @@ class StoredStructure:
     edges: tuple[tuple[int, int], ...]
     """(src, dst), sorted by (dst, src)."""
     responses: tuple[int, ...]
+    canonical: str
+    canonical_l1: str
 
     @property
     def n_nodes(self) -> int:
@@ -98,7 +103,7 @@ def group_flows(flows: pa.Table, structures: pa.Table) -> FlowMatrices:
     """
     if flows.num_rows == 0:
         return FlowMatrices((), ())
-    flows = flows.combine_chunks()
+    flows = flows.select(_COLUMNS).combine_chunks()
     codes, keys = _encode(flows["category"])
     order = row_order(
         codes.astype(np.int64) * 2 + flows["period"].to_numpy(),
@@ -227,12 +232,15 @@ def read_structures(structures: pa.Table) -> list[StoredStructure]:
     pairs = list(zip(flat_edges.field("src").to_pylist(), flat_edges.field("dst").to_pylist(), strict=True))
     roots = wanted["root"].to_pylist()
     responses = wanted["responses"].to_pylist()
+    canonical, canonical_l1 = wanted["canonical"].to_pylist(), wanted["canonical_l1"].to_pylist()
     return [
         StoredStructure(
             category=key,
             root=roots[row],
             edges=tuple(pairs[edge_at[row] : edge_at[row + 1]]),
             responses=tuple(responses[row]),
+            canonical=canonical[row],
+            canonical_l1=canonical_l1[row],
             **{name: tuple(values[at[row] : at[row + 1]]) for name, values in fields.items()},
         )
         for row, key in enumerate(sorted(first))

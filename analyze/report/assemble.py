@@ -79,10 +79,11 @@ def period_summary(
     )
 
 
-def headline(reference: PeriodSummary, problem: PeriodSummary) -> Headline:
+def headline(reference: PeriodSummary, problem: PeriodSummary, population: Population) -> Headline:
     """Means, change and load of the two summaries."""
     mean0, mean1 = reference.mean_us, problem.mean_us
     delta = mean1 - mean0 if mean0 is not None and mean1 is not None else None
+    rates = [_rate(population, period) for period in (0, 1)]
     return Headline(
         mean0_us=mean0,
         mean1_us=mean1,
@@ -90,19 +91,20 @@ def headline(reference: PeriodSummary, problem: PeriodSummary) -> Headline:
         delta_share=delta / mean0 if delta is not None and mean0 else None,
         requests0=reference.requests,
         requests1=problem.requests,
-        load_ratio=_load_ratio(reference, problem),
+        load_ratio=rates[1] / rates[0] if rates[0] is not None and rates[1] is not None else None,
         total_change_us=problem.total_us - reference.total_us,
         sentence=wording.headline_sentence(mean0, mean1),
     )
 
 
-def _load_ratio(reference: PeriodSummary, problem: PeriodSummary) -> float | None:
-    lengths = [p.end_ns - p.start_ns for p in (reference, problem)]
-    rates = [
-        p.requests / (n if min(lengths) > 0 else 1)
-        for p, n in zip((reference, problem), lengths, strict=True)
-    ]
-    return rates[1] / rates[0] if rates[0] > 0 else None
+def _rate(population: Population, period: int) -> float | None:
+    """Requests per ns between the first and the last start of a period; None if they are not apart."""
+    starts = [c.start_ns[c.period == period] for c in population.categories]
+    starts = [s for s in starts if len(s)]
+    if not starts:
+        return None
+    length = max(int(s.max()) for s in starts) - min(int(s.min()) for s in starts)
+    return sum(len(s) for s in starts) / length if length > 0 else None
 
 
 def sums(result: PaperResult) -> Sums:

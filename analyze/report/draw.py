@@ -114,7 +114,9 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
         a, b = link
         start = (layout.x[a], layout.y[a] + _box(steps[a], marks).height / 2)
         end = (layout.x[b], layout.y[b] - _box(steps[b], marks).height / 2)
-        parts.append(_arrow([start, *layout.bends[link], end], marks.edges.get(edge)))
+        parts.append(
+            _arrow([start, *layout.bends[link], end], marks.edges.get(edge) if edge is not None else None)
+        )
     for i, step in enumerate(steps):
         parts.append(_step(step, marks, layout.x[i], layout.y[i]))
     parts.append(Markup("</svg>"))
@@ -123,13 +125,14 @@ def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
 
 def _label_room(drawn: Steps, marks: Marks) -> float:
     """Room right of the boxes for latencies beside a straight column of arrows."""
-    texts = [marks.edges[e].text for e in drawn.arrows.values() if e in marks.edges]
+    shown = [edge for edge in drawn.arrows.values() if edge is not None and edge in marks.edges]
+    texts = [marks.edges[edge].text for edge in shown]
     return max((len(t) * LATENCY_PX / 2 for t in texts), default=0.0)
 
 
 def _lines(step: Step) -> tuple[str, str]:
     """Component and the rest, of a step that is not a fold."""
-    component, slash, rest = step.label.partition("/")
+    component, slash, rest = wording.visible(step.label).partition("/")
     return (component, rest) if slash else ("", component)
 
 
@@ -170,7 +173,7 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
             '<g class="{c}"><title>{t}</title><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{r}"/>'
         ).format(
             c=classes,
-            t=step.label,
+            t=wording.visible(step.label),
             x=_px(left),
             y=_px(top),
             w=_px(box.width),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,8 +39,9 @@ class Steps:
     """A drawing's boxes, in topological order, and its arrows between box indices."""
 
     steps: tuple[Step, ...]
-    arrows: Mapping[tuple[int, int], tuple[int, int]]
-    """(box, box) -> the edge (src, dst) it stands for; of a fold, the edge that enters or leaves it."""
+    arrows: Mapping[tuple[int, int], tuple[int, int] | None]
+    """(box, box) -> the edge (src, dst) it stands for; None where it stands for several, into or out of a
+    fold of branches."""
 
 
 def all_steps(view: GraphView, marked: Set[int]) -> Steps:
@@ -55,45 +56,81 @@ def all_steps(view: GraphView, marked: Set[int]) -> Steps:
 
 
 def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]]) -> Steps:
-    """Steps with stretches in which nothing happens folded.
+    """Steps with regions in which nothing happens folded.
 
-    A step is kept if it touches a changed edge or stands beside one that does, if it forks or joins, is first
-    or last, or stands where marked and unmarked meet; runs of at least `FOLD_LEAST` others in series become
-    one pill, of marked steps or of unmarked ones. No position is ever dropped.
+    Kept are boxes that touch a changed edge or stand beside one that does, the first and the last, and those
+    where marked and unmarked meet. The others are merged by series-parallel reduction: boxes in series, and
+    branches between the same two boxes; such a region has one entry and one exit, so the drawing stays a
+    DAG. Regions of `FOLD_LEAST` boxes or more become one pill. No position is ever dropped.
     """
     whole = all_steps(view, marked)
-    after, before = _neighbours(whole)
-    kept = _kept(whole, changed, after, before)
+    regions = reduce_series_parallel(
+        len(whole.steps),
+        whole.arrows,
+        quiet=set(range(len(whole.steps))) - _kept(whole, changed),
+        colour=[step.marked for step in whole.steps],
+    )
     groups: list[tuple[int, ...]] = []
     folds: set[int] = set()
-    taken: set[int] = set()
-    for i in range(len(whole.steps)):
-        if i in taken:
-            continue
-        run = [i]
-        while i not in kept and (following := after[run[-1]][0]) not in kept:
-            run.append(following)
-        if len(run) < FOLD_LEAST:
-            run = [i]
-        else:
+    for region in regions:
+        if len(region) >= FOLD_LEAST:
             folds.add(len(groups))
-        taken.update(run)
-        groups.append(tuple(sorted(p for r in run for p in whole.steps[r].members)))
+            groups.append(tuple(sorted(p for i in region for p in whole.steps[i].members)))
+        else:
+            groups += [whole.steps[i].members for i in region]
     return _group(view, groups, marked, folds=frozenset(folds))
 
 
-def _kept(
-    whole: Steps, changed: Set[tuple[int, int]], after: list[list[int]], before: list[list[int]]
-) -> set[int]:
+def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
     """Boxes that never go into a fold."""
     hot = {i for arrow, edge in whole.arrows.items() if edge in changed for i in arrow}
     hot |= {i for i, step in enumerate(whole.steps) if step.kind is StepKind.SPAN and step.members in changed}
-    kept = hot | {b for a in hot for b in after[a]} | {a for b in hot for a in before[b]}
-    kept |= {i for i in range(len(whole.steps)) if len(after[i]) != 1 or len(before[i]) != 1}
+    kept = set(hot)
     for a, b in whole.arrows:
-        if whole.steps[a].marked != whole.steps[b].marked:
+        if a in hot or b in hot or whole.steps[a].marked != whole.steps[b].marked:
             kept |= {a, b}
     return kept
+
+
+def reduce_series_parallel(
+    n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
+) -> list[list[int]]:
+    """Regions of the boxes 0..n-1, singletons but for quiet boxes of one colour that could be merged.
+
+    In series: a box and its only successor, whose only predecessor it is. In parallel: boxes with the same
+    only predecessor and the same only successor. Boxes without predecessor or successor stay alone. Repeated
+    until nothing more merges; O(n · rounds), at most n rounds, few in practice.
+    """
+    after: dict[int, set[int]] = {i: set() for i in range(n)}
+    before: dict[int, set[int]] = {i: set() for i in range(n)}
+    for a, b in arrows:
+        after[a].add(b)
+        before[b].add(a)
+    members = {i: [i] for i in range(n)}
+    merged = True
+    while merged:
+        merged = False
+        between: dict[tuple[int, int, bool], int] = {}
+        for i in sorted(members):
+            if i not in members or i not in quiet or len(before[i]) != 1 or len(after[i]) != 1:
+                continue
+            (source,), (target,) = before[i], after[i]
+            twin = between.setdefault((source, target, colour[i]), i)
+            if twin != i:
+                after[source].discard(i)
+                before[target].discard(i)
+            elif (
+                source in quiet and colour[source] == colour[i] and len(after[source]) == 1 and before[source]
+            ):
+                twin = source
+                del between[source, target, colour[i]]
+                after[source] = {target}
+                before[target] = before[target] - {i} | {source}
+            else:
+                continue
+            members[twin] += members.pop(i)
+            merged = True
+    return [sorted(members[i]) for i in sorted(members)]
 
 
 def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
@@ -118,15 +155,6 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
     return pairs
 
 
-def _neighbours(whole: Steps) -> tuple[list[list[int]], list[list[int]]]:
-    after: list[list[int]] = [[] for _ in whole.steps]
-    before: list[list[int]] = [[] for _ in whole.steps]
-    for a, b in whole.arrows:
-        after[a].append(b)
-        before[b].append(a)
-    return after, before
-
-
 def _group(
     view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
 ) -> Steps:
@@ -143,8 +171,9 @@ def _group(
         elif len(members) == 2:
             kind, label = StepKind.SPAN, label[:-1]
         steps.append(Step(kind, members, label, members[0] in marked))
-    arrows = {}
+    arrows: dict[tuple[int, int], tuple[int, int] | None] = {}
     for src, dst in ((e.src, e.dst) for e in view.edges):
         if box[src] != box[dst]:
-            arrows[box[src], box[dst]] = (src, dst)
+            arrow = (box[src], box[dst])
+            arrows[arrow] = None if arrow in arrows else (src, dst)
     return Steps(tuple(steps), arrows)

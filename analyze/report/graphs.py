@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from analyze.population import Category
@@ -36,7 +37,9 @@ def _mean_latency_us(category: Category, period: int) -> list[float | None]:
     if not mine.any():
         return [None] * len(category.graph.edges)
     weight = category.weight[mine]
-    node_us = weight @ category.offset_ns[mine] / weight.sum() / NS_PER_US
+    # einsum and not `@`: a BLAS product's last digits depend on the number of threads.
+    sums = np.einsum("r,rn->n", weight, category.offset_ns[mine])
+    node_us = sums / weight.sum() / NS_PER_US
     src, dst = category.graph.edges.T
     return [float(x) for x in node_us[dst] - node_us[src]]
 

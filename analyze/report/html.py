@@ -57,6 +57,7 @@ def _environment() -> Environment:
         loader=PackageLoader("analyze.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -75,6 +76,11 @@ def _environment() -> Environment:
         heat=_heat,
     )
     return environment
+
+
+def _visible(value: object) -> object:
+    """What the template prints, with control characters made visible; markup of ours as it is."""
+    return wording.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _csp_hash(style: str) -> str:

@@ -58,7 +58,7 @@ def draw_histogram(histogram: Histogram) -> Markup:
 
 def _summary(histogram: Histogram) -> str:
     return (
-        f"{histogram.title}: {wording.counted(sum(histogram.counts0), 'request')} before, "
+        f"{wording.visible(histogram.title)}: {wording.counted(sum(histogram.counts0), 'request')} before, "
         f"{wording.count(sum(histogram.counts1))} after, "
         f"{wording.duration(histogram.edges_us[0])} to {wording.duration(histogram.edges_us[-1])}"
     )

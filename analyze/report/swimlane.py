@@ -27,12 +27,87 @@ class Activity:
     critical_us: float
     """Time of this bar that lies on the critical path, microseconds."""
     deferred: bool
-    error: bool = False
 
     @property
     def duration_us(self) -> float:
         """Length of the bar, microseconds; 0 for a single point."""
         return self.end_us - self.start_us
+
+
+def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
+    """Bars of one flow, in canonical order, which nests.
+
+    `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
+    """
+    nodes: list[dict[str, Any]] = structure["nodes"]
+    if any(node["side"] == START for node in nodes):
+        return _span_bars(flow, nodes)
+    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
+    return _record_bars(flow, nodes, edges, structure["responses"])
+
+
+def _lane(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], position: int) -> str:
+    host = flow["host"][position]
+    component: str = nodes[position]["component"]
+    return f"{component}@{host}" if host is not None else component
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["point"]) + (f" [{node['label']}]" if node["label"] is not None else "")
+
+
+def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[Activity]:
+    """A bar a span, and a point a span event."""
+    offsets = flow["offset_ns"]
+    own = _own_critical_ns(nodes, offsets)
+    depth: dict[int, int] = {}
+    bars = []
+    for position, node in enumerate(nodes):
+        if node["side"] == END:
+            continue
+        depth[position] = depth.get(node["parent"], -1) + 1
+        last = node["mate"] if node["side"] == START else position
+        bars.append(
+            Activity(
+                lane=_lane(flow, nodes, position),
+                name=_name(node),
+                depth=depth[position],
+                start_us=offsets[position] / 1e3,
+                end_us=offsets[last] / 1e3,
+                critical_us=own.get(position, 0) / 1e3,
+                deferred=bool(node["deferred"]),
+            )
+        )
+    return bars
+
+
+def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
+    """Start position of a span -> ns of its own work that the response of this one request waited for.
+
+    Stored siblings have no order, and one request is no population to learn it from, so this is the usual
+    walk over one trace: from the end of a span backwards to the child that ended last, on from that
+    child's start to the sibling that had ended by then, and so on. Sums to the response time where every
+    span lies inside its parent.
+    """
+    children: dict[int, list[int]] = {}
+    for position, node in enumerate(nodes):
+        if node["side"] == START and node["parent"] >= 0 and not node["deferred"]:
+            children.setdefault(node["parent"], []).append(position)
+    own: dict[int, int] = {}
+    if nodes[0]["side"] != START:
+        return own
+    waiting = [(0, offsets[nodes[0]["mate"]])]
+    while waiting:
+        span, until = waiting.pop()
+        waited = 0
+        ends = sorted(((offsets[nodes[c]["mate"]], c) for c in children.get(span, [])), reverse=True)
+        for end, child in ends:
+            if end <= until and offsets[child] >= offsets[span]:
+                waited += until - end
+                waiting.append((child, end))
+                until = offsets[child]
+        own[span] = waited + max(until - offsets[span], 0)
+    return own
 
 
 def critical_positions(
@@ -53,73 +128,17 @@ def critical_positions(
     return path[::-1]
 
 
-def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
-    """Bars of one flow, in canonical order, which nests.
-
-    `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
-    """
-    nodes: list[dict[str, Any]] = structure["nodes"]
-    offsets: list[int] = flow["offset_ns"]
-    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
-    path = critical_positions(offsets, edges, structure["responses"])
-    # The time of a critical edge belongs to the activity that is running at its end.
-    waited = {dst: (offsets[dst] - offsets[src]) / 1e3 for src, dst in pairwise(path)}
-    if any(node["side"] == START for node in nodes):
-        return _span_bars(flow, nodes, waited)
-    return _record_bars(flow, nodes, edges, waited)
-
-
-def _lane(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], position: int) -> str:
-    host = flow["host"][position]
-    component: str = nodes[position]["component"]
-    return f"{component}@{host}" if host is not None else component
-
-
-def _name(node: Mapping[str, Any]) -> str:
-    return str(node["point"]) + (f" [{node['label']}]" if node["label"] is not None else "")
-
-
-def _span_bars(
-    flow: Mapping[str, Any],
-    nodes: Sequence[Mapping[str, Any]],
-    waited: Mapping[int, float],
-) -> list[Activity]:
-    """A bar a span. A critical edge `x -> op<` or `x -> child>` is the own time of the span it runs in."""
-    offsets = flow["offset_ns"]
-    own: dict[int, float] = {}
-    for dst, latency_us in waited.items():
-        node = nodes[dst]
-        owner = node["mate"] if node["side"] == END else node["parent"]
-        own[owner] = own.get(owner, 0.0) + latency_us
-    depth: dict[int, int] = {}
-    bars = []
-    for position, node in enumerate(nodes):
-        if node["side"] == END:
-            continue
-        depth[position] = depth.get(node["parent"], -1) + 1
-        last = node["mate"] if node["side"] == START else position
-        bars.append(
-            Activity(
-                lane=_lane(flow, nodes, position),
-                name=_name(node),
-                depth=depth[position],
-                start_us=offsets[position] / 1e3,
-                end_us=offsets[last] / 1e3,
-                critical_us=own.get(position, 0.0),
-                deferred=bool(node["deferred"]),
-            )
-        )
-    return bars
-
-
 def _record_bars(
     flow: Mapping[str, Any],
     nodes: Sequence[Mapping[str, Any]],
     edges: Sequence[tuple[int, int]],
-    waited: Mapping[int, float],
+    responses: Sequence[int],
 ) -> list[Activity]:
     """A bar a run of consecutive records on one component and host (no split or join inside)."""
     offsets = flow["offset_ns"]
+    path = critical_positions(offsets, edges, responses)
+    # The time of a critical edge belongs to the run in which it ends.
+    waited = {dst: (offsets[dst] - offsets[src]) / 1e3 for src, dst in pairwise(path)}
     successors: dict[int, list[int]] = {}
     predecessors: dict[int, list[int]] = {}
     for src, dst in edges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,13 @@ from schemas.report import Comparison, Direction, Mutation, MutationKind
 LISTED = 15
 """Mutations in each list; the page and the tables have the rest."""
 SENTENCES = 3
+LEAST_ROOT = 20
+"""Columns a root type needs to be told from others."""
+ROOT = "root type"
+_HEADERS = ("#", "kind", ROOT, "category", "nodes", "requests", "mean", "contribution", "share")
+_SPARE = ("category", "share")
+"""Columns that go first."""
+_JUSTIFY: dict[str, Literal["left", "right"]] = {"kind": "left", ROOT: "left", "category": "left"}
 _KIND = {MutationKind.RESPONSE_TIME: "timing", MutationKind.STRUCTURAL: "structure"}
 _TITLE = {Direction.INCREASE: "Takes more time", Direction.DECREASE: "Takes less time"}
 _STYLE = {Direction.INCREASE: "red", Direction.DECREASE: "blue"}
@@ -22,15 +30,15 @@ _STYLE = {Direction.INCREASE: "red", Direction.DECREASE: "blue"}
 def print_report(comparison: Comparison, console: Console) -> None:
     """Headline, data-quality notes, ranked list, and a sentence for each of the best results.
 
-    Names are printed as text, never as rich markup.
+    Names are printed as text, never as rich markup; control characters in them are shown, not obeyed.
     """
     console.print(Text(comparison.headline.sentence, style="bold"))
     for name, period in (("Reference", comparison.reference), ("Problem", comparison.problem)):
         where = f" where {period.where}" if period.where else ""
         told = f"{name} {period.text}{where}: {wording.counted(period.requests, 'request')}"
-        console.print(Text(told, style="dim"))
+        console.print(Text(wording.visible(told), style="dim"))
     for note in comparison.notes:
-        console.print(Text(f"! {note}", style="yellow"))
+        console.print(Text(wording.visible(f"! {note}"), style="yellow"))
     console.print(Text(comparison.verdict_text))
     if not comparison.mutations:
         return
@@ -43,40 +51,51 @@ def print_report(comparison: Comparison, console: Console) -> None:
             console.print(Text(f"and {wording.count(len(members) - LISTED)} more", style="dim"))
     console.print(Text("\nLook first at", style="bold"))
     for mutation in comparison.mutations[:SENTENCES]:
-        line = Text(f"{mutation.rank}. {mutation.root}", style="bold")
-        line.append(f"  {wording.explain(mutation)}", style="not bold")
+        line = Text(wording.visible(f"{mutation.rank}. {mutation.root}"), style="bold")
+        line.append(wording.visible(f"  {wording.explain(mutation)}"), style="not bold")
         console.print(line)
 
 
 def _ranked(mutations: Sequence[Mutation], width: int) -> Table:
-    """One list; the category is left out where the terminal is narrow."""
+    """One list within `width`: root types are clipped; where little would be left of them, columns go."""
+    rows = [_cells(mutation) for mutation in mutations]
+    headers = [*_HEADERS]
+    for name in _SPARE:
+        if _room(headers, rows, width) < LEAST_ROOT:
+            spare = headers.index(name)
+            headers.pop(spare)
+            for row in rows:
+                row.pop(spare)
+    room = max(_room(headers, rows, width), 1)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("root type", ratio=1, no_wrap=True, overflow="ellipsis")
-    if width >= 100:
-        table.add_column("category", no_wrap=True)
-    for name in ("nodes", "requests", "mean", "contribution"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for mutation in mutations:
-        table.add_row(*_cells(mutation, width))
+    for name in headers:
+        table.add_column(name, justify=_JUSTIFY.get(name, "right"), no_wrap=True)
+    root = headers.index(ROOT)
+    for row in rows:
+        row[root] = Text(wording.clip(row[root].plain, room), style=row[root].style)
+        table.add_row(*row)
     return table
 
 
-def _cells(mutation: Mutation, width: int) -> list[Text]:
-    style = _STYLE[mutation.direction]
-    cells = [
+def _room(headers: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> int:
+    """Columns left for root types by the others, with a blank after each."""
+    others = (
+        max(len(name), *(len(row[i]) for row in rows)) + 1 for i, name in enumerate(headers) if name != ROOT
+    )
+    return width - sum(others) - 1
+
+
+def _cells(mutation: Mutation) -> list[Text]:
+    """One row, in the order of `_HEADERS`."""
+    contribution = wording.change(mutation.contribution_us)
+    return [
         Text(str(mutation.rank)),
         Text(_KIND[mutation.kind]),
-        Text(mutation.root),
+        Text(wording.visible(mutation.root)),
+        Text(wording.short(mutation.category), style="dim"),
         Text(wording.count(mutation.n_nodes)),
         Text(f"{wording.count(mutation.before.count)} → {wording.count(mutation.after.count)}"),
         Text(f"{wording.duration(mutation.before.mean_us)} → {wording.duration(mutation.after.mean_us)}"),
-        Text(
-            f"{wording.change(mutation.contribution_us)} {wording.percent(mutation.share_of_listed)}",
-            style=style,
-        ),
+        Text(contribution, style=_STYLE[mutation.direction]),
+        Text(wording.percent(mutation.share_of_listed)),
     ]
-    if width >= 100:
-        cells.insert(3, Text(wording.short(mutation.category), style="dim"))
-    return cells

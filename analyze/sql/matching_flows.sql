@@ -7,15 +7,15 @@
 -- list of analyze.sql.filters, stand in place of the word `terms` below.
 WITH flow AS (
     SELECT filename, file_row_number AS row, request_id, root, category, host, status
-    FROM read_parquet($flows, filename = true, file_row_number = true)
+    FROM read_parquet($flows, filename = true, file_row_number = true, hive_partitioning = false)
 ),
 component AS (
     SELECT DISTINCT category, node.component AS name
-    FROM (SELECT category, unnest(nodes) AS node FROM read_parquet($structures))
+    FROM (SELECT category, unnest(nodes) AS node FROM read_parquet($structures, hive_partitioning = false))
 ),
 parameter AS (
     SELECT request_id, key, num, text
-    FROM read_parquet($params)
+    FROM read_parquet($params, hive_partitioning = false)
 )
 SELECT filename, row
 FROM flow

@@ -67,6 +67,9 @@ _QUALITY_NAMES: Final = (
     " (SELECT list(name ORDER BY bit) FROM _quality_flags WHERE (mask & bit) <> 0)"
 )
 
+BATCH_ROWS: Final = 65_536
+"""Rows of one batch of a streamed result."""
+
 # COPY, ATTACH, SET and the like are refused by type: an allowed path may otherwise be written too.
 _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
@@ -95,7 +98,7 @@ class Session:
                     "Only statements that read are allowed on a lake.",
                     remedy="Write a SELECT; for files use --format csv, json or parquet with --output.",
                 )
-            return self._connection.execute(statements[0], list(values)).to_arrow_reader(65_536)
+            return self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
         except duckdb.Error as error:
             raise QueryError(f"The query failed: {_first_lines(error)}") from error
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -64,6 +65,8 @@ def command(
             {key: _split(values) for key, values in lists.items() if values is not None}
         ),
     )
+    # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
+    pa.set_memory_pool(pa.system_memory_pool())
     with _progress() as progress:
         summary = import_into(
             lake,

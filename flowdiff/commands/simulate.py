@@ -65,6 +65,9 @@ def command(
         raise ConfigError("nothing to write.", remedy="Give --out FILE, --truth FILE, --fit or --list.")
     if truth is not None and truth.suffix != ".json":
         raise ConfigError(f"the truth file {truth} does not end in .json.", remedy="Name it FILE.json.")
+    for path in (out, truth):
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
     chosen = _faults(fault or [], severity or [], fault_start or [])
     plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen)))
     with _progress() as progress:
@@ -117,8 +120,6 @@ def _epoch_ns(text: str) -> int:
 
 def _write_truth(result: Run, path: Path) -> dict[str, object]:
     assert result.truth is not None, "a run for --truth has one"
-    if not path.parent.is_dir():
-        raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
     beside = result.truth.write(path)
     change = result.truth.summary.change
     return {
@@ -142,15 +143,23 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 
 def _print_catalogue() -> None:
     console = Console()
-    table = Table("workload", "what it does", "paper's sampled requests", box=None, header_style="bold")
+    table = _table("workload", "what it does", "requests sampled in the paper")
     for workload in WORKLOADS.values():
         table.add_row(workload.name, workload.about, f"{workload.paper_requests:,}")
     console.print(table)
     console.print()
-    table = Table("fault", "what changes", "severity", "of", "try with", box=None, header_style="bold")
+    table = _table("fault", "what changes", "severity", "of", "try with")
     for fault in FAULTS.values():
         table.add_row(fault.name, fault.about, f"{fault.severity:g}", fault.unit, fault.workload)
     console.print(table)
+
+
+def _table(name: str, *others: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    table.add_column(name, no_wrap=True)
+    for other in others:
+        table.add_column(other)
+    return table
 
 
 def _print_fit(workload: str, measured: Fit) -> None:

@@ -21,6 +21,9 @@ from schemas.errors import FlowdiffError
 SHELL_ROWS = 100
 """Rows a terminal shows; the rest is counted."""
 
+LEGIBLE = 12
+"""Characters that a column needs at the least, if it has as many."""
+
 _HELP = """\
 Write a SELECT and end it with a semicolon. The views of this lake:
 {views}
@@ -59,22 +62,39 @@ def _answer(session: Session, query: str, form: TableFormat, output: Path | None
 
 
 def _print_rows(session: Session, query: str) -> None:
-    """The first rows as a table that fits the terminal."""
+    """The first rows: as a table where its columns fit the terminal, else one row below the other."""
     console = Console()
-    shown = 0
-    total = 0
-    table = Table(box=None, header_style="bold")
     reader = session.stream(query)
-    for field in reader.schema:
-        table.add_column(Text(field.name), overflow="ellipsis", no_wrap=len(reader.schema) > 4)
+    names = reader.schema.names
+    rows: list[list[str]] = []
+    total = 0
     for batch in reader:
         total += batch.num_rows
-        for row in batch.slice(0, SHELL_ROWS - shown).to_pylist():
-            table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-            shown += 1
-    console.print(table)
-    rest = f", {count(total - shown)} more not shown" if total > shown else ""
+        shown = batch.slice(0, SHELL_ROWS - len(rows)).to_pylist()
+        rows += [["" if value is None else str(value) for value in row.values()] for row in shown]
+    widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
+    if sum(min(width, LEGIBLE) + 2 for width in widths) <= console.width:
+        table = Table(box=None, header_style="bold")
+        for name, width in zip(names, widths, strict=True):
+            table.add_column(Text(name), min_width=min(width, LEGIBLE), overflow="ellipsis", no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text(value) for value in row))
+        console.print(table)
+    else:
+        _print_records(console, names, rows)
+    rest = f", {count(total - len(rows))} more not shown" if total > len(rows) else ""
     console.print(f"{count(total)} {'row' if total == 1 else 'rows'}{rest}", style="dim")
+
+
+def _print_records(console: Console, names: list[str], rows: list[list[str]]) -> None:
+    for number, row in enumerate(rows, 1):
+        console.rule(Text(f"row {number}"), align="left", style="dim")
+        table = Table(box=None, show_header=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="ellipsis", no_wrap=True)
+        for name, value in zip(names, row, strict=True):
+            table.add_row(Text(name), Text(value))
+        console.print(table)
 
 
 def _shell(session: Session, form: TableFormat) -> None:

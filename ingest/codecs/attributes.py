@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 

@@ -41,11 +41,11 @@ def _spans_of_traces(document: object) -> Iterator[object]:
     export = as_object(document, "the payload")
     traces: Iterable[object] = [export] if "spans" in export else array(export, "data", required=True)
     for trace in traces:
-        spans = trace.get("spans") if isinstance(trace, dict) else None
+        fields: Object = trace if isinstance(trace, dict) else {}
+        spans, processes = fields.get("spans"), fields.get("processes")
         if not isinstance(spans, list):
             yield trace
             continue
-        processes = trace.get("processes")
         for span in spans:
             yield _with_process(span, processes if isinstance(processes, dict) else {})
 
@@ -53,7 +53,7 @@ def _spans_of_traces(document: object) -> Iterator[object]:
 def _with_process(span: object, processes: Object) -> object:
     if not isinstance(span, dict) or span.get("process") is not None:
         return span
-    return {**span, "process": processes.get(span.get("processID"))}
+    return {**span, "process": processes.get(str(span.get("processID")))}
 
 
 def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:

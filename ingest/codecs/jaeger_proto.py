@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, timestamp_pb2
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from ingest.codecs.jaeger_spans import add_log, add_tagged_span, sort_references, split_host
 from ingest.codecs.payloads import sized, span_rejects
 from ingest.codecs.port import Decoded
-from ingest.codecs.span_rows import BAD_TIME, NO_TIME, SpanRows, ns
+from ingest.codecs.span_batch import BAD_TIME, NO_TIME
+from ingest.codecs.span_rows import SpanRows, ns
 from ingest.codecs.spans_to_events import events_of_spans
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
@@ -29,14 +30,14 @@ _SCALARS = {
     "enum": _FIELD.TYPE_INT32,
 }
 _MESSAGES = {
-    "KeyValue": "1 key string; 2 v_type enum; 3 v_str string; 4 v_bool bool; 5 v_int64 int64; 6 v_float64 double;"
-    "7 v_binary bytes",
+    "KeyValue": "1 key string; 2 v_type enum; 3 v_str string; 4 v_bool bool; 5 v_int64 int64;"
+    "6 v_float64 double; 7 v_binary bytes",
     "Log": "1 timestamp .google.protobuf.Timestamp; 2 fields *KeyValue",
     "SpanRef": "1 trace_id bytes; 2 span_id bytes; 3 ref_type enum",
     "Process": "1 service_name string; 2 tags *KeyValue",
-    "Span": "1 trace_id bytes; 2 span_id bytes; 3 operation_name string; 4 references *SpanRef; 5 flags uint32;"
-    "6 start_time .google.protobuf.Timestamp; 7 duration .google.protobuf.Duration; 8 tags *KeyValue;"
-    "9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
+    "Span": "1 trace_id bytes; 2 span_id bytes; 3 operation_name string; 4 references *SpanRef;"
+    "5 flags uint32; 6 start_time .google.protobuf.Timestamp; 7 duration .google.protobuf.Duration;"
+    "8 tags *KeyValue; 9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
 }
 """Fields of api_v2/model.proto: number, name, type; `*` repeated, `.` absolute."""
 
@@ -45,7 +46,7 @@ _MAX_SECONDS = 2**34
 """Beyond int64 nanoseconds; keeps the sum below exact and small."""
 
 
-def _span_class() -> type[Message]:
+def _span_class() -> Any:
     """The class of `jaeger.api_v2.Span`, from descriptors made here (no generated code, no protoc)."""
     file = descriptor_pb2.FileDescriptorProto(
         name="flowdiff_jaeger.proto", package="jaeger.api_v2", syntax="proto3"
@@ -75,7 +76,7 @@ def _span_class() -> type[Message]:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("jaeger.api_v2.Span"))
 
 
-JaegerSpan: Any = _span_class()
+JaegerSpan = _span_class()
 """Message class `jaeger.api_v2.Span`."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ingest.codecs.attributes import plain_value
 from ingest.codecs.json_fields import ItemError, Object, array, as_object, child, integer, text
-from ingest.codecs.span_rows import NO_TIME, SpanRows, ns
+from ingest.codecs.span_batch import NO_TIME
+from ingest.codecs.span_rows import SpanRows, ns
 from schemas.events import EventKind
 from schemas.rejects import Reason
 
@@ -91,8 +92,8 @@ def sort_references(
 ) -> tuple[str | None, list[str], list[tuple[str, str]]]:
     """(parent, follows, links) of `(type, trace, span)` references.
 
-    The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous parents;
-    everything else is a link.
+    The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous
+    parents; everything else is a link.
     """
     follows: list[str] = []
     links: list[tuple[str, str]] = []

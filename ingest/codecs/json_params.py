@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.attributes import AttributeTable, attribute_table, no_attributes, plain_value
+from ingest.codecs.payloads import JSON_ERRORS
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
@@ -27,8 +28,8 @@ _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
 def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
     """Tables over the rows of `objects` (string column: JSON objects in compact text, or null), and bad rows.
 
-    Each row is in one of the tables only. Bad is a row whose text is no object, is nested too deep, or holds a
-    number out of the range of a double. O(bytes).
+    Each row is in one of the tables only. Bad is a row whose text is no object, is nested too deep, or holds
+    a number out of the range of a double. O(bytes).
     """
     legal = pc.starts_with(objects, "{")
     bad = np.flatnonzero(_mask(pc.fill_null(pc.invert(legal), False)))
@@ -39,7 +40,8 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
         flat = _flat(texts)
         odd = flat.nested_rows(len(texts))
         if odd is None:
-            return [flat.table(there)], np.concatenate([bad, there[flat.infinite_rows()]])
+            table, infinite = flat.attributes(there)
+            return [table], np.concatenate([bad, infinite])
     else:
         # Nested rows show only once the rows with escapes are out of the way.
         plain = np.flatnonzero(~odd)
@@ -47,9 +49,9 @@ def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
         if nested is not None:
             odd[plain[nested]] = True
     flat = _flat(texts.filter(pa.array(~odd)))
+    table, infinite = flat.attributes(there[~odd])
     parsed, refused = _parsed(texts.filter(pa.array(odd)), there[odd])
-    infinite = there[~odd][flat.infinite_rows()]
-    return [flat.table(there[~odd]), parsed], np.concatenate([bad, infinite, refused])
+    return [table, parsed], np.concatenate([bad, infinite, refused])
 
 
 def _mask(column: pa.Array) -> B1:
@@ -73,7 +75,7 @@ def _parsed(texts: pa.Array, owner: I8) -> tuple[AttributeTable, I8]:
     for row, text in zip(owner.tolist(), texts.to_pylist(), strict=True):
         try:
             pairs = [(k, plain_value(v)) for k, v in decode(text).items()]
-        except (msgspec.DecodeError, RecursionError):
+        except JSON_ERRORS:
             bad.append(row)
             continue
         owners += [row] * len(pairs)
@@ -96,43 +98,42 @@ class _Flat:
     """[keys] byte positions; of a string value, inside its quotes."""
     first: npt.NDArray[np.uint8]
     """[keys] first byte of the value."""
-    number: npt.NDArray[np.float64]
-    """[keys] 0 where the value is no number; not finite where it is out of range."""
 
     def nested_rows(self, n: int) -> B1 | None:
         """Rows with an object or array as a value: what was found in them means nothing."""
         nested = (self.first == _BRACE) | (self.first == _BRACKET)
         if not nested.any():
             return None
-        rows = np.zeros(n, np.bool_)
+        rows: B1 = np.zeros(n, np.bool_)
         rows[self.row[nested]] = True
         return rows
 
-    def infinite_rows(self) -> I8:
-        """Rows with a number out of the range of a double."""
-        return np.unique(self.row[~np.isfinite(self.number)])
+    def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
+        """The attributes, row r owned by `owner[r]`, and the owners with a number out of range of a double.
 
-    def table(self, owner: I8) -> AttributeTable:
-        """The attributes, row r owned by `owner[r]`. Nulls are left out, and numbers out of range."""
+        Only for rows that are not nested. Nulls are left out.
+        """
         if len(self.row) == 0:
-            return no_attributes()
-        is_num = _is_number(self.first)
+            return no_attributes(), np.empty(0, np.int64)
+        is_num = (self.first == _MINUS) | ((self.first >= _ZERO) & (self.first <= _NINE))
         has_text = ~is_num & (self.first != _NULL)
-        is_num &= np.isfinite(self.number)
+        at = np.flatnonzero(is_num)
+        number = np.zeros(len(self.row))
+        number[at] = pc.cast(
+            _slices(self.texts, self.value_start[at], self.value_end[at]), pa.float64()
+        ).to_numpy()
+        infinite = ~np.isfinite(number)
+        is_num &= ~infinite
         keys = _slices(self.texts, self.key_start, self.key_end).dictionary_encode()
         values = _slices(self.texts, self.value_start, self.value_end)
         table = AttributeTable(
             owner[self.row],
             np.asarray(keys.indices, np.int64),
             tuple(keys.dictionary.to_pylist()),
-            pa.array(self.number, mask=~is_num),
+            pa.array(number, mask=~is_num),
             values if has_text.all() else pc.if_else(pa.array(has_text), values, None),
         )
-        return table.rows(is_num | has_text)
-
-
-def _is_number(first: npt.NDArray[np.uint8]) -> B1:
-    return (first == _MINUS) | ((first >= _ZERO) & (first <= _NINE))
+        return table.rows(is_num | has_text), owner[np.unique(self.row[infinite])]
 
 
 def _flat(texts: pa.Array) -> _Flat:
@@ -154,10 +155,7 @@ def _flat(texts: pa.Array) -> _Flat:
     is_text = first == _QUOTE
     start += is_text
     end[is_text] = closes[string[is_text] + 1]
-    number = np.zeros(len(string))
-    is_num = np.flatnonzero(_is_number(first))
-    number[is_num] = pc.cast(_slices(texts, start[is_num], end[is_num]), pa.float64()).to_numpy()
-    return _Flat(texts, row, key_open + 1, key_close, start, end, first, number)
+    return _Flat(texts, row, key_open + 1, key_close, start, end, first)
 
 
 def _bytes_of(texts: pa.Array) -> tuple[I8, npt.NDArray[np.uint8]]:

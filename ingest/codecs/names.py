@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -72,7 +73,7 @@ def constant_words(word: str | None, n: int) -> pa.DictionaryArray:
     """`n` times the same word (or null)."""
     if word is None:
         return pa.DictionaryArray.from_arrays(pa.nulls(n, pa.int32()), pa.array([], pa.string()))
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n), pa.array([word]))
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([word]))
 
 
 def map_words(column: pa.DictionaryArray, change: Callable[[str], str]) -> pa.DictionaryArray:
@@ -90,16 +91,17 @@ def clean_words(
     column: pa.DictionaryArray, max_bytes: int, oddities: Counter[str], change: Callable[[str], str] = str
 ) -> pa.DictionaryArray:
     """Words made storable: NUL replaced, `change` applied, cut at `max_bytes`; counted per row."""
-    counts = None
-    for kind, hit in (
-        ("nul-replaced", lambda w: "\0" in w),
-        ("name-cut", lambda w: len(w) * 4 > max_bytes and len(w.encode()) > max_bytes),
-    ):
-        codes = [i for i, w in enumerate(column.dictionary.to_pylist()) if hit(w)]
-        if codes:
-            counts = pc.is_in(column.indices, pa.array(codes, pa.int32()))
-            oddities[kind] += int(pc.sum(counts).as_py() or 0)
+    texts = column.dictionary.to_pylist()
+    _count(column, [i for i, w in enumerate(texts) if "\0" in w], "nul-replaced", oddities)
+    long = [i for i, w in enumerate(texts) if len(w) * 4 > max_bytes and len(w.encode()) > max_bytes]
+    _count(column, long, "name-cut", oddities)
     # Cut first: normalising 100 kB for a name that keeps 256 bytes is work for nothing.
     return map_words(
         column, lambda w: cut_utf8(change(cut_utf8(w, 4 * max_bytes).replace("\0", NUL_MARK)), max_bytes)
     )
+
+
+def _count(column: pa.DictionaryArray, codes: list[int], what: str, oddities: Counter[str]) -> None:
+    if codes:
+        hits = pc.is_in(column.indices, pa.array(codes, pa.int32()))
+        oddities[what] += int(pc.sum(hits).as_py() or 0)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from ingest.codecs.native_columns import DUCKDB_TYPES, check_record, events_of_columns
 from ingest.codecs.ndjson_reader import NdjsonReader
-from ingest.codecs.payloads import is_json, parse_json, sized, without_bom
+from ingest.codecs.payloads import JSON_ERRORS, is_json, parse_json, sized, without_bom
 from ingest.codecs.port import Decoded
 from schemas.config import DecodeConfig
 from schemas.events import concat_events, empty_events
@@ -174,7 +174,7 @@ def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
     """The elements of a JSON array, a line each."""
     try:
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
+    except JSON_ERRORS:
         reject = parse_json(text, index)
         if isinstance(reject, Reject):
             return reject
@@ -213,8 +213,8 @@ def _explain(line: bytes, payload: int, item: int, config: DecodeConfig) -> byte
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
     """How many fields of the lines are not in the table.
 
-    Every name is followed by `":`, so their number shows whether any name is left over; only then the lines are
-    parsed to count.
+    Every name is followed by `":`, so their number shows whether any name is left over; only then the lines
+    are parsed to count.
     """
     names = sum(_names(block) for block in blocks)
     known = sum(len(columns) - columns[name].null_count for name in FIELDS)
@@ -241,6 +241,6 @@ def _count_unknown(blocks: Sequence[bytes]) -> int:
     for line in chain.from_iterable(block.split(b"\n") for block in blocks):
         try:
             count += sum(1 for name in decode(line) if name not in known)
-        except (msgspec.DecodeError, RecursionError):
+        except JSON_ERRORS:
             continue
     return count

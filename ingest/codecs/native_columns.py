@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from ingest.codecs.json_params import attributes_of_json
 from ingest.codecs.names import clean_words, constant_words, words
 from ingest.codecs.params import params_column
+from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.span_batch import NO_TIME
 from ingest.codecs.spans_to_events import bad_times
 from schemas.config import DecodeConfig
@@ -96,14 +98,14 @@ def check_record(record: ActivityRecord, config: DecodeConfig) -> tuple[Reason, 
     """What the columns refuse beyond the model: time range, length, NUL in ids."""
     if bad_times(np.array([record.ts]))[0] or record.ts == NO_TIME:
         return Reason.BAD_TIME, "ts lies outside 1990 to 2200 (ns since the epoch)"
-    ids = {
+    ids: dict[str, Sequence[str | None]] = {
         "breadcrumb": [record.breadcrumb],
         "request_id": [record.request_id],
         "id": [record.id],
         "links": record.links or [],
         "parents": record.parents or [],
     }
-    names = {name: [getattr(record, name)] for name in _WORDS}
+    names: dict[str, Sequence[str | None]] = {name: [getattr(record, name)] for name in _WORDS}
     for name, values in (ids | names).items():
         for value in values:
             if value is None:
@@ -196,7 +198,7 @@ def _lists(column: pa.Array, config: DecodeConfig, bad: B1) -> pa.Array:
     texts = column.drop_null().to_pylist()
     try:
         values: list[list[str]] = msgspec.json.decode("[" + ",".join(texts) + "]", type=list[list[str]])
-    except (msgspec.DecodeError, RecursionError):
+    except JSON_ERRORS:
         values = []
     if len(values) != len(texts):
         values = [_list_of(text) for text in texts]
@@ -220,7 +222,7 @@ def _list_of(text: str) -> list[str]:
     """One JSON array of strings, or `_NO_LIST` (which no record may hold)."""
     try:
         return msgspec.json.decode(text, type=list[str])
-    except (msgspec.DecodeError, RecursionError):
+    except JSON_ERRORS:
         return _NO_LIST
 
 

@@ -1,7 +1,7 @@
 """Lines of JSON → columns, by DuckDB. The only module of `ingest` that knows DuckDB.
 
-DuckDB gives one row for every line that is not blank, in order; a line that is no object gives a row of nulls,
-a field of another type than its column a null. Both are for the caller to find.
+DuckDB gives one row for every line that is not blank, in order; a line that is no object gives a row of
+nulls, a field of another type than its column a null. Both are for the caller to find.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO
 import duckdb
 import pyarrow as pa
 
-_SETTINGS = {
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,

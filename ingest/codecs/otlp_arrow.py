@@ -162,7 +162,7 @@ def _times(column: pa.Array) -> I8:
     if pa.types.is_string(column.type):
         column = pc.cast(pc.if_else(pc.equal(column, ""), None, column), pa.uint64())
     raw = pc.fill_null(column, 0).to_numpy()
-    ts = raw.astype(np.int64)
+    ts: I8 = raw.astype(np.int64)
     ts[raw == 0] = NO_TIME
     ts[raw > np.uint64(2**63 - 1)] = BAD_TIME
     return ts

@@ -21,7 +21,7 @@ import pyarrow.json as pj
 from ingest.codecs.json_fields import ItemError
 from ingest.codecs.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp_json_items import add_document, any_value, base64_text, span_values
-from ingest.codecs.payloads import documents_of, json_bytes, parse_json, sized, span_rejects
+from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, sized, span_rejects
 from ingest.codecs.port import Decoded
 from ingest.codecs.span_batch import SpanBatch
 from ingest.codecs.span_rows import SpanRows
@@ -90,7 +90,7 @@ def _is_plain_object(text: bytes) -> bool:
             return False
     try:
         _ANY_OBJECT.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except JSON_ERRORS:
         return False
     return True
 
@@ -133,7 +133,7 @@ def _payloads(documents: list[_Document]) -> np.ndarray[tuple[int], np.dtype[np.
 
 
 def _columns(documents: list[_Document], run: list[int]) -> SpanBatch | None:
-    """Span columns of the documents (`payload`: index of the document), or None if they are spelt otherwise."""
+    """Span columns of the documents (`payload`: index of the document); None if they are spelt otherwise."""
     try:
         table = pj.read_json(
             pa.BufferReader(b"\n".join([*(documents[i].text for i in run), b""])),
@@ -154,7 +154,7 @@ def _is_complete(resource_spans: pa.Array) -> bool:
     resources = resource_spans.flatten()
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")
-    return resource_spans.null_count + scopes.null_count + spans.null_count == 0
+    return bool(resource_spans.null_count + scopes.null_count + spans.null_count == 0)
 
 
 def _read_items(

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 from ingest.codecs.attributes import plain_value
 from ingest.codecs.json_fields import ItemError, Object, array, as_object, integer, text, too_deep
-from ingest.codecs.span_rows import NO_TIME, SpanRows, ns
+from ingest.codecs.span_batch import NO_TIME
+from ingest.codecs.span_rows import SpanRows, ns
 from schemas.events import SPAN_KIND_BASE
 from schemas.rejects import Reason, Reject
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
-from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from ingest.codecs.span_rows import NO_TIME, SpanRows, ns
+from ingest.codecs.span_batch import NO_TIME
+from ingest.codecs.span_rows import SpanRows, ns
 from schemas.events import SPAN_KIND_BASE
 
 STATUS_ERROR = 2
@@ -23,7 +23,8 @@ _LEGAL_BYTES = {"trace": (0, 8, 16), "span": (0, 8)}
 
 def parse_request(payload: bytes) -> ExportTraceServiceRequest:
     """The message. Raises google.protobuf.message.DecodeError."""
-    return ExportTraceServiceRequest.FromString(payload)
+    request: ExportTraceServiceRequest = ExportTraceServiceRequest.FromString(payload)
+    return request
 
 
 def spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
@@ -92,6 +93,3 @@ def value_of(value: AnyValue) -> object:
     if which == "string_value_strindex":
         return None
     return getattr(value, which)
-
-
-__all__ = ["DecodeError", "add_request", "parse_request", "spans_of", "value_of"]

@@ -11,6 +11,9 @@ from ingest.codecs.span_batch import BadSpan
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
+JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises on input: bad grammar, bad UTF-8, nesting beyond the recursion limit."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -67,7 +70,7 @@ def is_json(text: bytes) -> bool:
     """One well-formed JSON value, not nested too deep. About 1.6 GB/s."""
     try:
         _ANY.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except JSON_ERRORS:
         return False
     return True
 

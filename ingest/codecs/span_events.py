@@ -80,7 +80,8 @@ def _is_mark(events: SpanEvents, config: DecodeConfig) -> B1:
         return np.zeros(len(events.owner), np.bool_)
     listed = pc.is_in(events.name, pa.array(config.event_points, pa.string()))
     timed = (events.ts_ns != NO_TIME) & (events.ts_ns != BAD_TIME)
-    return np.asarray(listed.to_numpy(zero_copy_only=False)) & timed
+    marks: B1 = np.asarray(listed.to_numpy(zero_copy_only=False)) & timed
+    return marks
 
 
 def _key(name: str, config: DecodeConfig) -> str:

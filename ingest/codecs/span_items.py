@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from ingest.codecs.json_fields import ItemError, too_deep
 from ingest.codecs.payloads import documents_of, json_bytes, parse_json, sized, span_rejects
 from ingest.codecs.port import Decoded
 from ingest.codecs.span_rows import SpanRows
-from ingest.codecs.spans_to_events import events_of_spans
+from ingest.codecs.spans_to_events import SpanResult, events_of_spans
 from schemas.config import DecodeConfig
 from schemas.rejects import Reject
 
@@ -22,14 +21,28 @@ AddItem = Callable[[SpanRows, int, int, object], None]
 def decode_json_items(
     payloads: Sequence[bytes], config: DecodeConfig, items_of: ItemsOf, add_item: AddItem
 ) -> Decoded:
-    """Decode payloads of JSON documents (one, or one a line) whose items are spans.
+    """Decode payloads of JSON documents (one, or one a line) whose items are spans."""
+    good, rejects = sized(payloads, config)
+    result = read_json_items(payloads, good, config, items_of, add_item, rejects)
+    rejects.sort(key=lambda r: (r.payload, r.item))
+    return Decoded(result.events, rejects, result.oddities)
+
+
+def read_json_items(
+    payloads: Sequence[bytes],
+    indexes: Sequence[int],
+    config: DecodeConfig,
+    items_of: ItemsOf,
+    add_item: AddItem,
+    rejects: list[Reject],
+) -> SpanResult:
+    """The payloads `indexes` span by span; what is refused is appended to `rejects`.
 
     Items are numbered through a payload, over all its documents; a document that is wrong counts as one.
     """
-    good, rejects = sized(payloads, config)
     rows = SpanRows()
     values: dict[tuple[int, int], object] = {}
-    for payload in good:
+    for payload in indexes:
         item = 0
         for document in documents_of(payloads[payload]):
             value = parse_json(document, payload, item)
@@ -38,7 +51,7 @@ def decode_json_items(
                 item += 1
                 continue
             try:
-                items = items_of(value)
+                items = list(items_of(value))
             except ItemError as error:
                 rejects.append(error.reject(value, payload, item))
                 item += 1
@@ -54,6 +67,4 @@ def decode_json_items(
                 item += 1
     result = events_of_spans(rows.batch(), config)
     rejects += span_rejects(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]))
-    rejects.sort(key=lambda r: (r.payload, r.item))
-    oddities: Counter[str] = result.oddities
-    return Decoded(result.events, rejects, oddities)
+    return result

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from ingest.codecs.attributes import AttributeTable, attribute_table
 from ingest.codecs.ids import hex_of_text
-from ingest.codecs.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
-from schemas.events import EventKind
+from ingest.codecs.span_batch import BAD_TIME, Owned, SpanBatch, SpanEvents
 
 INT64_MAX = 2**63 - 1
 
@@ -184,6 +183,3 @@ def _linked(owner: list[int], traces: list[str], spans: list[str]) -> Owned:
     ]
     there = np.array([p is not None for p in pairs], np.bool_)
     return Owned(np.array(owner, np.int64)[there], pa.array([p for p in pairs if p is not None], pa.string()))
-
-
-__all__ = ["BAD_TIME", "INT64_MAX", "NO_TIME", "SpanRows", "ns"]

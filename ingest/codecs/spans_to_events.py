@@ -89,7 +89,8 @@ def in_payload_order(results: list[SpanResult]) -> pa.Table:
 
 def bad_times(ts_ns: I8) -> B1:
     """Times that are given and lie outside 1990 to 2200."""
-    return ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
+    bad: B1 = ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
+    return bad
 
 
 def _faults(spans: SpanBatch) -> U1:
@@ -207,7 +208,9 @@ def _take_label(
     if not present:
         return table, constant_words(None, n)
     values = [table.first_text(k, n) for k in present]
-    joined = pc.binary_join_element_wise(*values, ";", null_handling="skip")
+    joined = values[0]
+    for value in values[1:]:
+        joined = pc.coalesce(pc.binary_join_element_wise(joined, value, ";"), joined, value)
     joined = pc.if_else(pc.equal(joined, ""), None, joined)
     codes = [table.keys.index(k) for k in present]
     return (

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.attributes import plain_value
 from ingest.codecs.json_fields import ItemError, Object, array, as_object, child, integer, text
+from ingest.codecs.payloads import sized, span_rejects, without_bom
 from ingest.codecs.port import Decoded
-from ingest.codecs.span_items import decode_json_items
-from ingest.codecs.span_rows import NO_TIME, SpanRows, ns
+from ingest.codecs.span_batch import NO_TIME
+from ingest.codecs.span_items import read_json_items
+from ingest.codecs.span_rows import SpanRows, ns
+from ingest.codecs.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.zipkin_columns import KINDS, NS_PER_US, parse_typed, raw_items, span_columns
 from schemas.config import DecodeConfig
-from schemas.events import EventKind
 from schemas.rejects import Reason
-
-_KINDS = {
-    None: EventKind.SPAN_UNSPECIFIED,
-    "CLIENT": EventKind.SPAN_CLIENT,
-    "SERVER": EventKind.SPAN_SERVER,
-    "PRODUCER": EventKind.SPAN_PRODUCER,
-    "CONSUMER": EventKind.SPAN_CONSUMER,
-}
-_NS_PER_US = 1000
 
 
 class ZipkinCodec:
@@ -35,8 +28,19 @@ class ZipkinCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        decoded = decode_json_items(payloads, config, _spans, _add_span)
-        return replace(decoded, oddities=Counter(decoded.oddities) + _oddities(decoded.events))
+        good, rejects = sized(payloads, config)
+        typed = {i: spans for i in good if (spans := parse_typed(without_bom(payloads[i]))) is not None}
+        results: list[SpanResult] = []
+        if any(typed.values()):
+            results.append(events_of_spans(span_columns(list(typed), list(typed.values())), config))
+            rejects += span_rejects(results[0].bad, lambda payload: raw_items(without_bom(payloads[payload])))
+        rest = [i for i in good if i not in typed]
+        if rest:
+            results.append(read_json_items(payloads, rest, config, _spans, _add_span, rejects))
+        events = in_payload_order(results)
+        oddities = sum((r.oddities for r in results), Counter[str]())
+        rejects.sort(key=lambda r: (r.payload, r.item))
+        return Decoded(events, rejects, oddities + _oddities(events))
 
 
 def _oddities(events: pa.Table) -> Counter[str]:
@@ -67,8 +71,8 @@ def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
     span = as_object(value, "a span")
     ids = (text(span, "traceId"), text(span, "id"), text(span, "parentId"))
     kind = text(span, "kind")
-    if kind not in _KINDS:
-        raise ItemError(Reason.BAD_VALUE, f"kind is none of {', '.join(k for k in _KINDS if k)}")
+    if kind not in KINDS:
+        raise ItemError(Reason.BAD_VALUE, f"kind is none of {', '.join(k for k in KINDS if k)}")
     start = _time(span.get("timestamp"), "timestamp")
     duration = span.get("duration")
     # Zipkin: 0 and absent mean the same for both.
@@ -87,7 +91,7 @@ def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
         item,
         ids,
         name,
-        _KINDS[kind],
+        KINDS[kind],
         (start, end),
         where,
         tags,
@@ -110,4 +114,4 @@ def _time(value: object, name: str) -> int:
 
 
 def _us(value: object, name: str) -> int:
-    return integer(value, name) * _NS_PER_US
+    return integer(value, name) * NS_PER_US

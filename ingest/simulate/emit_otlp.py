@@ -124,7 +124,7 @@ def call_attributes(trace: Trace, row: int) -> str:
 
 def threshold(rate: float) -> str:
     """The `th` of OpenTelemetry's tracestate: p = 1 - T/2^56, trailing zeros dropped."""
-    digits = f"{round((1.0 - rate) * 2.0**56):014x}".rstrip("0")
+    digits = f"{(1 << 56) - round(rate * 2.0**56):014x}".rstrip("0")
     return digits or "0"
 
 

@@ -12,6 +12,9 @@ from collections import OrderedDict, deque
 from collections.abc import Generator
 from heapq import heappop, heappush
 
+import numpy as np
+import numpy.typing as npt
+
 Process = Generator["float | None", None, None]
 
 
@@ -122,6 +125,12 @@ class Lru:
         if len(entries) > self._capacity:
             entries.popitem(last=False)
         return False
+
+    def fill(self, keys: npt.NDArray[np.int64]) -> None:
+        """Touch many keys, oldest first (the cache must be empty): what is left is the newest ones."""
+        _, newest_first = np.unique(keys[::-1], return_index=True)
+        newest = keys[::-1][np.sort(newest_first)[: self._capacity]]
+        self._entries = OrderedDict.fromkeys(newest[::-1].tolist())
 
     def drop(self, key: int) -> None:
         """Forget the key, if present."""

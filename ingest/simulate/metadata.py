@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from itertools import count
 
+import numpy as np
+import numpy.typing as npt
+
 from ingest.simulate import points as p
 from ingest.simulate.engine import Lock, Loop, Lru, Process, Server
 from ingest.simulate.flow import Strand
@@ -15,13 +18,15 @@ from ingest.simulate.streams import Stream
 
 META_BLOCK = 1 << 50
 """Metadata blocks have numbers from here on, so that they never meet data blocks in a cache."""
+KEY_SPREAD = 2_654_435_761
+"""Multiplier that scatters neighbouring items over the tree."""
 PREFETCH_MIN, PREFETCH_SPAN = 30, 30
 """F3: a prefetch does 30 to 60 extra lock and database iterations (NSDI 8.4)."""
 PREFETCH_CPU = 1.2
 """F3: the unmaintained prefetch code path costs 20 % more CPU."""
-DEFAULT_ENCODING = 5.0
+DEFAULT_ENCODING = 2.5
 """F1: work of logging a block in the default, fault-tolerant, not preallocated distribution, against the
-configured one. Set so that postmark-large slows down about as in NSDI 8.2 (46 to 28 transactions a second)."""
+configured one. Set so that postmark-large slows down as in NSDI 8.2 (46 to 28 transactions a second)."""
 GROWTH = 9.0
 """F4: iterations added by the end of the run at severity 1 (4 grow to 13, NSDI 8.5)."""
 LINEAR_NS = 400e3
@@ -83,13 +88,15 @@ class MetadataServer:
         self._prefetch = injections.get(Mechanism.PREFETCH)
         self._growth = injections.get(Mechanism.TREE_GROWTH)
 
-    def warm(self, file: int) -> None:
-        """Put an item and its pages into the caches, as if it had been used before the run."""
-        self.cache.touch(file)
-        for depth in range(max(self._p.lookup_pages, self._p.tree_pages)):
-            page = self._page(file, depth)
-            self._pages.touch(page)
-            self._meta_node.cache.touch(page)
+    def warm(self, files: npt.NDArray[np.int64]) -> None:
+        """Put items and their pages into the caches, as if used before the run, oldest first."""
+        self.cache.fill(files)
+        depths = max(self._p.lookup_pages, self._p.tree_pages)
+        leaf = ((files * KEY_SPREAD >> 7) % self._p.tree_items) >> 3
+        pages = [META_BLOCK + ((d + 1) << 44) + (leaf >> self._p.fan_out_bits * d) for d in range(depths)]
+        order = np.stack(pages, axis=1).ravel()
+        self._pages.fill(order)
+        self._meta_node.cache.fill(order)
 
     def call(self, s: Strand, kind: str, file: int) -> Process:
         """One RPC: dispatch, lock the directory, look the item up, change it, unlock, answer."""
@@ -197,10 +204,10 @@ class MetadataServer:
             if growth is not None and s.t >= growth.start_ns:
                 progress = min(1.0, self._tree.inserted / self._expected_inserts)
                 more = round(GROWTH * growth.severity * progress)
-                if more:
-                    s.touch(growth.cause, 0.0)
-                pages += more
                 linear_ns = LINEAR_NS * growth.severity * progress
+                if linear_ns > 0.0:
+                    s.touch(growth.cause, linear_ns)
+                pages += more
                 s.t += linear_ns
         elif kind == "REMOVE":
             pages = self._p.remove_pages
@@ -220,7 +227,7 @@ class MetadataServer:
 
     def _key(self, file: int) -> int:
         """Where an item lies in the tree: new items fall anywhere, not behind the last one (NSDI 8.5)."""
-        return (file * 2_654_435_761 >> 7) % self._p.tree_items
+        return (file * KEY_SPREAD >> 7) % self._p.tree_items
 
     def _page(self, file: int, depth: int) -> int:
         """Block number of a page on the way to an item.

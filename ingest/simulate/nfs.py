@@ -115,8 +115,9 @@ class NfsServer:
         if bucket is not None and s.t >= bucket.start_ns:
             self._handles += 1
             added = BUCKET_NS * bucket.severity * self._handles
-            s.touch(bucket.cause, added)
-            s.t += added
+            if added > 0.0:
+                s.touch(bucket.cause, added)
+                s.t += added
         s.mark(p.HANDLE)
         s.t += s.draw(streams["nfs_cpu"])
         if hit:
@@ -161,9 +162,9 @@ class NfsServer:
         missing = []
         for block in range(first, first + n):
             if self.blocks.touch(block):
-                s.work(streams["data_hit"], p.DATA_HIT)
+                s.work(streams["block_hit"], p.DATA_HIT)
             else:
-                s.work(streams["data_hit"], p.DATA_MISS)
+                s.work(streams["block_hit"], p.DATA_MISS)
                 missing.append(block)
         if not missing:
             return
@@ -172,7 +173,7 @@ class NfsServer:
         if self._sequential[row]:
             yield s.t
             self._read_ahead(s, first + n)
-        s.work(streams["data_hit"], p.BLOCK_FILL)
+        s.work(streams["block_hit"], p.BLOCK_FILL)
 
     def _fetch(self, s: Strand, blocks: list[int]) -> Process:
         """Read blocks from the data node: one on this strand, or several at once on their own."""
@@ -228,9 +229,9 @@ class NfsServer:
         flow.live += 1
 
         def run() -> Process:
-            child.work(self._streams["data_hit"], begin)
+            child.work(self._streams["block_hit"], begin)
             yield from work(child)
-            child.work(self._streams["data_hit"], end)
+            child.work(self._streams["block_hit"], end)
             yield child.t
             self.close_strand(flow)
 
@@ -260,9 +261,9 @@ class NfsServer:
                 if small is not None and s.t >= small.start_ns and size < BLOCK_BYTES:
                     s.touch(small.cause, 0.0)
                 if cached:
-                    s.work(streams["data_hit"], p.DATA_HIT)
+                    s.work(streams["block_hit"], p.DATA_HIT)
                 else:
-                    s.work(streams["data_hit"], p.DATA_MISS)
+                    s.work(streams["block_hit"], p.DATA_MISS)
                     yield from self._data_node.read(s, block, p.NFS_CALLER)
             s.work(streams["modify"], p.MODIFY_PART if partial else p.MODIFY)
         yield s.t
@@ -311,9 +312,9 @@ class NfsServer:
         block = -1 - directory
         yield s.t
         if self.blocks.touch(block):
-            s.work(self._streams["data_hit"], p.DATA_HIT)
+            s.work(self._streams["block_hit"], p.DATA_HIT)
             return
-        s.work(self._streams["data_hit"], p.DATA_MISS)
+        s.work(self._streams["block_hit"], p.DATA_MISS)
         yield from self._data_node.read(s, block, p.NFS_CALLER)
 
     def _rounds(self, s: Strand, n: int) -> int:

@@ -66,7 +66,7 @@ def stream_specs(p: Parameters) -> list[StreamSpec]:
         StreamSpec("decode", "nfs", 15, 0.15),
         StreamSpec("handle", "nfs", 10, 0.15),
         StreamSpec("attr_hit", "nfs", 5, 0.15),
-        StreamSpec("data_hit", "nfs", 25, 0.3),
+        StreamSpec("block_hit", "nfs", 25, 0.3),
         StreamSpec("entry", "nfs", 20, 0.15),
         StreamSpec("nfs_reply", "nfs", 15, 0.15),
         StreamSpec("modify", "nfs", 30, 0.3),

@@ -27,7 +27,7 @@ from ingest.simulate.workload import BLOCK_BYTES, REVALIDATION, SUB_BITS, Load
 from ingest.simulate.workloads import OP, WORKLOADS
 
 MINUTE_NS = 60e9
-PAUSE_EVERY_NS = 2e9
+PAUSE_EVERY_NS = 0.5e9
 """F6: the client machine pauses once in this much of its time, for `severity` times as long."""
 NOISES, SAMPLING, BACKGROUND = 0, 1, 2
 """Purposes of request keys."""
@@ -101,13 +101,14 @@ class _Run:
         self._touches: list[tuple[int, int, int, float]] = []
 
     def _warm(self, load: Load, data_node: StorageNode) -> None:
-        for file, blocks in zip(load.warm_files.tolist(), load.warm_blocks.tolist(), strict=True):
-            self._nfs.attributes.touch(file)
-            self._mds.warm(file)
-            first = file << BLOCK_BITS
-            for block in range(first, first + blocks):
-                self._nfs.blocks.touch(block)
-                data_node.cache.touch(block)
+        files, n_blocks = load.warm_files, load.warm_blocks
+        self._nfs.attributes.fill(files)
+        self._mds.warm(files)
+        first = np.cumsum(n_blocks) - n_blocks
+        index = np.arange(int(n_blocks.sum())) - np.repeat(first, n_blocks)
+        blocks = np.repeat(files << BLOCK_BITS, n_blocks) + index
+        self._nfs.blocks.fill(blocks)
+        data_node.cache.fill(blocks)
 
     def trace(self) -> Trace:
         """Run the shard to its end."""

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +66,7 @@ class Stream:
         self.table = table
 
 
+@cache
 def quantile_table(law: Law, c2: float) -> list[float]:
     """The law's quantiles at (i + ½)/2^18, mean 1 (uniform: mean ½), in one fixed random order."""
     size = 1 << TABLE_BITS
@@ -83,15 +85,13 @@ def quantile_table(law: Law, c2: float) -> list[float]:
 
 
 def build_streams(specs: Sequence[StreamSpec]) -> dict[str, Stream]:
-    """Streams by name, numbered in the order given; streams of one shape share a table."""
-    tables: dict[tuple[Law, float], list[float]] = {}
-    streams: dict[str, Stream] = {}
-    for number, spec in enumerate(specs):
-        shape = (spec.law, spec.c2)
-        if shape not in tables:
-            tables[shape] = quantile_table(*shape)
-        streams[spec.name] = Stream(number, spec, tables[shape])
-    return streams
+    """Streams by name (each once), numbered in the order given; streams of one shape share a table."""
+    if len({spec.name for spec in specs}) < len(specs):
+        raise ValueError("two streams have one name")
+    return {
+        spec.name: Stream(number, spec, quantile_table(spec.law, spec.c2))
+        for number, spec in enumerate(specs)
+    }
 
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -25,9 +25,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ingest.simulate.outcome import ABSENT, Outcome, Paths, Touched, find_outcome, find_touched, place
 from ingest.simulate.points import OPERATIONS
 from ingest.simulate.run import RunPlan, Subset
-from ingest.simulate.structure import Structure, decode, facts, node_text, signature
+from ingest.simulate.structure import Structure, decode, facts, node_text
 from ingest.simulate.telling import Telling
 from ingest.simulate.trace import Trace
 from ingest.simulate.truth_model import (
@@ -44,7 +45,6 @@ F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 KNOCK_ON_NS, KNOCK_ON_SHARE = 50_000, 0.05
-ABSENT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,86 +60,6 @@ class Truth:
         beside = path.with_suffix(".parquet")
         pq.write_table(self.requests, beside, compression="zstd")
         return beside
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Every sampled request of one variant, sorted by uid."""
-
-    uid: I8
-    start_ns: I8
-    response_ns: I8
-    path: I8
-    kernel_path: I8
-    op: I8
-
-
-class _Paths:
-    """Paths met in any variant, numbered."""
-
-    def __init__(self) -> None:
-        self.number: dict[str, int] = {}
-        self.kernel_number: dict[str, int] = {}
-        self.kernel_of: list[int] = []
-        self.structure: list[Structure] = []
-
-    def add(self, structure: Structure) -> int:
-        name = signature(structure, True)
-        if name not in self.number:
-            kernel = signature(structure, False)
-            self.number[name] = len(self.number)
-            self.kernel_of.append(self.kernel_number.setdefault(kernel, len(self.kernel_number)))
-            self.structure.append(structure)
-        return self.number[name]
-
-
-def _outcome(traces: Sequence[Trace], paths: _Paths) -> _Outcome:
-    path = [
-        np.array([paths.add(decode(raw)) for raw in t.structures], dtype=np.int64)[t.structure]
-        for t in traces
-    ]
-    uid = np.concatenate([t.uid for t in traces])
-    order = np.argsort(uid)
-    number = np.concatenate(path)[order]
-    return _Outcome(
-        uid=uid[order],
-        start_ns=np.concatenate([t.time_ns[t.first_step[:-1]] for t in traces])[order],
-        response_ns=np.concatenate([t.response_ns for t in traces])[order],
-        path=number,
-        kernel_path=np.array(paths.kernel_of, dtype=np.int64)[number],
-        op=np.concatenate([t.op for t in traces])[order],
-    )
-
-
-def _place(wanted: I8, uid: I8) -> I8:
-    """Row of every wanted uid in the sorted ones, or ABSENT."""
-    if len(uid) == 0:
-        return np.full(len(wanted), ABSENT, dtype=np.int64)
-    at = np.minimum(np.searchsorted(uid, wanted), len(uid) - 1)
-    return np.where(uid[at] == wanted, at, ABSENT)
-
-
-@dataclass(frozen=True, slots=True)
-class _Touched:
-    """[requests of the full variant, by uid order]."""
-
-    any: B1
-    by_cause: Mapping[int, B1]
-    added_ns: F8
-
-
-def _touched(traces: Sequence[Trace], uid: I8, n_causes: int) -> _Touched:
-    by_cause = {c: np.zeros(len(uid), dtype=bool) for c in range(n_causes)}
-    added = np.zeros(len(uid))
-    for trace in traces:
-        row = _place(trace.uid, uid)[trace.touches.request]
-        np.add.at(added, row, trace.touches.added_ns)
-        for cause, flags in by_cause.items():
-            flags[row[trace.touches.cause == cause]] = True
-    touched = np.zeros(len(uid), dtype=bool)
-    for flags in by_cause.values():
-        touched |= flags
-    return _Touched(touched, by_cause, added)
 
 
 def shapley(values: Mapping[Subset, float], causes: Sequence[int]) -> dict[int, float]:
@@ -161,12 +81,12 @@ def find_truth(plan: RunPlan, telling: Telling, runs: Mapping[Subset, Sequence[T
 
     `runs` holds the traces of every subset of `plan.simulated_causes`.
     """
-    paths = _Paths()
+    paths = Paths()
     full = plan.simulated_causes
-    outcomes = {subset: _outcome(traces, paths) for subset, traces in runs.items()}
+    outcomes = {subset: find_outcome(traces, paths) for subset, traces in runs.items()}
     after, base = outcomes[full], outcomes[frozenset()]
-    touched = _touched(runs[full], after.uid, len(plan.causes))
-    at = _place(after.uid, base.uid)
+    touched = find_touched(runs[full], after.uid, len(plan.causes))
+    at = place(after.uid, base.uid)
     paired = at != ABSENT
     base_response = np.where(paired, base.response_ns[at], 0)
     base_path = np.where(paired, base.path[at], ABSENT)
@@ -218,14 +138,14 @@ class _ToldRows:
 def _told_rows(telling: Telling, traces: Sequence[Trace], uid: I8) -> _ToldRows:
     told = [telling.tell(trace) for trace in traces]
     return _ToldRows(
-        row=np.concatenate([_place(t.uid[o.rows], uid) for t, o in zip(traces, told, strict=True)]),
+        row=np.concatenate([place(t.uid[o.rows], uid) for t, o in zip(traces, told, strict=True)]),
         request_id=[r for o in told for r in o.request_id],
         trace_id=[r for o in told for r in o.trace_id],
         start_ns=np.concatenate([o.start_ns for o in told]),
     )
 
 
-def _shares(outcomes: Mapping[Subset, _Outcome], full: Subset, begin_ns: float) -> dict[int, float]:
+def _shares(outcomes: Mapping[Subset, Outcome], full: Subset, begin_ns: float) -> dict[int, float]:
     means = {
         subset: _mean(outcome.response_ns[outcome.start_ns >= begin_ns])
         for subset, outcome in outcomes.items()
@@ -237,12 +157,12 @@ def _mean(values: I8) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _decompose(after: _Outcome, base: _Outcome, flags: _Flags, begin_ns: float) -> Decomposition:
+def _decompose(after: Outcome, base: Outcome, flags: _Flags, begin_ns: float) -> Decomposition:
     late, base_late = after.start_ns >= begin_ns, base.start_ns >= begin_ns
     mean, base_mean = _mean(after.response_ns[late]), _mean(base.response_ns[base_late])
     n = int(np.count_nonzero(late))
     # A request counts as paired here if it started late in both runs.
-    at = _place(base.uid, after.uid)
+    at = place(base.uid, after.uid)
     in_both = np.zeros(len(after.uid), dtype=bool)
     both_rows = at[base_late & (at != ABSENT)]
     in_both[both_rows] = True
@@ -272,7 +192,7 @@ def _causes(
     plan: RunPlan,
     telling: Telling,
     traces: Sequence[Trace],
-    touched: _Touched,
+    touched: Touched,
     affected: B1,
     shares: Mapping[int, float],
 ) -> list[CauseTruth]:
@@ -321,7 +241,7 @@ def _edge_labels(structure: Structure, position: int) -> tuple[str, str] | None:
     return None
 
 
-def _path_rows(paths: _Paths, after: _Outcome, base: _Outcome, told_row: I8) -> list[PathTruth]:
+def _path_rows(paths: Paths, after: Outcome, base: Outcome, told_row: I8) -> list[PathTruth]:
     n = np.bincount(after.path[told_row], minlength=len(paths.number))
     n_base = np.bincount(base.path, minlength=len(paths.number))
     kernel = list(paths.kernel_number)
@@ -344,7 +264,7 @@ def _path_rows(paths: _Paths, after: _Outcome, base: _Outcome, told_row: I8) -> 
     return sorted(rows, key=lambda r: (-r.n, -r.n_base, r.path))
 
 
-def _flow_rows(paths: _Paths, after: _Outcome, base_path: I8, flags: _Flags) -> list[FlowTruth]:
+def _flow_rows(paths: Paths, after: Outcome, base_path: I8, flags: _Flags) -> list[FlowTruth]:
     names = list(paths.number)
     moved = np.flatnonzero(flags.moved)
     key = base_path[moved] * len(names) + after.path[moved]
@@ -367,12 +287,12 @@ def _flow_rows(paths: _Paths, after: _Outcome, base_path: I8, flags: _Flags) -> 
 
 def _request_table(
     plan: RunPlan,
-    paths: _Paths,
-    after: _Outcome,
+    paths: Paths,
+    after: Outcome,
     base_response: I8,
     base_path: I8,
     flags: _Flags,
-    touched: _Touched,
+    touched: Touched,
     told: _ToldRows,
 ) -> pa.Table:
     names = pa.array(list(paths.number))

@@ -57,6 +57,12 @@ def power_law(rng: Rng, n: int, population: int, exponent: float) -> I8:
     return files
 
 
+def last_uses(files: I8) -> I8:
+    """The files in order of their last use: all that a least-recently-used cache remembers of them."""
+    _, newest_first = np.unique(files[::-1], return_index=True)
+    return files[::-1][np.sort(newest_first)][::-1]
+
+
 def choose(rng: Rng, n: int, values: Mapping[int, float]) -> I8:
     """n of the keys, with probability proportional to the values."""
     weight = np.array(list(values.values()), dtype=np.float64)
@@ -122,7 +128,7 @@ def sfs97(n: int, shard: int, rng: Rng, parameters: Parameters) -> Load:
         grows=(rng.random(n) < 0.15).astype(np.int64),
         client=rng.integers(0, 8, n),
     )
-    warm = power_law(rng, 60_000, SFS_FILES, SFS_SKEW)
+    warm = last_uses(power_law(rng, 60_000, SFS_FILES, SFS_SKEW))
     return Load(requests, True, 8, warm, by_file(warm, SFS_FILE_BLOCKS), len(created))
 
 
@@ -178,7 +184,7 @@ def postmark(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
         grows=np.ones(n, dtype=np.int64),
         client=client,
     )
-    warm = power_law(rng, 60_000, POSTMARK_FILES, 1.6)
+    warm = last_uses(power_law(rng, 60_000, POSTMARK_FILES, 1.6))
     n_creates = int(np.count_nonzero(op == OP["CREATE"]))
     return Load(requests, False, clients, warm, np.ones(len(warm), dtype=np.int64), n_creates)
 
@@ -231,7 +237,7 @@ def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: flo
         sequential=(blocks > 2).astype(np.int64),
         client=client,
     )
-    warm = power_law(rng, 40_000, LINUX_FILES, skew)
+    warm = last_uses(power_law(rng, 40_000, LINUX_FILES, skew))
     n_creates = int(np.count_nonzero(op == OP["CREATE"]))
     return Load(requests, False, clients, warm, by_file(warm, SOURCE_BLOCKS), n_creates)
 
@@ -268,15 +274,15 @@ def iozone(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
 
 
 _SFS = Parameters(
-    attr_entries=14_000,
+    attr_entries=13_500,
     data_blocks=6_000,
     mds_entries=14_000,
     mds_pages=1_500,
     sn_blocks=30_000,
     directories=400,
-    lock_stripes=64,
+    lock_stripes=32,
     max_spins=3,
-    checkpoint_gap_us=20_000,
+    checkpoint_gap_us=5_000,
     lookup_pages=1,
     tree_pages=3,
     remove_pages=2,
@@ -284,17 +290,20 @@ _SFS = Parameters(
 _POSTMARK = Parameters(
     attr_entries=30_000,
     data_blocks=20_000,
-    mds_entries=120_000,
-    mds_pages=4_000,
-    sn_blocks=60_000,
+    mds_entries=60_000,
+    mds_pages=8_000,
+    sn_blocks=25_000,
     directories=448,
     lock_stripes=448,
     max_spins=3,
     checkpoint_gap_us=2_000_000,
+    page_items=8,
+    tree_levels=6,
     tree_pages=8,
     remove_pages=7,
     setattr_pages=3,
     tree_items=200_000,
+    fan_out_bits=1,
 )
 _LINUX = Parameters(
     attr_entries=16_000,
@@ -305,7 +314,7 @@ _LINUX = Parameters(
     directories=1_900,
     lock_stripes=128,
     max_spins=3,
-    checkpoint_gap_us=200_000,
+    checkpoint_gap_us=10_000,
     tree_pages=2,
 )
 _SFS_TOTAL = sum(SFS_LEVELS)

@@ -71,9 +71,9 @@ def canonical_order(
     """Canonical order of the nodes of every member.
 
     member: [members] the DAG whose labels and edges the member has, node by node; null: one member a DAG, in
-    order. Every DAG needs a member. ts_ns: [member nodes] times, by which interchangeable branches go (the
-    time of the first node that differs in place). tie: stable hash of the member nodes given, used where such
-    times are equal; null: nodes as numbered.
+    order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches go by those of
+    their first nodes. tie: stable hash of the member nodes given, used where such times are equal; null:
+    nodes as numbered.
 
     Structure work is done once a DAG, so pass repeated DAGs once with many members. O(n log n) array work
     for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.

@@ -45,6 +45,8 @@ from stitch.structure_memo import StructureMemo
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 DECODED_AHEAD: Final = 1
 """Batches waiting between the decoding thread and the collector."""
+CHUNK_BYTES_PER_EVENT: Final = 160
+"""Of the lines of a chunk, about; batches of at least so many events are passed on."""
 WORKERS: Final = 2
 """Groups that are stitched and written at once, each in a thread: numpy, Arrow and zstd free the lock."""
 DEAD_LETTER_FILE_BYTES: Final = 32 * 2**20
@@ -72,6 +74,11 @@ class ImportSettings(Config):
     """Share of requests, by a hash of the id, whose parameters are kept."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Text decoded at a time: 16 MB for the usual budget, which become some 100 MB in passing."""
+        return min(16 * 2**20, self.memory_bytes // 64)
 
 
 class ImportSummary(Config):
@@ -278,7 +285,14 @@ class _Import:
     def _decoded(self, sources: Sequence[Source]) -> Iterator[tuple[Source, DecodedBatch | None]]:
         """What the codecs make of each file, then None: the file was read to its end."""
         for source in sources:
-            for decoded in decode_file(source.path, self._settings.format, self._settings.decode):
+            batches = decode_file(
+                source.path,
+                self._settings.format,
+                self._settings.decode,
+                chunk_bytes=self._settings.chunk_bytes,
+                batch_events=self._settings.chunk_bytes // CHUNK_BYTES_PER_EVENT,
+            )
+            for decoded in batches:
                 yield source, decoded
             source.refuse_if_changed()
             yield source, None

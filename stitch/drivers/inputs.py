@@ -54,12 +54,13 @@ def open_sources(
 ) -> Sources:
     """Hash every file (1 GB/s or so) and put aside what the lake has.
 
-    `-` is read from `stdin` into a file below `scratch` first. Raises InputError.
+    What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
+    InputError.
     """
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
-    for name in names:
-        source = _open(name, _spool(stdin, scratch) if name == STDIN else Path(name))
+    for number, name in enumerate(names):
+        source = _open(name, _rereadable(name, scratch / f"input-{number}", stdin))
         if source.sha256 in known or source.sha256 in fresh:
             seen.append(source)
         else:
@@ -67,12 +68,30 @@ def open_sources(
     return Sources(fresh=tuple(fresh[key] for key in sorted(fresh)), known=tuple(seen))
 
 
-def _spool(stdin: BinaryIO, scratch: Path) -> Path:
-    scratch.mkdir(parents=True, exist_ok=True)
-    path = scratch / "stdin"
-    with path.open("wb") as file:
-        shutil.copyfileobj(stdin, file, 1 << 20)
+def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
+    """The file itself, or a copy of what comes through a pipe."""
+    if name == STDIN:
+        _copy(stdin, spool)
+        return spool
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        try:
+            with path.open("rb") as pipe:
+                _copy(pipe, spool)
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        return spool
     return path
+
+
+def _copy(stream: BinaryIO, spool: Path) -> None:
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    with spool.open("wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+
+
+def _unreadable(name: str, error: OSError) -> InputError:
+    return InputError(f"'{name}' cannot be read: {error.strerror}.", remedy="Check the path.")
 
 
 def _open(name: str, path: Path) -> Source:
@@ -81,5 +100,5 @@ def _open(name: str, path: Path) -> Source:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         status = path.stat()
     except OSError as error:
-        raise InputError(f"'{name}' cannot be read: {error.strerror}.", remedy="Check the path.") from error
+        raise _unreadable(name, error) from error
     return Source(name, path, sha256, status.st_size, status.st_mtime_ns)

@@ -25,6 +25,8 @@ Load = Callable[[], pa.Table]
 
 SMALL_BYTES: Final = 16 * 2**20
 """Payload that is stitched as one group: a second core would not make up for files cut in two."""
+MAX_GROUP_BYTES: Final = 2**29
+"""Whatever the budget: Arrow counts the bytes of a text column in 31 bits."""
 GROUPS_IN_MEMORY: Final = 2
 """Groups to deal the payload into where no limit asks for more: one a worker."""
 
@@ -56,7 +58,7 @@ class Buckets:
 
     def _put(self, bucket: int, part: pa.Table) -> None:
         if self.on_disk:
-            self._writer(bucket).write_table(part)
+            self._writer(bucket).write_table(_own_words(part))
         else:
             self._held[bucket].append(part)
 
@@ -125,6 +127,19 @@ class Buckets:
         yield from below.groups(limit_bytes)
 
 
+def _own_words(part: pa.Table) -> pa.Table:
+    """The rows with dictionaries of their own where those of the batch are longer than the rows.
+
+    Every piece is written with its dictionaries: 32 copies of a long one would outweigh the events.
+    """
+    for place, field in enumerate(part.schema):
+        column = part.column(place)
+        if pa.types.is_dictionary(field.type) and len(column.chunk(0).dictionary) > part.num_rows:
+            words = column.cast(field.type.value_type).dictionary_encode().cast(field.type)
+            part = part.set_column(place, field, words)
+    return part
+
+
 class EventSpill:
     """Collects batches; hands them back in groups the kernel can take at once.
 
@@ -183,7 +198,7 @@ class EventSpill:
         """Half of the limit, as two groups are worked on; less where that would leave a worker idle."""
         even = self._size // GROUPS_IN_MEMORY
         # Buckets are not equal: a tenth more, so that two groups do not become three.
-        return min(self._limit_bytes // 2, max(even + even // 10, SMALL_BYTES))
+        return min(self._limit_bytes // 2, max(even + even // 10, SMALL_BYTES), MAX_GROUP_BYTES)
 
     def _named(self) -> Iterator[pa.Table]:
         """Every event that came with a request id, to look at."""

@@ -18,7 +18,7 @@ from schemas.rejects import REJECT_SCHEMA
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
 """5 % smaller files for five times the CPU: worth it where fixed costs outweigh both."""
-SMALL_BYTES: Final = 2**20
+SMALL_BYTES: Final = 384 * 2**10
 VALUES_PER_GROUP: Final = 4_000_000
 """Nodes (or rows, where there are more rows) in a row group: 32 MB of offsets for a reader to hold."""
 

@@ -38,7 +38,7 @@ class Structure:
 
 
 def describe(template: Template) -> Structure:
-    """Keys, texts and folding of one structure. Pure; about 4 µs a node, linear (A.3, A.4).
+    """Keys, texts and folding of one structure. Pure; about 8 µs a node, linear (A.3, A.4).
 
     Raises ValueError when the template has no node, or its positions are not a topological order from node 0.
     """

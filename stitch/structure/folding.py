@@ -4,9 +4,9 @@ L0 folds what is exactly equal. L1 rounds the counts of the folded L0 form up to
 has become equal, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
 equal L0 implies equal L1 implies equal L2, and folded positions of L2 are unions of those of L1.
 
-Within a sequence: smallest period first (1 ... MAX_PERIOD), of one period the longest repeat in total first,
-again until nothing changes or loops nest MAX_DEPTH deep. Small periods first is what makes a loop whose body
-holds a loop of varying count one loop at L2.
+Within a sequence: smallest period first (1 ... MAX_PERIOD) and again from 1 after each fold, of one period
+the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. Small periods first is
+what makes a loop whose body holds a loop of varying count one loop at L2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stitch.structure.pieces import (
     SPAN,
     SPAWN,
     Piece,
-    Sequence_,
+    Pieces,
     branching_piece,
     first_word,
     node_piece,
@@ -72,7 +72,7 @@ class LoopRow:
 class Folded:
     """A structure folded at one level."""
 
-    pieces: Sequence_
+    pieces: Pieces
     key: str
     """32 hex digits; equal iff the folded forms are equal."""
     made: list[Piece] = field(repr=False)
@@ -134,7 +134,7 @@ def _fold_exact(tree: Decomposition, template: Template) -> Folded:
     made: list[Piece] = []
     referenced = tree.referenced
 
-    def pieces_of(items: list[Item]) -> Sequence_:
+    def pieces_of(items: list[Item]) -> Pieces:
         pieces = []
         for item in items:
             if isinstance(item, Block):
@@ -173,7 +173,7 @@ def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
     made: list[Piece] = []
     renewed: dict[int, Piece] = {}
 
-    def renew(pieces: Sequence_) -> Sequence_:
+    def renew(pieces: Pieces) -> Pieces:
         if all(piece.depth == 0 for piece in pieces):
             return pieces
         return _fold_series([renewed.get(id(piece), piece) for piece in pieces], level, made)
@@ -204,47 +204,45 @@ def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
     return Folded(pieces, _level_key(level, pieces, tree.referenced), made)
 
 
-def _gather(branches: list[Sequence_], level: int, made: list[Piece]) -> list[Sequence_]:
-    """Branches in the order of the text (first word, symbol), identical ones as one COPIES piece."""
-    groups: dict[bytes | int, list[Sequence_]] = {}
+def _gather(branches: list[Pieces], level: int, made: list[Piece]) -> list[tuple[bytes, Pieces]]:
+    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones as one."""
+    groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
     for i, branch in enumerate(branches):
+        symbol = sequence_symbol(branch)
         whole = all(piece.open is None for piece in branch)
-        groups.setdefault(sequence_symbol(branch) if whole else i, []).append(branch)
+        groups.setdefault(symbol if whole else i, []).append((symbol, branch))
     gathered = []
     for group in groups.values():
         # Past L0 what was gathered stays so at any depth: else its exact count would show again.
-        if len(group) > 1 and (level != EXACT or max(piece.depth for piece in group[0]) < MAX_DEPTH):
-            piece = repeat_piece(COPIES, group, level)
+        if len(group) > 1 and (level != EXACT or max(piece.depth for piece in group[0][1]) < MAX_DEPTH):
+            piece = repeat_piece(COPIES, [branch for _, branch in group], level)
             made.append(piece)
-            gathered.append([piece])
+            gathered.append((piece.symbol, [piece]))
         else:
             gathered.extend(group)
     if len(gathered) > 1:
-        gathered.sort(key=lambda branch: (first_word(branch), sequence_symbol(branch)))
+        gathered.sort(key=lambda item: (first_word(item[1]), item[0]))
     return gathered
 
 
-def _fold_series(pieces: Sequence_, level: int, made: list[Piece]) -> Sequence_:
+def _fold_series(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
     """Fold the repeats of a sequence."""
+    if level != EXACT and any(piece.kind == LOOP for piece in pieces):
+        pieces = _absorb(pieces, level, made)
     if len(pieces) < 2 or len({piece.symbol for piece in pieces}) == len(pieces):
         return pieces
-    if level != EXACT:
-        pieces = _absorb(pieces, level, made)
-    for _ in range(MAX_DEPTH):
-        before = len(pieces)
-        codes = _codes(pieces)
-        for period in range(1, MAX_PERIOD + 1):
-            if 2 * period > len(pieces):
-                break
-            folded = _fold_period(pieces, codes, period, level, made)
-            if folded is not pieces:
-                pieces, codes = folded, _codes(folded)
-        if len(pieces) == before:
-            break
+    codes = _codes(pieces)
+    period = 1
+    while period <= MAX_PERIOD and 2 * period <= len(pieces):
+        folded = _fold_period(pieces, codes, period, level, made)
+        if folded is pieces:
+            period += 1
+        else:
+            pieces, codes, period = folded, _codes(folded), 1
     return pieces
 
 
-def _codes(pieces: Sequence_) -> list[int]:
+def _codes(pieces: Pieces) -> list[int]:
     """Small integers that are equal iff the pieces are interchangeable; one with open references never is."""
     seen: dict[bytes | int, int] = {}
     return [
@@ -253,11 +251,9 @@ def _codes(pieces: Sequence_) -> list[int]:
     ]
 
 
-def _fold_period(
-    pieces: Sequence_, codes: list[int], period: int, level: int, made: list[Piece]
-) -> Sequence_:
+def _fold_period(pieces: Pieces, codes: list[int], period: int, level: int, made: list[Piece]) -> Pieces:
     """Replace the repeats of one period by loops; the same list where there is none."""
-    result: Sequence_ = []
+    result: Pieces = []
     done = 0
     for start, _, count in repeats(codes, period):
         if max(piece.depth for piece in pieces[start : start + period]) >= MAX_DEPTH:
@@ -273,9 +269,9 @@ def _fold_period(
     return result
 
 
-def _absorb(pieces: Sequence_, level: int, made: list[Piece]) -> Sequence_:
+def _absorb(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
     """Let loops take in neighbours that have become further iterations: equal loops, and equal bodies."""
-    result: Sequence_ = []
+    result: Pieces = []
     i = 0
     while i < len(pieces):
         piece = pieces[i]
@@ -333,7 +329,7 @@ def _close(piece: Piece, referenced: dict[int, int]) -> Piece:
     return piece
 
 
-def _wiring(pieces: Sequence_) -> bytes:
+def _wiring(pieces: Pieces) -> bytes:
     """Which reference names which join, in folded positions relative to the first node."""
     places: dict[int, int] = {}
     references = []
@@ -348,7 +344,7 @@ def _wiring(pieces: Sequence_) -> bytes:
     return b"".join(base.to_bytes(4, "little") + place.to_bytes(4, "little") for base, place in wires)
 
 
-def _level_key(level: int, pieces: Sequence_, referenced: dict[int, int]) -> str:
+def _level_key(level: int, pieces: Pieces, referenced: dict[int, int]) -> str:
     wiring = _wiring(pieces) if referenced else b""
     tag = f"flowdiff L{level} folded\0".encode()
     return digest(tag, sequence_symbol(pieces), wiring).hex()

@@ -17,7 +17,7 @@ NODE, SPAN, PARALLEL, SPAWN, LOOP, COPIES, REFERENCE = range(7)
 EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
 """Levels L0, L1 and L2: how a count is shown."""
 
-Sequence_ = list["Piece"]
+Pieces = list["Piece"]
 
 
 class Piece:
@@ -34,7 +34,7 @@ class Piece:
         self,
         kind: int,
         symbol: bytes,
-        branches: list[Sequence_],
+        branches: list[Pieces],
         *,
         words: tuple[Word, ...] = (),
         start: int = -1,
@@ -54,14 +54,14 @@ class Piece:
         """Loops inside one another, itself included."""
         self.open: dict[int, int] | None = None
         """Join -> references that it still misses (or, below 0, that still miss it); None: all are inside."""
-        shown = branches[:1] if kind in (LOOP, COPIES) else branches
-        for branch in shown:
-            for piece in branch:
-                self.size += piece.size
-                if piece.depth > self.depth:
-                    self.depth = piece.depth
-        if kind in (LOOP, COPIES):
-            self.depth += 1
+        if branches:
+            repeated = kind in (LOOP, COPIES)
+            for branch in branches[:1] if repeated else branches:
+                for piece in branch:
+                    self.size += piece.size
+                    if piece.depth > self.depth:
+                        self.depth = piece.depth
+            self.depth += repeated
 
 
 def node_piece(position: int, name: Word) -> Piece:
@@ -69,7 +69,7 @@ def node_piece(position: int, name: Word) -> Piece:
     return Piece(NODE, name.symbol, [], words=(name,), start=position)
 
 
-def span_piece(start: int, end: int, words: tuple[Word, Word], items: Sequence_) -> Piece:
+def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> Piece:
     """A span: start, what lies between, end."""
     symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
     return Piece(SPAN, symbol, [items], words=words, start=start, end=end)
@@ -80,13 +80,14 @@ def reference_piece(target: int, name: Word) -> Piece:
     return Piece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
-def branching_piece(kind: int, branches: list[Sequence_]) -> Piece:
-    """A PARALLEL or SPAWN piece; branches sorted by their first word, then symbol, as its text shows them."""
+def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> Piece:
+    """A PARALLEL or SPAWN piece of branches with their symbols, in the order its text shows them."""
     tag = b"P" if kind == PARALLEL else b"W"
-    return Piece(kind, digest(tag, *(sequence_symbol(branch) for branch in branches)), branches)
+    symbol = digest(tag, *[symbol for symbol, _ in branches])
+    return Piece(kind, symbol, [branch for _, branch in branches])
 
 
-def repeat_piece(kind: int, iterations: list[Sequence_], level: int) -> Piece:
+def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> Piece:
     """A LOOP or COPIES piece of two or more iterations."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
@@ -105,12 +106,12 @@ def symbols_of(pieces: Iterable[Piece]) -> bytes:
     return b"".join([piece.symbol for piece in pieces])
 
 
-def sequence_symbol(pieces: Sequence_) -> bytes:
+def sequence_symbol(pieces: Pieces) -> bytes:
     """[16] symbol of a sequence; that of one piece is the piece's own."""
     return pieces[0].symbol if len(pieces) == 1 else digest(b"s", symbols_of(pieces))
 
 
-def first_word(pieces: Sequence_) -> str:
+def first_word(pieces: Pieces) -> str:
     """Text of the first node of a sequence; a reference, which is no node, sorts last."""
     piece = pieces[0]
     while not piece.words and piece.branches:

@@ -27,17 +27,20 @@ from stitch.structure.pieces import (
     REFERENCE,
     SPAN,
     Piece,
-    Sequence_,
+    Pieces,
     shown_count,
 )
 
 MAX_TEXT_CHARS = 65_536
 """A longer text is cut at a word and ends in `…+<nodes left out>`; keys and folding stay whole."""
 
+_REVISIT_CHARS = 8
+"""Room for a revisit, whose number is known at the end only."""
+
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
-def write_text(pieces: Sequence_, level: int, n_nodes: int) -> str:
+def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
     """The text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
     words: list[str] = []
     revisits: list[tuple[int, int]] = []
@@ -59,7 +62,7 @@ def write_text(pieces: Sequence_, level: int, n_nodes: int) -> str:
         else:
             _open_branches(item, level, words, stack)
         if words:
-            room -= len(words[-1]) + 1
+            room -= _REVISIT_CHARS if words[-1] == "^" else len(words[-1]) + 1
         if room < 0:
             words.append(f"…+{n_nodes - len(ordinal)}")
             break

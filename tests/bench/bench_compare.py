@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.changed_population import changed_population
 from oracles.stored_flows import stored_spans
 from oracles.stored_lake import write_lake
-from oracles.traffic import traffic
 from scipy import stats
 
 from analyze.compare import compare
@@ -34,6 +34,7 @@ REQUESTS = 210_000
 CATEGORIES = 1_600
 NODES = 30
 SUBSAMPLE = 40
+PERIODS = ("--reference", "1970-01-01T00:00/5m", "--problem", "1970-01-01T00:05/5m")
 BEFORE, AFTER = PeriodName("reference", 0, 1), PeriodName("problem", 1, 2)
 
 
@@ -68,7 +69,7 @@ def _compare_and_render(population: Population, settings: PaperSettings) -> str:
 @pytest.mark.bench
 @pytest.mark.parametrize("variant", ["text", "released"])
 def test_compare_changed_traffic(variant: str) -> None:
-    population = traffic(REQUESTS, CATEGORIES, NODES)
+    population = changed_population(REQUESTS, CATEGORIES, NODES)
     settings = PaperSettings.model_validate({"variant": variant, "one_to_n": False})
     print(f"\n{variant}: {_compare_and_render(population, settings)}")
 
@@ -88,8 +89,7 @@ def test_whole_command(tmp_path: Path) -> None:
     write_lake(lake, *stored_spans(1, 2 * REQUESTS, CATEGORIES, NODES // 2))
     before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "flowdiff", "compare", "--lake", str(lake)]
-        + ["--reference", "1970-01-01T00:00/5m", "--problem", "1970-01-01T00:05/5m"],
+        [sys.executable, "-m", "flowdiff", "compare", "--lake", str(lake), *PERIODS],
         capture_output=True,
         text=True,
         check=False,
@@ -103,7 +103,7 @@ def test_whole_command(tmp_path: Path) -> None:
 
 @pytest.mark.bench
 def test_ks_against_scipy_edge_by_edge() -> None:
-    population = traffic(REQUESTS, CATEGORIES, NODES)
+    population = changed_population(REQUESTS, CATEGORIES, NODES)
     chosen = [
         (edge_latency_ns(c), c.period == 1)
         for c in population.categories[::SUBSAMPLE]

@@ -13,11 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 
-from schemas.config import StitchConfig  # noqa: E402 (the path comes first: this file is a script)
-from schemas.events import EVENT_SCHEMA, EventKind  # noqa: E402
+from oracles.stitcher import read_events, stitch_plainly  # noqa: E402 (the path comes first: a script)
+
+from schemas.config import StitchConfig  # noqa: E402
+from schemas.events import EVENT_SCHEMA, PARAM_TYPE, EventKind  # noqa: E402
 from stitch.heap import keep_freed_memory  # noqa: E402
 from stitch.kernel import stitch  # noqa: E402
 from stitch.structure_memo import StructureMemo  # noqa: E402
@@ -26,6 +29,7 @@ SPANS_PER_TRACE = 48
 SPAN_STRUCTURES = 100
 RECORDS_PER_REQUEST = 30
 RECORD_STRUCTURES = 1_600
+ORACLE_EVENTS = 30_000
 START_NS = 1_763_600_000_000_000_000
 
 
@@ -179,6 +183,26 @@ def cpu_seconds(run: Callable[[], object], repeats: int) -> float:
     return best
 
 
+def with_params(events: pa.Table) -> pa.Table:
+    """The events, each with seven parameters: four texts and three numbers."""
+    n = events.num_rows
+    keys = pa.array([f"key.{i}" for i in range(7)])
+    number = np.arange(7 * n, dtype=np.float64)
+    is_text = np.arange(7 * n) % 7 < 4
+    texts = pa.array([f"value-{i}" for i in range(1000)]).take(pa.array(np.arange(7 * n) * 31 % 1000))
+    values = pa.StructArray.from_arrays(
+        [
+            keys.take(pa.array(np.arange(7 * n) % 7)),
+            pa.array(number, mask=is_text),
+            pc.if_else(pa.array(is_text), texts, None),
+        ],
+        fields=list(PARAM_TYPE),
+    )
+    lists = pa.ListArray.from_arrays(pa.array(np.arange(0, 7 * n + 1, 7, dtype=np.int32)), values)
+    place = events.schema.get_field_index("params")
+    return events.set_column(place, events.schema.field(place), lists)
+
+
 def measure(name: str, events: pa.Table) -> float:
     """Print and return events a CPU second: a first run that describes every structure, then warm ones."""
     config, memo = StitchConfig(), StructureMemo()
@@ -186,23 +210,34 @@ def measure(name: str, events: pa.Table) -> float:
     warm = cpu_seconds(lambda: stitch(events, config, memo=memo), 4)
     result = stitch(events, config, memo=memo)
     print(
-        f"{name}: {events.num_rows:,} events, {result.counts['flows']:,} flows, "
-        f"{result.structures.num_rows:,} structures: {events.num_rows / warm / 1e6:.2f} M/s "
-        f"(first run {events.num_rows / cold / 1e6:.2f} M/s)"
+        f"{name}: {events.num_rows:,} events, {result.flows.num_rows:,} flows, "
+        f"{result.structures.num_rows:,} structures, {result.params.num_rows:,} params: "
+        f"{events.num_rows / warm / 1e6:.2f} M/s (first run {events.num_rows / cold / 1e6:.2f} M/s)"
     )
     return events.num_rows / warm
 
 
+def oracle_rate(events: pa.Table) -> float:
+    """Events a CPU second of the plain-Python stitcher, categories included, reading the rows not."""
+    rows, config = read_events(events), StitchConfig()
+    seconds = cpu_seconds(lambda: {flow.category() for flow in stitch_plainly(rows, config).flows}, 2)
+    return events.num_rows / seconds
+
+
 def main() -> None:
-    """Measure spans and records, with and without the allocator's help."""
+    """Measure spans and records, with and without the allocator's help, and the oracle."""
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     pa.set_cpu_count(1)
     batches = {"spans": span_batch(n), "records": record_batch(n)}
     for name, events in batches.items():
         measure(f"{name}, allocator as it comes", events)
     print("keep_freed_memory:", keep_freed_memory())
-    for name, events in batches.items():
-        measure(name, events)
+    rates = {name: measure(name, events) for name, events in batches.items()}
+    measure("spans with params", with_params(batches["spans"]))
+    for name, make in (("spans", span_batch), ("records", record_batch)):
+        plain = oracle_rate(make(ORACLE_EVENTS))
+        times = rates[name] / plain
+        print(f"plain Python, {name}: {plain / 1e6:.3f} M/s; the kernel is {times:.0f} times as fast")
 
 
 if __name__ == "__main__":

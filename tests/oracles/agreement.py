@@ -14,7 +14,7 @@ from oracles.stitcher import PlainResult
 
 from schemas.quality import Quality
 
-MAX_MATCHED_NODES = 200
+MAX_MATCHED_NODES = 64
 """Larger flows are compared by colour refinement over labels and times instead of by isomorphism."""
 
 
@@ -113,16 +113,17 @@ def relatives_of(graph: nx.DiGraph, parent: int, mate: int) -> tuple[Any, Any]:
 
 def same_graph(a: nx.DiGraph, b: nx.DiGraph) -> bool:
     """Isomorphic with labels, times and hosts."""
-    if _refined(a) != _refined(b):
+    if refined_colours(a, "label", "instance") != refined_colours(b, "label", "instance"):
         return False
     if a.number_of_nodes() > MAX_MATCHED_NODES:
         return True
     return DiGraphMatcher(a, b, node_match=lambda x, y: x == y).is_isomorphic()
 
 
-def _refined(graph: nx.DiGraph) -> list[int]:
-    colour = {v: hash((data["label"], data["instance"])) for v, data in graph.nodes(data=True)}
-    for _ in range(3):
+def refined_colours(graph: nx.DiGraph, *attributes: str, rounds: int = 3) -> list[int]:
+    """Sorted colours after some rounds of refinement from node attributes; equal for isomorphic graphs."""
+    colour = {v: hash(tuple(data[a] for a in attributes)) for v, data in graph.nodes(data=True)}
+    for _ in range(rounds):
         colour = {
             v: hash(
                 (

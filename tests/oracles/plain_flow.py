@@ -13,7 +13,7 @@ Event = dict[str, Any]
 say the same, and whose order breaks ties that nothing else breaks."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Node:
     name: tuple[str, str, str | None, int, int]
     """component, point, label, kind, side."""
@@ -121,8 +121,25 @@ class PlainFlow:
 
 
 def reduce_transitively(n_nodes: int, edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """The edges without which reachability would change; `edges` acyclic."""
-    graph = nx.DiGraph()
-    graph.add_nodes_from(range(n_nodes))
-    graph.add_edges_from(edges)
-    return set(nx.transitive_reduction(graph).edges)
+    """The edges without which reachability would change; `edges` acyclic.
+
+    An edge goes if its end is reached from another successor of its start.
+    """
+    after: list[list[int]] = [[] for _ in range(n_nodes)]
+    n_before = [0] * n_nodes
+    for src, dst in edges:
+        after[src].append(dst)
+        n_before[dst] += 1
+    kept = set(edges)
+    for src in range(n_nodes):
+        if len(after[src]) < 2 or all(n_before[dst] < 2 for dst in after[src]):
+            continue
+        seen: set[int] = set()
+        stack = list(after[src])
+        while stack:
+            for dst in after[stack.pop()]:
+                if dst not in seen:
+                    seen.add(dst)
+                    stack.append(dst)
+        kept -= {(src, dst) for dst in after[src] if dst in seen}
+    return kept

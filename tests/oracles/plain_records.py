@@ -189,14 +189,18 @@ class _Graph:
 
     def cut_cycles(self) -> None:
         edges = self.flow.edges
-        free: set[int] = set()
-        while True:
-            blocked = {dst for src, dst in edges if src not in free}
-            found = set(range(self.n_records)) - blocked - free
-            if not found:
-                break
-            free |= found
-        stuck = set(range(self.n_records)) - free
+        n_before = [0] * self.n_records
+        after: list[list[int]] = [[] for _ in range(self.n_records)]
+        for src, dst in edges:
+            after[src].append(dst)
+            n_before[dst] += 1
+        free = [i for i in range(self.n_records) if n_before[i] == 0]
+        for i in free:
+            for dst in after[i]:
+                n_before[dst] -= 1
+                if n_before[dst] == 0:
+                    free.append(dst)
+        stuck = set(range(self.n_records)) - set(free)
         if stuck:
             self.flow.quality |= Quality.CYCLE
             self.flow.edges = {(a, b) for a, b in edges if not (a in stuck and b in stuck)}

@@ -22,7 +22,7 @@ OUTSIDE_IN = [
 LATE = 2**63 - 1
 
 
-@dataclass
+@dataclass(slots=True)
 class Span:
     event: Event | None
     """None: `?/root` or `?/missing`."""

@@ -51,7 +51,8 @@ def stitch_plainly(events: list[Event], config: StitchConfig) -> PlainResult:
     for request_id, rows in traces.items():
         _keep(result, *stitch_trace(request_id, rows, config))
     for request_id, rows in group_requests(records).items():
-        _keep(result, *stitch_request(request_id, rows, config))
+        name = request_id + "~records" if request_id in traces else request_id
+        _keep(result, *stitch_request(name, rows, config))
     return result
 
 

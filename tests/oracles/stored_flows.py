@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 
@@ -116,7 +117,8 @@ def record_template(rng: np.random.Generator, n_nodes: int, name: str) -> Templa
             tails[at] = node
     edges.extend((tail, n_nodes - 1) for tail in sorted(set(tails)))
     names = [(f"svc{rng.integers(8)}", f"{name}.p{at % 20}", None) for at in range(n_nodes)]
-    return Template.of_graph(names, sorted(set(edges)), [n_nodes - 1])
+    reduced = nx.transitive_reduction(nx.DiGraph(edges))
+    return Template.of_graph(names, sorted(reduced.edges), [n_nodes - 1])
 
 
 def record_times(rng: np.random.Generator, template: Template, n: int) -> np.ndarray:

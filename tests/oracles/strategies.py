@@ -35,8 +35,11 @@ def sometimes(draw: st.DrawFn, one_in: int) -> bool:
 
 
 @st.composite
-def span_rows(draw: st.DrawFn, *, tidy: bool = False, request_id: str = "t0") -> list[Row]:
-    """Spans of one trace. tidy: a proper tree with all times, as a correct tracer writes it.
+def span_rows(
+    draw: st.DrawFn, *, tidy: bool = False, alike: bool = False, request_id: str = "t0"
+) -> list[Row]:
+    """Spans of one trace. tidy: a proper tree with all times, as a correct tracer writes it. alike: all spans
+    have one name, so that only shape, marks and asynchrony tell branches apart.
 
     Otherwise with missing and several parents, cycles, shared and duplicate ids, contradictions, spans
     without times, clock skew, several roots, marks: everything, on small numbers, so that ties occur.
@@ -50,15 +53,15 @@ def span_rows(draw: st.DrawFn, *, tidy: bool = False, request_id: str = "t0") ->
         row: Row = {
             "request_id": request_id,
             "id": f"{i:016x}",
-            "kind": int(draw(st.sampled_from(SPAN_KINDS))),
-            "component": draw(st.sampled_from("ab")),
-            "point": draw(st.sampled_from("xy")),
+            "kind": int(K.SPAN_INTERNAL if alike else draw(st.sampled_from(SPAN_KINDS))),
+            "component": "a" if alike else draw(st.sampled_from("ab")),
+            "point": "x" if alike else draw(st.sampled_from("xy")),
             "ts_ns": start,
             "end_ns": draw(st.integers(start, max(start, high))),
             "host": draw(st.sampled_from([None, "h1", "h2"])),
             "parents": [] if above < 0 else [rows[above]["id"]],
         }
-        if sometimes(draw, 8) and above >= 0:
+        if sometimes(draw, 2 if alike else 8) and above >= 0:
             row["follows"], row["parents"] = row["parents"], []
         if sometimes(draw, 6):
             names = draw(st.lists(st.sampled_from("mn"), min_size=1, max_size=3))
@@ -101,7 +104,10 @@ def _disturb_spans(draw: st.DrawFn, rows: list[Row]) -> list[Row]:
         elif change == "params":
             copy["params"] = [{"key": "k", "num": 1.0, "text": None}]
         elif change == "no time":
-            copy["ts_ns" if draw(st.booleans()) else "end_ns"] = None
+            left, lost = draw(st.permutations(["ts_ns", "end_ns"]))
+            copy[lost] = None
+            if copy[left] is not None:
+                copy[left] += draw(st.integers(-5, 0))
             copy["kind"] = int(draw(st.sampled_from([copy["kind"], K.SPAN_UNSPECIFIED])))
         elif change == "parents":
             copy["parents"] = [f"{draw(st.integers(0, n + 1)):016x}"]

@@ -15,6 +15,9 @@ from stitch.canon.mixing import mix
 from stitch.canon.reduction import redundant_edges
 from stitch.canon.segments import CyclicGraphError, longest_paths
 
+RELAXED = settings(deadline=None)
+"""No assertion on wall time."""
+
 Template = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
@@ -78,6 +81,8 @@ def symmetric_dags(draw: st.DrawFn) -> nx.DiGraph:
 
 
 DAGS = st.one_of(random_dags(), symmetric_dags().filter(lambda graph: len(graph) <= 60))
+SMALL_DAGS = st.one_of(random_dags(), symmetric_dags().filter(lambda graph: len(graph) <= 16))
+"""Small enough to try isomorphisms."""
 
 
 def templates(graphs: list[nx.DiGraph], seed: int) -> list[Template]:
@@ -117,10 +122,14 @@ def as_graph(template: Template) -> nx.DiGraph:
 
 
 def isomorphic(a: nx.DiGraph, b: nx.DiGraph) -> bool:
-    return nx.is_isomorphic(a, b, node_match=lambda x, y: x["label"] == y["label"])
+    """By VF2++, tried on graphs small enough for it."""
+    if len(a) != len(b) or a.number_of_edges() != b.number_of_edges():
+        return False
+    return bool(nx.vf2pp_is_isomorphic(a, b, node_label="label"))
 
 
-@given(st.lists(DAGS, min_size=1, max_size=6), st.integers(0, 2**32))
+@RELAXED
+@given(st.lists(SMALL_DAGS, min_size=1, max_size=4), st.integers(0, 2**32))
 def test_the_template_is_the_transitive_reduction(graphs: list[nx.DiGraph], seed: int) -> None:
     for graph, template in zip(graphs, templates(graphs, seed), strict=True):
         reduced = nx.transitive_reduction(graph)
@@ -128,12 +137,13 @@ def test_the_template_is_the_transitive_reduction(graphs: list[nx.DiGraph], seed
         assert isomorphic(as_graph(template), reduced)
 
 
-@settings(max_examples=200)
-@given(DAGS, st.lists(st.integers(0, 2**32), min_size=4, max_size=4))
-def test_the_template_depends_on_the_labelled_graph_alone(graph: nx.DiGraph, seeds: list[int]) -> None:
-    assert len({templates([graph], seed)[0] for seed in seeds}) == 1
+@RELAXED
+@given(DAGS, st.integers(0, 2**32))
+def test_the_template_depends_on_the_labelled_graph_alone(graph: nx.DiGraph, seed: int) -> None:
+    assert len(set(templates([graph] * 5, seed))) == 1
 
 
+@RELAXED
 @given(DAGS, st.lists(DAGS, max_size=4), st.integers(0, 2**32))
 def test_the_template_does_not_depend_on_the_batch(
     graph: nx.DiGraph, others: list[nx.DiGraph], seed: int
@@ -143,7 +153,8 @@ def test_the_template_does_not_depend_on_the_batch(
     assert templates([graph, *others, graph], seed)[0] == alone
 
 
-@given(DAGS, DAGS, st.integers(0, 2**32), st.data())
+@RELAXED
+@given(SMALL_DAGS, SMALL_DAGS, st.integers(0, 2**32), st.data())
 def test_templates_are_equal_only_of_isomorphic_graphs(
     graph: nx.DiGraph, other: nx.DiGraph, seed: int, data: st.DataObject
 ) -> None:
@@ -162,6 +173,7 @@ def test_templates_are_equal_only_of_isomorphic_graphs(
         assert (template == found[0]) == isomorphic(as_graph(template), as_graph(found[0]))
 
 
+@RELAXED
 @given(DAGS, st.integers(0, 2**32), st.integers(2, 5))
 def test_members_of_one_dag_get_its_template_each_with_its_own_times(
     graph: nx.DiGraph, seed: int, n_members: int
@@ -186,6 +198,7 @@ def test_members_of_one_dag_get_its_template_each_with_its_own_times(
         assert (labels[order] == labels[result.order[:n]]).all()
 
 
+@RELAXED
 @given(st.lists(random_dags(), min_size=1, max_size=5))
 def test_redundant_edges_against_networkx(graphs: list[nx.DiGraph]) -> None:
     whole = nx.disjoint_union_all(graphs)
@@ -221,9 +234,10 @@ def test_cycles_are_refused(edges: list[tuple[int, int]]) -> None:
         canonical_order(dags, np.zeros(n, np.int64))
 
 
+@RELAXED
 @given(DAGS, st.integers(0, 2**32))
 def test_columns_of_interchangeable_chains_are_in_time_order(graph: nx.DiGraph, seed: int) -> None:
-    """Three copies of a chain hung below the sinks' join: their heads come in time order, whole chains together."""
+    """Three copies of a chain: their heads come in time order, each chain in one piece."""
     chance = random.Random(seed)
     graph = graph.copy()
     sinks = [v for v in graph if graph.out_degree(v) == 0]

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.critical_path import walk
-from oracles.refine import keyed, relations
+from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.stored_flows import random_program, stored_records, stored_spans
 
@@ -16,6 +16,11 @@ from analyze.critical_path import critical_path, edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from analyze.refine.siblings import Interner, decide_order, families, order_evidence, pair_rows
+from analyze.refine.span_tree import span_tree
+from analyze.refine.stored import group_flows
+from stitch.structure.describe import describe, tokens
+from stitch.structure.template import Template
 
 SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")
 
@@ -37,30 +42,48 @@ def parents(draw: st.DrawFn) -> list[tuple[int, list[tuple[str, int, int]]]]:
 @settings(max_examples=60, deadline=None)
 @given(parents())
 def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int, int]]]]) -> None:
-    """Pairs are ordered as the oracle says, unless the structure's own mean starts contradict."""
-    found = population(
-        [call("r/get", 0, d, *(call(*child) for child in calls)) for d, calls in requests], settings=SMALL
+    calls = [call("r/get", 0, duration, *(call(*child) for child in below)) for duration, below in requests]
+    rows = [row for n, request in enumerate(calls) for row in request_events(request, f"{n:032x}", T0 + n)]
+    assert consensus(*stored([table(rows)])) == relations(
+        [
+            (duration * 1_000, [(name, start * 1_000, end * 1_000) for name, start, end in below], 1.0)
+            for duration, below in requests
+        ],
+        SMALL,
     )
-    decided = relations(
-        [(d * 1_000, [(n, s * 1_000, e * 1_000) for n, s, e in calls], 1.0) for d, calls in requests], SMALL
-    )
-    by_id = {f"{0:08x}{number:024x}": calls for number, (_, calls) in enumerate(requests)}
-    for category in found.categories:
-        reach = reachable(category.graph.n_nodes, category.graph.edges.tolist())
-        for row, request_id in enumerate(category.request_id.to_pylist()):
-            keys = keyed([(n, s * 1_000, e * 1_000) for n, s, e in by_id[request_id]])
-            place = positions(category.graph.labels, category.offset_ns[row].tolist())
-            family = frozenset(keys)
-            for (kin, a, b), relation in decided.items():
-                if kin != family or a not in place or b not in place:
-                    continue
-                ordered = (place[b] in reach[place[a]]) - (place[a] in reach[place[b]])
-                if relation == "parallel" and len(keys) == 2:
-                    assert ordered == 0
-                if relation == "ab" and len(by_id) == 1:
-                    assert ordered == 1
-                if relation in ("ab", "ba") and ordered:
-                    assert ordered == (1 if relation == "ab" else -1) or len(keys) > 2
+
+
+def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key], Key, Key], str]:
+    """What the refinement decides, in the oracle's words."""
+    interner = Interner()
+    entries, evidence, component_of = [], [], {}
+    for category in group_flows(flows, structures).categories:
+        tree = span_tree(category.structure)
+        assert tree is not None
+        kin = families(tree, interner, 99)
+        evidence.append(order_evidence(category, category.offset_ns, tree, kin, interner, SMALL))
+        for family in kin:
+            entries += [
+                (family.keys, family.keys[first], family.keys[second])
+                for first, second in zip(*pair_rows(len(family.keys)), strict=True)
+            ]
+            component_of |= {
+                key: int(tree.component[unit] == "a")
+                for key, unit in zip(family.keys, family.children, strict=True)
+            }
+    names = [
+        (name.split("#")[0], int(name.split("#")[1]) - 1 if "#" in name else 0) for name in interner.names()
+    ]
+    components = np.array([component_of.get(code, -1) for code in range(len(names))])
+    decided = decide_order(evidence, interner.names(), components, SMALL).relation.tolist()
+    found = {}
+    for (keys, first, second), relation in zip(entries, decided, strict=True):
+        a, b = names[first], names[second]
+        word = {0: "parallel", 1: "ab", 2: "ba"}.get(relation, "open")
+        if a > b:
+            a, b, word = b, a, {"ab": "ba", "ba": "ab"}.get(word, word)
+        found[frozenset(names[key] for key in keys), a, b] = word
+    return found
 
 
 def reachable(n_nodes: int, edges: list[list[int]]) -> list[set[int]]:
@@ -68,16 +91,6 @@ def reachable(n_nodes: int, edges: list[list[int]]) -> list[set[int]]:
     for src, dst in sorted(edges, reverse=True):
         reach[src] |= {dst} | reach[dst]
     return reach
-
-
-def positions(labels: tuple[str, ...], times: list[int]) -> dict[tuple[str, int], int]:
-    """Child key -> position of its start, where starts of one operation differ."""
-    found = {}
-    for name in {label for label in labels if label.endswith(">") and label != "r/get>"}:
-        at = sorted((times[p], p) for p, label in enumerate(labels) if label == name)
-        if len({time for time, _ in at}) == len(at):
-            found |= {(name[:-1], nth): p for nth, (_, p) in enumerate(at)}
-    return found
 
 
 @st.composite
@@ -166,3 +179,15 @@ def test_the_order_of_a_program_is_recovered(seed: int, n_spans: int) -> None:
                 beside = [other for other in group if other is not child]
                 assert all(place[f"{other.component}/{other.name}>"] in reach[ends] for other in after)
                 assert all(place[f"{other.component}/{other.name}>"] not in reach[ends] for other in beside)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_text_taken_from_the_lake_is_that_of_the_refined_graph(seed: int) -> None:
+    for category in refine(*stored_records(seed, 20, 4, 14), RefineSettings()).categories:
+        graph = category.graph
+        names = [(*label.split("/"), None) for label in graph.labels]
+        edges = [(int(src), int(dst)) for src, dst in graph.edges]
+        described = describe(Template.of_graph(names, edges, graph.responses.tolist()))  # type: ignore[arg-type]
+        assert graph.canonical == described.canonical
+        assert graph.tokens == tokens(described)

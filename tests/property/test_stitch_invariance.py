@@ -119,8 +119,12 @@ def test_ids_do_not_show(data: st.DataObject, spans: list[Row], records: list[Ro
     assert categories(other) == categories(rows)
 
 
-@settings(max_examples=100, deadline=None)
-@given(data=st.data(), spans=span_rows(tidy=True), records=record_rows(tidy=True))
+@settings(max_examples=200, deadline=None)
+@given(
+    data=st.data(),
+    spans=st.one_of(span_rows(tidy=True), span_rows(tidy=True, alike=True)),
+    records=record_rows(tidy=True),
+)
 def test_times_and_interleaving_do_not_show(
     data: st.DataObject, spans: list[Row], records: list[Row]
 ) -> None:
@@ -161,3 +165,33 @@ def test_categories_are_isomorphism_classes(data: st.DataObject, rows: list[Row]
     a, b = (kernel_graph(row, described[row["category"]]) for row in flows)
     isomorphic = nx.is_isomorphic(a, b, node_match=lambda x, y: x["label"] == y["label"])
     assert isomorphic == (flows[0]["category"] == flows[1]["category"])
+
+
+@st.composite
+def near_twins(draw: st.DrawFn) -> list[Row]:
+    """Two branches below a root, alike but for one detail somewhere in them."""
+    branch = draw(span_rows(tidy=True, alike=True))[:4]
+    twin = [dict(row) for row in branch]
+    at = draw(st.integers(0, len(twin) - 1))
+    detail = draw(st.sampled_from(["asynchrony", "mark", "leaf"]))
+    if detail == "asynchrony" and at:
+        parents, follows = twin[at]["parents"], twin[at].get("follows")
+        twin[at] |= {"parents": follows or [], "follows": parents}
+    elif detail == "mark":
+        twin[at]["marks"] = [{"ts_ns": 0, "name": "z"}]
+    else:
+        twin.append({**twin[at], "id": "new", "parents": [twin[at]["id"]], "follows": None, "marks": None})
+    rows = [{**branch[0], "id": "root", "parents": [], "follows": None}]
+    for prefix, spans in (("a", branch), ("b", twin)):
+        for i, row in enumerate(spans):
+            above = {c: [prefix + name for name in row.get(c) or []] for c in ("parents", "follows")}
+            rows.append(row | above | {"id": prefix + row["id"]} | ({} if i else {"parents": ["root"]}))
+    return rows
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), rows=near_twins())
+def test_siblings_are_ordered_by_what_they_are_not_by_time(data: st.DataObject, rows: list[Row]) -> None:
+    start = {row["id"]: data.draw(st.integers(0, 3)) for row in rows}
+    other = [row | {"ts_ns": start[row["id"]], "end_ns": 9} for row in rows]
+    assert categories(other) == categories(rows)

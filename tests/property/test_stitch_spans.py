@@ -12,7 +12,7 @@ from schemas.config import StitchConfig
 from stitch.kernel import stitch
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(rows=span_batches(), cap=st.sampled_from([20_000, 20_000, 4]))
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
     events = table_of(rows)

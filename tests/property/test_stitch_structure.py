@@ -191,3 +191,31 @@ def test_series_parallel_texts_do_not_depend_on_the_numbering(data: st.DataObjec
 def test_rows_read_back(templates: list[Template]) -> None:
     structures = [describe(template) for template in templates]
     assert [structure_from_row(row) for row in structures_table(structures).to_pylist()] == structures
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), template=dag_templates())
+def test_keys_of_all_levels_know_what_the_text_shows(data: st.DataObject, template: Template) -> None:
+    """A graph and the same graph with one edge more: also where joins do not nest, keys tell them apart."""
+    names = list(zip(template.component, template.point, template.label, strict=True))
+    extra = set(template.edges)
+    if template.n_nodes > 1:
+        dst = data.draw(st.integers(1, template.n_nodes - 1))
+        extra.add((data.draw(st.integers(0, dst - 1)), dst))
+    other = with_responses(names, reduce_transitively(template.n_nodes, extra), set(template.responses))
+    a, b = describe(template), describe(other)
+    assert (a.category_l1 == b.category_l1) == (a.canonical_l1 == b.canonical_l1)
+    assert (a.category_l2 == b.category_l2) == (a.canonical_l2 == b.canonical_l2)
+    if not nx.is_isomorphic(text_graph(template), text_graph(other), node_match=lambda x, y: x == y):
+        assert a.canonical != b.canonical
+
+
+@settings(max_examples=100, deadline=None)
+@given(template=dag_templates(), data=st.data())
+def test_the_oracles_reduction_is_networkx_s(template: Template, data: st.DataObject) -> None:
+    n = template.n_nodes
+    pairs = st.integers(0, n - 1).flatmap(lambda v: st.tuples(st.integers(0, v), st.just(v)))
+    extra = {(a, b) for a, b in data.draw(st.lists(pairs, max_size=8)) if a != b}
+    graph = nx.DiGraph([*template.edges, *extra])
+    graph.add_nodes_from(range(n))
+    assert reduce_transitively(n, set(graph.edges)) == set(nx.transitive_reduction(graph).edges)

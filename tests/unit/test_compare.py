@@ -222,8 +222,14 @@ def test_notes_tell_what_was_left_out_and_that_load_differs():
     found = run(p).comparison
     assert found.reference.excluded == {"CYCLE": 2}
     assert "2 flows of the reference, 1 of the problem" in found.notes[0]
-    assert "Load differs (×2.25" in found.notes[1]
+    assert "×2.25 as many requests" in found.notes[1]
     assert found.notes[2] == "Clocks!"
+
+
+def test_load_is_counted_over_the_time_in_which_there_was_traffic():
+    p = population(constant_chain(CALM, 11, 21, 1000, 1000))  # start_ns 0..10 and 11..31
+    assert run(p).comparison.headline.load_ratio == pytest.approx((21 / 20) / (11 / 10))
+    assert run(population(constant_chain(CALM, 11, 1, 9, 9))).comparison.headline.load_ratio is None
 
 
 def test_json_round_trip_and_version():

@@ -94,6 +94,15 @@ def test_a_request_without_times_waits_for_the_end_of_input() -> None:
     assert one_flow(last)["offset_ns"] == [0, 0, 1, 1]
 
 
+def test_carried_events_keep_their_own_words_only() -> None:
+    events = batch(span("old"), span("new", trace="t2", at=(500, 600), status="late"))
+    carry = stitch(events, CONFIG, watermark_ns=T0 + 300).carry
+    assert carry.schema.equals(EVENT_SCHEMA)
+    assert carry["point"].chunk(0).dictionary.to_pylist() == ["new"]
+    assert carry["status"].chunk(0).dictionary.to_pylist() == ["late"]
+    assert carry["host"].to_pylist() == [None]
+
+
 def test_records_without_request_id_are_carried_together() -> None:
     events = batch(
         record("r", "r1", 0) | {"request_id": None, "kind": EventKind.SPLIT, "links": ["r2"]},

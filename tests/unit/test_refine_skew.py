@@ -94,3 +94,22 @@ def test_offsets_are_added_up_along_calls() -> None:
     values = latencies(category)
     assert all(30 < value < 70 for value in values["b/mid>", "c/leaf>"])
     assert all(30 < value < 70 for value in values["a/top>", "b/mid>"])
+
+
+def test_work_left_behind_on_another_host_is_not_taken_for_skew() -> None:
+    """Fire and forget: the child starts after its parent's end, in 40 of 40 requests, on another host."""
+    rng = np.random.default_rng(0)
+    requests = [
+        call(
+            "web/get",
+            0,
+            1_000,
+            call("web/load", 10, 500, host="a"),
+            call("log/write", 1_100 + jitter, 1_300 + jitter, host="b"),
+            host="a",
+        )
+        for jitter in rng.integers(0, 50, 40).tolist()
+    ]
+    found = population(requests)
+    assert found.notes == ()
+    assert "log/write>" not in only(found).graph.labels

@@ -223,3 +223,15 @@ def test_weights_count_in_the_consensus() -> None:
         rows += [row | {"sample_rate": weight} for row in events]
     category = only(refine(*stored([table(rows)]), RefineSettings()))
     assert ("web/auth<", "web/load>") in edge_labels(category)
+
+
+def test_a_child_awaited_in_one_period_only_is_noted() -> None:
+    def logs(end: float) -> Call:
+        return call("web/get", 0, 1000, call("web/load", 10, 500), call("web/log", 600, end))
+
+    found = population([logs(900)] * 10, [logs(2000)] * 30)
+    assert found.notes == (
+        "web/log outlives its parent web/get in 0% of the reference and 100% of the problem calls: "
+        "taken as asynchronous in both.",
+    )
+    assert "web/log>" not in only(found).graph.labels

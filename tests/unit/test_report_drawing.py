@@ -63,6 +63,31 @@ def test_marked_stretch_is_folded_apart_from_unmarked_ones():
     ]
 
 
+def test_quiet_branches_of_a_fork_become_one_pill_without_a_latency():
+    # 0 -> (1 2), (3 4), (5 6), (7 8) -> 9, and 7 -> 8 changed.
+    edges = [(0, 1), (1, 2), (0, 3), (3, 4), (0, 5), (5, 6), (0, 7), (7, 8), (2, 9), (4, 9), (6, 9), (8, 9)]
+    labels = [f"n{i}" for i in range(10)]
+    drawn = folded_steps(view(labels, sorted(edges, key=lambda e: e[1])), frozenset(), frozenset({(7, 8)}))
+    assert [s.members for s in drawn.steps] == [(0,), (1, 2, 3, 4, 5, 6), (7,), (8,), (9,)]
+    assert drawn.arrows[0, 1] is None
+    assert drawn.arrows[1, 4] is None
+    assert drawn.arrows[2, 3] == (7, 8)
+
+
+def test_graph_that_is_not_series_parallel_stays_as_it_is():
+    # A bridge between two branches: 1 -> 4 as well as 1 -> 3, 2 -> 4.
+    edges = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 4), (3, 5), (4, 5)]
+    drawn = folded_steps(view([f"n{i}" for i in range(6)], edges), frozenset(), frozenset())
+    assert all(s.kind is StepKind.NODE for s in drawn.steps)
+
+
+def test_nested_forks_reduce_from_the_inside():
+    #  0 -> 1 -> (2 -> (3 | 4) -> 5 | 6) -> 7 -> 8
+    edges = [(0, 1), (1, 2), (2, 3), (2, 4), (3, 5), (4, 5), (1, 6), (5, 7), (6, 7), (7, 8)]
+    drawn = folded_steps(view([f"n{i}" for i in range(9)], edges), frozenset(), frozenset())
+    assert [s.members for s in drawn.steps] == [(0,), (1, 2, 3, 4, 5, 6, 7), (8,)]
+
+
 def test_nothing_to_fold_draws_no_second_graph():
     drawing = draw_graph(view(["a", "b", "c"]), Marks(), "t")
     assert drawing.whole is None

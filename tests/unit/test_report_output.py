@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from base64 import b64encode
 from html.parser import HTMLParser
 from io import StringIO
@@ -138,7 +139,23 @@ def test_terminal_fits_its_width(shop: Comparison, width: int):
     text = out.getvalue()
     assert "2 structural mutations and 1 response-time mutation found." in text
     assert "timing" in text
-    assert (f" {wording.short(shop.mutations[0].category)} " in text) == (width >= 100)
+    assert (f" {wording.short(shop.mutations[0].category)} " in text) == (width > 80)
+    for m in shop.mutations:
+        assert f"{m.before.count} → {m.after.count} " in text
+        assert wording.change(m.contribution_us) in text
+
+
+def test_terminal_clips_long_names_and_no_numbers():
+    long = population(constant_chain(("frontend/" + "x" * 200, "b"), 100_000, 300_000, 100, 100))
+    got = compare(long, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
+    out = StringIO()
+    print_report(got, Console(file=out, width=80, color_system=None))
+    line = next(row for row in out.getvalue().splitlines() if row.startswith("1 structure"))
+    assert len(line) <= 80
+    assert f"{wording.count(100_000)} → {wording.count(300_000)}" in line
+    assert re.search("front.*…x+ ", line)
+    assert "contribution" in out.getvalue()
+    assert "share" not in out.getvalue()
 
 
 def test_terminal_prints_markup_of_names_as_text():
@@ -148,6 +165,19 @@ def test_terminal_prints_markup_of_names_as_text():
     print_report(got, Console(file=out, width=120, color_system=None))
     assert "[red]x[/red]" in out.getvalue()
     assert "[bold]" in out.getvalue()
+
+
+def test_control_characters_in_names_are_shown_and_not_obeyed():
+    name = "svc\x1b[2J\x07\n\u202egnp"
+    p = population(constant_chain((f"{name}/op", "b", "c"), 0, 90, 0, 100))
+    got = compare(p, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
+    out = StringIO()
+    print_report(got, Console(file=out, width=120, color_system=None))
+    page = render_html(got)
+    visible_part = page[: page.index('<script type="application/json"')]
+    for text in (out.getvalue(), visible_part):
+        assert "svc\u241b[2J\u2407\u240a\ufffdgnp/op" in text
+        assert not set(text) & {"\x1b", "\x07", "\u202e"}
 
 
 def test_report_folder_is_whole_and_kept(tmp_path: Path):

@@ -11,9 +11,9 @@ import pytest
 
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
 from stitch.components import assign_requests
-from stitch.drivers.partition import bucket_of, hash_texts, payload_bytes, share_of
+from stitch.drivers.partition import FANOUT, bucket_of, hash_texts, payload_bytes, share_of
 from stitch.drivers.prefetch import prefetch
-from stitch.drivers.spill import EventSpill
+from stitch.drivers.spill import Buckets, EventSpill
 
 
 def record(request: str | None, ts_ns: int, **fields: object) -> dict[str, object]:
@@ -45,9 +45,9 @@ def as_multiset(tables: list[pa.Table]) -> Counter[str]:
     return Counter(repr(row) for each in tables for row in each.to_pylist())
 
 
-@pytest.mark.parametrize("limit_bytes", [10_000, 100_000, 10**9])
-def test_every_event_once_and_every_request_whole(tmp_path: Path, limit_bytes: int) -> None:
-    given = batches(400, 9)
+@pytest.mark.parametrize(("n_requests", "limit_bytes"), [(100, 5_000), (400, 100_000), (400, 10**9)])
+def test_every_event_once_and_every_request_whole(tmp_path: Path, n_requests: int, limit_bytes: int) -> None:
+    given = batches(n_requests, 9)
     spill = EventSpill(tmp_path, limit_bytes)
     for batch in given:
         spill.add(batch)
@@ -113,6 +113,16 @@ def test_records_without_request_id_are_named_as_the_kernel_names_them(
     seen = Counter(request for group in groups for request in set(group["request_id"].to_pylist()))
     assert {"~a0", "~"} <= set(seen)
     assert set(seen.values()) == {1}
+
+
+def test_long_dictionaries_are_not_written_with_every_piece(tmp_path: Path) -> None:
+    rows = [record(f"r{n}", n, point=f"point number {n:05d}") for n in range(1_000)]
+    buckets = Buckets(tmp_path / "events", 0, on_disk=True)
+    buckets.add(table(rows))
+    buckets.close()
+    pieces = [piece for bucket in range(FANOUT) for piece in buckets.batches(bucket)]
+    assert all(len(piece["point"].chunk(0).dictionary) == piece.num_rows for piece in pieces)
+    assert as_multiset(pieces) == as_multiset([table(rows)])
 
 
 def test_hashes_are_stable_and_spread() -> None:

@@ -1,0 +1,204 @@
+"""Looking around in a lake of real traces: views, queries, one flow, exports and their way back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analyze.browse import CategorySort, categories, find_flow, windows
+from analyze.load import LakePeriod, resolve
+from analyze.periods import parse_period
+from analyze.sql.catalog import VIEWS, relation
+from analyze.sql.session import open_session
+from schemas.errors import NotFoundError, QueryError
+
+SHOP_FLOWS = 502 + 1071 + 509
+SHOP_SPANS = 22_969 + 25_122 + 23_282
+
+
+def run(*arguments: str, code: int = 0, text: bytes | None = None) -> str:
+    done = subprocess.run([sys.executable, "-m", "flowdiff", *arguments], capture_output=True, input=text)
+    assert done.returncode == code, done.stderr.decode()
+    return (done.stdout if code == 0 else done.stderr).decode()
+
+
+@pytest.fixture(scope="module")
+def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop") / "lake"
+    run("import", str(shared_data / "online-boutique" / "*.gz"), "--lake", str(folder), "--window", "1m")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def all_of(lake: Path) -> LakePeriod:
+    return resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_header_of_a_view_is_what_duckdb_says(all_of: LakePeriod, name: str) -> None:
+    with open_session(all_of) as session:
+        described = session.query(f"DESCRIBE {name}")
+    said = list(zip(described["column_name"].to_pylist(), described["column_type"].to_pylist(), strict=True))
+    assert said == [(column.name, column.type) for column in relation(name).columns]
+
+
+def test_views_agree_with_the_files(all_of: LakePeriod) -> None:
+    with open_session(all_of) as session:
+        counts = session.query(
+            "SELECT (SELECT count(*) FROM requests) AS requests,"
+            " (SELECT sum(n_nodes) FROM requests) AS nodes,"
+            " (SELECT count(*) FROM nodes) AS unnested,"
+            " (SELECT sum(requests) FROM windows) AS by_window,"
+            " (SELECT sum(requests) FROM categories) AS by_category"
+        ).to_pylist()[0]
+        edges = session.query(
+            "SELECT count(*) AS n FROM edges JOIN requests USING (request_id)"
+            " WHERE requests.category <> edges.category"
+        )
+    assert counts["requests"] == counts["by_window"] == counts["by_category"] == SHOP_FLOWS
+    assert counts["nodes"] == counts["unnested"] == 2 * SHOP_SPANS
+    assert edges["n"][0].as_py() == 0
+
+
+def test_a_period_limits_every_view(lake: Path) -> None:
+    some_seconds = resolve(parse_period("2022-08-23T17:00:05Z/10s", now_ns=0), default_lake=str(lake))
+    with open_session(some_seconds) as session:
+        rows = windows(session).to_pylist()
+        bounds = session.query("SELECT min(started_at) a, max(started_at) b FROM requests").to_pylist()[0]
+    assert len(rows) == 1
+    assert f"{bounds['a']:%H:%M:%S}" >= "17:00:05"
+    assert f"{bounds['b']:%H:%M:%S}" < "17:00:15"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "COPY (SELECT 1) TO 'stolen.csv'",
+        "ATTACH 'other.db'",
+        "SET threads = 8",
+        "CREATE TABLE t AS SELECT 1",
+        "SELECT 1; SELECT 2",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELEC 1",
+        "INSTALL httpfs",
+        "",
+    ],
+)
+def test_a_query_can_only_read_the_lake(all_of: LakePeriod, text: str) -> None:
+    with open_session(all_of) as session, pytest.raises(QueryError):
+        session.query(text)
+
+
+def test_categories_are_sorted_and_cut(all_of: LakePeriod) -> None:
+    with open_session(all_of) as session:
+        rows, total = categories(session, CategorySort.REQUESTS, top=3, root=None)
+        none, nothing = categories(session, CategorySort.C2, top=3, root="no/such")
+    assert rows["requests"].to_pylist() == sorted(rows["requests"].to_pylist(), reverse=True)
+    assert rows.num_rows == 3 < total
+    assert (none.num_rows, nothing) == (0, 0)
+
+
+def test_a_flow_is_found_by_the_beginning_of_its_id(all_of: LakePeriod) -> None:
+    with open_session(all_of) as session:
+        some = session.query("SELECT request_id FROM requests ORDER BY request_id LIMIT 1")["request_id"][
+            0
+        ].as_py()
+        found = find_flow(session, some[:14])
+        with pytest.raises(NotFoundError, match="No request"):
+            find_flow(session, "no-such-request")
+        with pytest.raises(NotFoundError, match="several"):
+            find_flow(session, "")
+    assert found.flow["request_id"] == some
+    assert len(found.structure["nodes"]) == found.flow["n_nodes"]
+
+
+def test_commands_print_tables_and_json(lake: Path, all_of: LakePeriod) -> None:
+    table = run("windows", "--lake", str(lake))
+    assert all(len(line) <= 80 for line in table.splitlines())
+    assert (
+        sum(row["requests"] for row in json.loads(run("windows", "--lake", str(lake), "--json")))
+        == SHOP_FLOWS
+    )
+    assert "nodes" in run("categories", "--lake", str(lake), "--top", "2")
+    assert len(json.loads(run("categories", "--lake", str(lake), "--top", "2", "--json"))) == 2
+    with open_session(all_of) as session:
+        some = session.query("SELECT request_id FROM requests ORDER BY n_nodes DESC LIMIT 1")["request_id"][
+            0
+        ].as_py()
+    drawn = run("flow", some, "--lake", str(lake))
+    assert "critical path" in drawn
+    assert all(len(line) <= 80 for line in drawn.splitlines())
+    assert json.loads(run("flow", some, "--lake", str(lake), "--json"))["flow"]["request_id"] == some
+
+
+def test_sql_writes_csv_json_and_parquet(lake: Path, tmp_path: Path) -> None:
+    query = "SELECT '=1+1' AS formula, [1, 2] AS list, 'NaN'::DOUBLE AS nan, count(*) AS n FROM requests"
+    rows = list(csv.DictReader(io.StringIO(run("sql", "--lake", str(lake), "-c", query, "--format", "csv"))))
+    assert rows == [{"formula": "'=1+1", "list": "[1, 2]", "nan": "nan", "n": str(SHOP_FLOWS)}]
+    assert json.loads(run("sql", "--lake", str(lake), "-c", query, "--format", "json")) == [
+        {"formula": "=1+1", "list": [1, 2], "nan": None, "n": SHOP_FLOWS}
+    ]
+    run("sql", "--lake", str(lake), "-c", query, "-o", str(tmp_path / "out.parquet"))
+    assert (tmp_path / "out.parquet").read_bytes()[:4] == b"PAR1"
+    assert str(SHOP_FLOWS) in run("sql", "--lake", str(lake), text=b"SELECT count(*) FROM requests")
+    assert "[query]" in run("sql", "--lake", str(lake), "-c", "DROP VIEW requests", code=2)
+    assert "[config]" in run("sql", "--lake", str(lake), "-c", "SELECT 1", "--format", "parquet", code=2)
+
+
+def stored(lake: Path) -> list[tuple[str, ...]]:
+    """What a lake says of its requests. Not quality: an export has no edges to what was missing."""
+    found = resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+    with open_session(found) as session:
+        # OTLP ids have 32 digits.
+        rows = session.query(
+            "SELECT lpad(request_id, 32, '0') AS id, category, start_ns, offset_ns, host, response_ns"
+            " FROM _flows ORDER BY id"
+        ).to_pylist()
+        params = session.query(
+            "SELECT * REPLACE (lpad(request_id, 32, '0') AS request_id) FROM params ORDER BY ALL"
+        ).to_pylist()
+    assert rows
+    return [tuple(map(str, row.values())) for row in [*rows, *params]]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "form"),
+    [
+        ("online-boutique/after-*.gz", "otlp"),
+        ("zipkin/messaging*.gz", "otlp"),
+        ("xtrace/gc.json.gz", "native"),
+        ("xtrace/upload.json.gz", "native"),
+    ],
+)
+def test_an_export_imported_again_is_the_same(
+    shared_data: Path, tmp_path: Path, pattern: str, form: str
+) -> None:
+    before, after, file = tmp_path / "before", tmp_path / "after", tmp_path / f"flows.{form}"
+    run("import", str(shared_data / pattern), "--lake", str(before))
+    run("export", "--lake", str(before), "--format", form, "-o", str(file))
+    run("import", str(file), "--lake", str(after))
+    assert stored(after) == stored(before)
+
+
+def test_dot_is_what_spectroscope_reads(lake: Path, all_of: LakePeriod) -> None:
+    with open_session(all_of) as session:
+        rows, _ = categories(session, CategorySort.REQUESTS, top=1, root=None)
+    key, requests = rows["category"][0].as_py(), rows["requests"][0].as_py()
+    text = run("export", "--lake", str(lake), "--format", "dot", "--category", key[:8])
+    graphs = text.split("}\n")[:-1]
+    assert len(graphs) == requests
+    head, opening, *rest = graphs[0].splitlines()
+    assert head.startswith("# 1  R: ")
+    assert head.endswith(" usecs RT: 0.000000 usecs")
+    assert opening == "Digraph G {"
+    assert sum("\\nDEFAULT" in line for line in rest) == 2
+    assert all(len(line.split("__")) == 3 for line in rest if "DEFAULT" in line)
+    assert next(line for line in rest if "->" in line).startswith('1 -> 2 [label="R: ')
+    run("export", "--lake", str(lake), "--format", "dot", "--category", "zz", code=2)

@@ -1,0 +1,141 @@
+"""The command line as a user meets it: a process, its output, its exit code, its memory, its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from oracles.lake_script import content
+from oracles.traffic import write_native
+
+from stitch.lake.disk import LocalDisk
+from stitch.lake.fsck import check
+
+MB = 2**20
+
+
+def flowdiff(repository: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flowdiff", *map(str, arguments)]
+    return subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+
+
+def test_version_and_help(repository: Path) -> None:
+    version = flowdiff(repository, "--version")
+    assert (version.returncode, version.stdout.split()[0]) == (0, "flowdiff")
+    shown = flowdiff(repository, "--help")
+    assert shown.returncode == 0
+    assert "import" in shown.stdout
+    assert "fsck" in shown.stdout
+
+
+def test_import_prints_a_summary_and_fsck_agrees(repository: Path, tmp_path: Path) -> None:
+    n_events = write_native(tmp_path / "a.ndjson", 30)
+    lake = tmp_path / "lake"
+    first = flowdiff(repository, "import", tmp_path / "*.ndjson", "--lake", lake)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert f"{n_events:,}" in first.stdout
+    again = flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", lake, "--json")
+    summary = json.loads(again.stdout)
+    assert summary["commit"] is None
+    assert summary["files_known"] == [str(tmp_path / "a.ndjson")]
+    assert flowdiff(repository, "fsck", lake).returncode == 0
+    next(lake.glob("flows/*/*.parquet")).unlink()
+    broken = flowdiff(repository, "fsck", lake)
+    assert (broken.returncode, broken.stdout.split()[0]) == (1, "I3:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["missing.ndjson"], "No file matches 'missing.ndjson'"),
+        (["{file}", "--window", "7m"], "does not divide a day"),
+        (["{file}", "--memory", "lots"], "is not a memory budget"),
+        (["{file}", "--format", "no-such"], "no-such"),
+    ],
+)
+def test_expected_failures_are_one_line_and_a_code(
+    repository: Path, tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    write_native(tmp_path / "a.ndjson", 1)
+    given = [argument.format(file=tmp_path / "a.ndjson") for argument in arguments]
+    result = flowdiff(repository, "import", *given, "--lake", tmp_path / "lake")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert expected in result.stderr
+    assert result.stderr.startswith("flowdiff: ")
+    assert result.stderr.count("\n") == 1
+
+
+PEAK = """
+import resource, sys
+from flowdiff.__main__ import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+
+
+def peak_bytes(repository: Path, *arguments: str | Path) -> int:
+    command = [sys.executable, "-c", PEAK, *map(str, arguments)]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
+    return int(result.stderr.split()[-1]) * 1024
+
+
+@pytest.mark.slow
+def test_memory_stays_within_the_budget_on_input_several_times_as_large(
+    repository: Path, tmp_path: Path
+) -> None:
+    write_native(tmp_path / "small.ndjson", 20)
+    base = peak_bytes(repository, "import", tmp_path / "small.ndjson", "--lake", tmp_path / "a")
+    write_native(tmp_path / "large.ndjson", 60_000)
+    budget = 128 * MB
+    assert (tmp_path / "large.ndjson").stat().st_size > 2 * budget  # as Arrow tables it is larger still
+    peak = peak_bytes(
+        repository, "import", tmp_path / "large.ndjson", "--lake", tmp_path / "b", "--memory", "128MB"
+    )
+    spare = 64 * MB  # what libraries allocate on their first real work
+    assert peak < base + budget + spare
+    assert check(LocalDisk(tmp_path / "b")) == []
+
+
+def test_a_process_that_is_killed_at_any_moment_is_completed_by_the_next(
+    repository: Path, tmp_path: Path
+) -> None:
+    write_native(tmp_path / "a.ndjson", 2_000)
+    assert flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", tmp_path / "whole").returncode == 0
+    expected = content(LocalDisk(tmp_path / "whole"))
+    for changes in (2, 4, 6, 8, 11):
+        lake = tmp_path / f"lake-{changes}"
+        command = [
+            sys.executable,
+            "-m",
+            "flowdiff",
+            "import",
+            str(tmp_path / "a.ndjson"),
+            "--lake",
+            str(lake),
+        ]
+        with subprocess.Popen(command, cwd=repository, stdout=subprocess.DEVNULL) as process:
+            kill_after(process, lake, changes)
+        assert not content(LocalDisk(lake)) - expected
+        assert flowdiff(repository, *command[3:]).returncode == 0
+        assert check(LocalDisk(lake)) == []
+        assert content(LocalDisk(lake)) == expected
+
+
+def kill_after(process: subprocess.Popen[bytes], lake: Path, changes: int) -> None:
+    """SIGKILL once the names in the lake were seen to change so often, or let the process end."""
+    seen: set[str] = set()
+    while process.poll() is None:
+        names = {f"{folder}/{name}" for folder, _, files in os.walk(lake) for name in files}
+        if names != seen:
+            seen, changes = names, changes - 1
+            if changes == 0:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()

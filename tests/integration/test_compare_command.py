@@ -1,0 +1,118 @@
+"""`flowdiff import` and `flowdiff compare` on real traces, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flowdiff.__main__ import main
+
+BEFORE = ("--reference", "2022-08-23T16:55/10m")
+RETURNED = (*BEFORE, "--problem", "2022-08-23T12:10/5m")
+DELAYED = (*BEFORE, "--problem", "2022-08-23T15:10/5m")
+
+
+def run(*arguments: str) -> int:
+    """Exit code of the command line."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    assert code is None or isinstance(code, int)
+    return code or 0
+
+
+@pytest.fixture(scope="module")
+def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("compare") / "lake"
+    assert run("import", str(shared_data / "online-boutique" / "*.jsonl.gz"), "--lake", str(folder)) == 0
+    return folder
+
+
+def test_report_is_printed_and_kept(lake: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("compare", "--lake", str(lake), *RETURNED) == 1
+    out = capsys.readouterr().out
+    page = Path(out.rsplit("Report: ", 1)[1].strip())
+    assert page.parent.parent == lake / "reports"
+    assert "structural mutation" in out
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    found = json.loads((page.parent / "report.json").read_text(encoding="utf-8"))
+    assert found["id"] == page.parent.name
+    assert found["mutations"][0]["kind"] == "structural"
+    assert (found["reference"]["requests"], found["problem"]["requests"]) == (502, 1071)
+
+
+def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.CaptureFixture[str]):
+    outputs = []
+    for _ in range(2):
+        run("compare", "--lake", str(lake), *DELAYED, "--json", "-")
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert json.loads(outputs[0])["response_time_total"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 1),
+        (("--fail-on", "structural"), 0),
+        (("--fail-on", "response-time"), 1),
+        (("--fail-on", "never"), 0),
+        (("--min-contribution", "1h"), 0),
+        (("--min-contribution", "1%"), 1),
+        (("--level", "L3"), 1),
+        (("--variant", "released", "--ranking", "tr", "--no-one-to-n", "--distance", "raw"), 1),
+        (("--alpha", "0", "--sm-threshold", "100000"), 0),
+    ],
+)
+def test_exit_code_says_what_was_found(lake: Path, options: tuple[str, ...], code: int):
+    assert run("compare", "--lake", str(lake), *DELAYED, "--no-save", *options) == code
+
+
+def test_a_period_against_itself_finds_nothing(lake: Path):
+    assert run("compare", "--lake", str(lake), *BEFORE, "--problem", BEFORE[1], "--no-save") == 0
+
+
+def test_lake_in_the_period_and_files_elsewhere(lake: Path, tmp_path: Path):
+    page, data = tmp_path / "page.html", tmp_path / "data.json"
+    reports = sorted(lake.glob("reports/*"))
+    code = run(
+        "compare",
+        *("--reference", f"{lake}@2022-08-23T16:55/10m", "--problem", f"{lake}@2022-08-23T15:10/5m"),
+        *("--no-save", "--json", str(data), "--html", str(page)),
+    )
+    assert code == 1
+    assert json.loads(data.read_text(encoding="utf-8"))["id"] in page.read_text(encoding="utf-8")
+    assert sorted(lake.glob("reports/*")) == reports
+
+
+def test_filter_is_named_in_the_report(lake: Path, capsys: pytest.CaptureFixture[str]):
+    where = "root = 'frontend/hipstershop.Frontend/Recv.'"
+    run("compare", "--lake", str(lake), *DELAYED, "--no-save", "--where", where, "--json", "-")
+    found = json.loads(capsys.readouterr().out)
+    assert found["reference"]["where"] == found["problem"]["where"] == where
+
+
+@pytest.mark.parametrize(
+    ("arguments", "slug"),
+    [
+        (("--reference", "2001-01-01", "--problem", "2022-08-23"), "period"),
+        (("--reference", "soon", "--problem", "2022-08-23"), "period"),
+        ((*DELAYED, "--where", "root ="), "period"),
+        ((*DELAYED, "--min-contribution", "some"), "config"),
+        ((*DELAYED, "--no-save", "--html", "/nowhere/at/all.html"), "input"),
+    ],
+)
+def test_errors_are_one_line_and_code_two(
+    lake: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], slug: str
+):
+    assert run("compare", "--lake", str(lake), *arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.rstrip().endswith(f"[{slug}]")
+
+
+def test_without_a_lake_the_error_says_so(capsys: pytest.CaptureFixture[str]):
+    assert run("compare", *DELAYED) == 2
+    assert "--lake" in capsys.readouterr().err

@@ -1,0 +1,294 @@
+"""Files into a lake, whole way: what is in it depends on what the files hold, and on nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from oracles.lake_script import content
+from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.traffic import native_lines, write_native
+
+from schemas.config import DecodeConfig
+from schemas.errors import InputError, LakeError, UnknownFormatError
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.batch import ImportSettings, ImportSummary, import_files, import_into
+from stitch.lake.disk import LocalDisk, exclusive_lock
+from stitch.lake.encoding import decode
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+
+Rows = Counter[tuple[str, str, str]]
+
+
+class Quiet:
+    """Nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+def put(
+    lake: Path, *files: Path, settings: ImportSettings | None = None, stdin: bytes = b""
+) -> ImportSummary:
+    """Import, and check the lake as every test should."""
+    summary = import_into(
+        lake,
+        [str(file) for file in files],
+        ImportSettings() if settings is None else settings,
+        owner="test",
+        created_by="flowdiff test",
+        stdin=io.BytesIO(stdin),
+        progress=Quiet(),
+    )
+    assert check(LocalDisk(lake)) == []
+    assert summary.counters.balanced
+    return summary
+
+
+def rows(lake: Path) -> Rows:
+    return content(LocalDisk(lake))
+
+
+def tree(lake: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(lake).as_posix(): path.read_bytes()
+        for path in sorted(lake.rglob("*"))
+        if path.is_file()
+    }
+
+
+def data_files(lake: Path) -> dict[str, bytes]:
+    return {name: data for name, data in tree(lake).items() if name.split("/")[0] not in {"control", "stage"}}
+
+
+@pytest.fixture(scope="session")
+def boutique(shared_data: Path) -> Path:
+    return shared_data / "online-boutique" / "before.otlp.jsonl.gz"
+
+
+@pytest.fixture(scope="session")
+def lines(boutique: Path) -> list[bytes]:
+    """A quarter of the minute: 60 messages of 100 spans."""
+    return gzip.decompress(boutique.read_bytes()).splitlines(keepends=True)[:60]
+
+
+def test_a_real_minute_is_imported_whole(boutique: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    summary = put(lake, boutique)
+    assert (summary.counters.events_read, summary.counters.flows) == (22_969, 502)
+    assert summary.counters.rejects == {}
+    manifest = open_manifest(LocalDisk(lake))
+    assert [w.window.name for w in manifest.windows()] == ["20220823T1655Z", "20220823T1700Z"]
+    assert sum(w.flows for w in manifest.windows()) == 502
+    for file in manifest.files("flows"):
+        flows = decode("flows", LocalDisk(lake).read(file.name))
+        assert file.window is not None
+        starts = flows["start_ns"].to_pylist()
+        assert all(file.window.start_ns <= start < file.window.end_ns for start in starts)
+        order = flows.select(["root", "category", "start_ns", "request_id"]).to_pylist()
+        assert order == sorted(order, key=lambda row: tuple(row.values()))
+    spans = sum(file.rows for file in manifest.files("structures"))
+    assert 10 <= spans <= 60
+
+
+def test_the_same_file_again_changes_nothing(boutique: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    put(lake, boutique)
+    before = tree(lake)
+    renamed = tmp_path / "other-name.gz"
+    shutil.copy(boutique, renamed)
+    summary = put(lake, renamed, boutique)
+    assert summary.commit is None
+    assert summary.files_known == (str(renamed), str(boutique))
+    assert tree(lake) == before
+
+
+def test_order_cut_and_repetition_of_files_do_not_show(lines: list[bytes], tmp_path: Path) -> None:
+    whole = tmp_path / "whole.jsonl"
+    whole.write_bytes(b"".join(lines))
+    put(tmp_path / "one", whole)
+    shuffled = random.Random(5).sample(lines, len(lines))
+    parts = []
+    for number in range(4):
+        part = tmp_path / f"part-{number}.jsonl.gz"
+        repeated = shuffled[number * 15 : number * 15 + 25]  # ten lines of each also lie in the next
+        part.write_bytes(gzip.compress(b"".join(repeated)))
+        parts.append(part)
+    put(tmp_path / "many", *parts)
+    put(tmp_path / "backwards", *reversed(parts))
+    assert rows(tmp_path / "one") == rows(tmp_path / "many")
+    assert data_files(tmp_path / "one") == data_files(tmp_path / "many") == data_files(tmp_path / "backwards")
+
+
+def test_a_small_memory_budget_changes_files_but_no_row(tmp_path: Path) -> None:
+    file = tmp_path / "records.ndjson"
+    n_events = write_native(file, 2_500)
+    big = put(tmp_path / "big", file)
+    small = put(tmp_path / "small", file, settings=ImportSettings(memory_bytes=64 * 2**20))
+    assert (big.spilled, small.spilled) == (False, True)
+    assert big.counters == small.counters
+    assert big.counters.events_read == n_events
+    assert big.counters.flows == 2_500
+    one, many = rows(tmp_path / "big"), rows(tmp_path / "small")
+    assert {key for key in one if key[0] == "structures"} == {key for key in many if key[0] == "structures"}
+    assert [n for key, n in (one - many).items() if key[0] != "structures"] == []
+    assert [n for key, n in (many - one).items() if key[0] != "structures"] == []
+    assert list((tmp_path / "small" / "stage").rglob("*.arrows")) == []
+
+
+def test_requests_that_are_there_already_are_not_doubled(lines: list[bytes], tmp_path: Path) -> None:
+    first, second, later = (tmp_path / name for name in ("first.jsonl", "second.jsonl", "later.jsonl"))
+    first.write_bytes(b"".join(lines[:40]))
+    second.write_bytes(b"".join(lines))
+    later.write_bytes(b"".join(reversed(lines)))
+    lake = tmp_path / "lake"
+    put(lake, first)
+    before = rows(lake)
+    summary = put(lake, second)
+    counters = summary.counters
+    assert counters.flows_duplicate > 50
+    assert counters.flows_late > 0, "some requests were cut by the end of the first file"
+    assert counters.flows > 0
+    after = rows(lake)
+    assert before - after == Counter()
+    late = sum(n for (table, _, _), n in after.items() if table == "late")
+    assert late == counters.events_late > 0
+    again = put(lake, later).counters
+    assert (again.flows, again.flows_duplicate) == (0, counters.flows + counters.flows_duplicate)
+    assert again.flows_late == counters.flows_late
+
+
+def test_records_without_request_ids_are_put_together(tmp_path: Path) -> None:
+    with_ids, without = tmp_path / "with.ndjson", tmp_path / "without.ndjson"
+    records = [json.loads(line) for line in native_lines(50)]
+    with_ids.write_text("".join(json.dumps(record) + "\n" for record in records))
+    for record in records:
+        del record["request_id"]
+    without.write_text("".join(json.dumps(record) + "\n" for record in records))
+    put(tmp_path / "a", with_ids)
+    put(tmp_path / "b", without)
+
+    def shapes(lake: Path) -> Counter[str]:
+        disk = LocalDisk(lake)
+        flows = [
+            decode("flows", disk.read(file.name)).drop_columns("request_id")
+            for file in open_manifest(disk).files("flows")
+        ]
+        return Counter(repr(row) for table in flows for row in table.to_pylist())
+
+    assert shapes(tmp_path / "a") == shapes(tmp_path / "b")
+
+
+def test_garbage_becomes_dead_letters_and_costs_no_neighbour(tmp_path: Path) -> None:
+    good = list(native_lines(20))
+    file = tmp_path / "mixed.ndjson"
+    file.write_text("\n".join([*good[:100], '{"broken', '{"breadcrumb":"x"}', *good[100:]]) + "\n")
+    summary = put(tmp_path / "lake", file)
+    assert summary.counters.events_read == len(good)
+    assert summary.counters.flows == 20
+    assert sum(summary.counters.rejects.values()) == 2
+    manifest = open_manifest(LocalDisk(tmp_path / "lake"))
+    (letters,) = [
+        decode(f.table, LocalDisk(tmp_path / "lake").read(f.name)) for f in manifest.files("dead_letters")
+    ]
+    assert letters["source"].to_pylist() == [str(file)] * 2
+    assert b'{"broken' in letters["raw"].to_pylist()
+
+
+def test_standard_input_and_hurtful_names(tmp_path: Path) -> None:
+    text = "\n".join(native_lines(5)).replace("nfs", "../../x<script>").encode()
+    summary = put(tmp_path / "lake", Path("-"), stdin=text)
+    assert summary.files_imported == ("-",)
+    assert summary.counters.flows == 5
+    names = [name for name in tree(tmp_path / "lake") if not name.startswith("control")]
+    assert not any("script" in name for name in names)
+    assert put(tmp_path / "lake", Path("-"), stdin=text).commit is None
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    text = "\n".join(native_lines(5)).encode()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as other:
+        other.submit(pipe.write_bytes, text)
+        assert put(tmp_path / "lake", pipe).counters.flows == 5
+
+
+def test_a_share_of_requests_keeps_its_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "records.ndjson"
+    write_native(file, 400)
+    put(tmp_path / "all", file)
+    put(tmp_path / "some", file, settings=ImportSettings(params_share=0.3))
+    put(
+        tmp_path / "none",
+        file,
+        settings=ImportSettings(decode=DecodeConfig(drop_params=("size", "op", "block"))),
+    )
+    every, some, none = (
+        {key for key in rows(tmp_path / name) if key[0] == "params"} for name in ("all", "some", "none")
+    )
+    requests = {row.split("'")[3] for _, _, row in some}
+    assert 60 < len(requests) < 180
+    assert some == {key for key in every if key[2].split("'")[3] in requests}
+    assert not none
+
+
+def test_what_cannot_be_imported_leaves_the_lake_as_it_was(tmp_path: Path) -> None:
+    lake, good, odd = tmp_path / "lake", tmp_path / "good.ndjson", tmp_path / "odd.bin"
+    write_native(good, 5)
+    odd.write_bytes(bytes(range(256)) * 10)
+    put(lake, good)
+    before = tree(lake)
+    with pytest.raises(UnknownFormatError, match=r"odd\.bin"):
+        put(lake, good, odd)
+    with pytest.raises(InputError, match="missing"):
+        put(lake, tmp_path / "missing")
+    with pytest.raises(LakeError, match="windows of 300 s"):
+        put(lake, good, settings=ImportSettings(window_length_ns=NS_PER_MINUTE))
+    with exclusive_lock(lake), pytest.raises(LakeError, match="Another process"):
+        put(lake, good)
+    assert tree(lake) == before
+
+
+def test_a_crash_anywhere_in_an_import_is_mended_by_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "records.ndjson"
+    file.write_text("".join(f"{line}\n" for line in native_lines(6, seconds=900)) + "garbage\n")
+
+    def run(disk: MemoryDisk) -> None:
+        import_files(
+            disk,
+            tmp_path / "scratch",
+            [str(file)],
+            ImportSettings(),
+            owner="test",
+            created_by="test",
+            stdin=io.BytesIO(),
+            progress=Quiet(),
+        )
+
+    undisturbed = MemoryDisk()
+    run(undisturbed)
+    expected = content(undisturbed)
+    assert {table for table, _, _ in expected} == {"flows", "structures", "params", "dead_letters"}
+    for at in range(1, undisturbed.steps + 1, 3):
+        disk = MemoryDisk(crash_at=at)
+        with pytest.raises(CrashError):
+            run(disk)
+        disk.lose_power()
+        assert not content(disk) - expected
+        run(disk)
+        disk.lose_power()
+        assert check(disk) == []
+        assert content(disk) == expected

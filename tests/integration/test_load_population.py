@@ -1,0 +1,145 @@
+"""Real traces, through import, lake and loading, to a population."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyze.attribution import attribute
+from analyze.load import load_population, read_flows, resolve
+from analyze.periods import Period, parse_period
+from analyze.population import Category, Population
+from analyze.refine.settings import RefineSettings
+from schemas.errors import LakeError, PeriodError
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.batch import ImportSettings, import_into
+from stitch.lake.disk import LocalDisk
+
+BEFORE = "2022-08-23T16:59/2022-08-23T17:01"
+DELAY = "2022-08-23T15:12/2022-08-23T15:14"
+NOW = 0
+
+
+@pytest.fixture(scope="module")
+def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("load") / "lake"
+    names = ("before", "after-recommendation-delay", "after-frontend-return")
+    import_into(
+        folder,
+        [str(shared_data / "online-boutique" / f"{name}.otlp.jsonl.gz") for name in names],
+        ImportSettings(window_length_ns=NS_PER_MINUTE),
+        owner="test",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+    return str(folder)
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+def period(text: str, where: str | None = None) -> Period:
+    return parse_period(text, now_ns=NOW, where=where)
+
+
+def load(lake: str, reference: Period, problem: Period) -> Population:
+    return load_population(reference, problem, RefineSettings(), default_lake=lake)
+
+
+def counts(category: Category) -> list[int]:
+    return np.bincount(category.period, minlength=2).tolist()
+
+
+def test_the_delay_is_on_the_edge_out_of_list_recommendations(lake: str) -> None:
+    found = load(lake, period(BEFORE), period(DELAY))
+    assert sum(sum(counts(category)) for category in found.categories) == 502 + 509
+    assert len(found.categories) == 18
+    calling = [
+        category
+        for category in found.categories
+        if any("ListRecommendations" in label for label in category.graph.labels)
+        and min(counts(category)) > 10
+    ]
+    assert max(counts(category) for category in calling) == [174, 156]
+    for category in calling:
+        parts = attribute(category)
+        reddest = int(np.argmax(np.abs(parts.contribution_us)))
+        src, dst = category.graph.edges[reddest]
+        assert category.graph.labels[src].startswith("recommendationservice/")
+        assert category.graph.labels[src].endswith("ListRecommendations<")
+        assert category.graph.labels[dst].endswith("ListRecommendations<")
+        assert parts.contribution_us[reddest] > 100_000
+        # The shop calls one service after the other: no fork is left.
+        assert len(category.graph.edges) == category.graph.n_nodes - 1
+
+
+def test_the_same_period_twice_changes_nothing(lake: str) -> None:
+    found = load(lake, period(BEFORE), period(BEFORE))
+    for category in found.categories:
+        assert counts(category)[0] == counts(category)[1]
+        assert np.array_equal(*np.split(category.offset_ns, 2))
+        assert not attribute(category).contribution_us.any()
+
+
+def test_part_of_a_window_is_cut_by_start(lake: str) -> None:
+    whole = read_flows(resolve(period("2022-08-23T17:00/1m"), default_lake=lake))
+    half = read_flows(resolve(period("2022-08-23T17:00/10s"), default_lake=lake))
+    middle = period("2022-08-23T17:00/10s").end_ns
+    assert half.num_rows == int((whole["start_ns"].to_numpy() < middle).sum())
+    assert 0 < half.num_rows < whole.num_rows
+
+
+def components(found: Population) -> dict[str, set[str]]:
+    """Request -> components it went through."""
+    return {
+        request: set(category.graph.components)
+        for category in found.categories
+        for request in category.request_id.to_pylist()
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("component = recommendationservice", lambda names: "recommendationservice" in names),
+        ("component != recommendationservice", lambda names: "recommendationservice" not in names),
+        ("component in (cartservice, emailservice)", lambda names: names & {"cartservice", "emailservice"}),
+        ("root like '%Recv.' and host like 'emailservice-%'", lambda names: "emailservice" in names),
+        ("status = 'no such'", lambda names: False),
+    ],
+)
+def test_filters_choose_flows(lake: str, where: str, wanted: Callable[[set[str]], object]) -> None:
+    everything = components(load(lake, period(BEFORE), period(BEFORE)))
+    kept = read_flows(resolve(period(BEFORE, where), default_lake=lake))["request_id"].to_pylist()
+    assert set(kept) == {request for request, names in everything.items() if wanted(names)}
+    assert len(set(kept)) == len(kept) < 502
+
+
+def test_what_is_not_there_is_said(lake: str, tmp_path: Path) -> None:
+    with pytest.raises(PeriodError, match=r"2022-08-23T16:59Z/2022-08-23T17:01Z \(2\)"):
+        load(lake, period("2021-01-01"), period(BEFORE))
+    with pytest.raises(PeriodError, match="holds no request"):
+        load(lake, period(BEFORE, "host = nowhere"), period(BEFORE))
+    with pytest.raises(PeriodError, match="names no lake"):
+        resolve(period(BEFORE))
+    with pytest.raises(LakeError):
+        resolve(period(f"{tmp_path}@{BEFORE}"))
+
+
+def test_all_is_fitted(lake: str) -> None:
+    found = resolve(period("all"), default_lake=lake)
+    assert found.period.text == "2022-08-23T12:10Z/2022-08-23T17:01Z"
+    assert found.period.lake == lake
+    assert LocalDisk(found.root).exists("flowdiff.json")

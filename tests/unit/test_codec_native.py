@@ -1,0 +1,190 @@
+"""Native records: the table of ARCHITECTURE 4.1, line by line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingest.codecs.registry import codec_for
+from ingest.encode_native import native_lines
+from schemas.config import DecodeConfig
+from schemas.errors import InputError
+from schemas.events import EventKind
+from schemas.rejects import Reason
+
+CONFIG = DecodeConfig()
+T0 = 1_700_000_000_000_000_000
+
+
+def record(**fields: object) -> bytes:
+    return json.dumps({"breadcrumb": "b", "ts": T0, "component": "c", "point": "p"} | fields).encode()
+
+
+FULL = record(
+    request_id="r",
+    host="h",
+    label="HIT",
+    kind="split",
+    links=["b1", "b2"],
+    seq=-3,
+    id="i",
+    parents=["x"],
+    params={"n": 1.5, "t": "x", "b": True, "deep": {"a": [1, None]}, "quote": 'a"b\\c', "nothing": None},
+    status="late",
+    sample_rate=0.5,
+)
+
+
+def rows(*payloads: bytes) -> list[dict[str, Any]]:
+    decoded = codec_for("native").decode(payloads, CONFIG)
+    assert not decoded.rejects
+    out: list[dict[str, Any]] = decoded.events.to_pylist()
+    return out
+
+
+def test_every_field() -> None:
+    (row,) = rows(FULL)
+    assert row == {
+        "kind": EventKind.SPLIT,
+        "request_id": "r",
+        "breadcrumb": "b",
+        "id": "i",
+        "parents": ["x"],
+        "follows": None,
+        "links": ["b1", "b2"],
+        "seq": -3,
+        "ts_ns": T0,
+        "end_ns": None,
+        "component": "c",
+        "point": "p",
+        "label": "HIT",
+        "host": "h",
+        "peer": None,
+        "shared": False,
+        "status": "late",
+        "sample_rate": 0.5,
+        "marks": None,
+        "params": [
+            {"key": "b", "num": None, "text": "true"},
+            {"key": "deep", "num": None, "text": '{"a":[1,null]}'},
+            {"key": "n", "num": 1.5, "text": None},
+            {"key": "quote", "num": None, "text": 'a"b\\c'},
+            {"key": "t", "num": None, "text": "x"},
+        ],
+    }
+
+
+def test_defaults() -> None:
+    (row,) = rows(record())
+    assert row["kind"] == EventKind.EVENT
+    assert row["status"] == "ok"
+    assert row["params"] is None
+    assert row["sample_rate"] is None
+
+
+def test_object_lines_and_array_are_the_same_records() -> None:
+    a, b = record(point="a"), record(point="b", params={"x": 1})
+    expected = rows(a, b)
+    assert rows(a + b"\n" + b) == expected
+    assert rows(b"\n\n" + a + b"\r\n \n" + b + b"\n") == expected
+    assert rows(b"[" + a + b",\n" + b + b"]") == expected
+    pretty = json.dumps(json.loads(b), indent=2).encode()
+    assert rows(a, pretty) == expected
+    assert rows(b"[" + a + b"," + pretty + b"]") == expected
+
+
+def test_flat_and_parsed_params_are_the_same() -> None:
+    flat = {"a": "x{y", "b": -1e3, "c": False, "d": "", "e": "1", "f": 0}
+    (fast,) = rows(record(params=flat))
+    (slow,) = rows(record(params=flat | {"zz": "\\"}))
+    assert slow["params"][:-1] == fast["params"]
+    assert [p["text"] for p in fast["params"]] == ["x{y", None, "false", "", "1", None]
+
+
+def test_text_that_looks_like_something_else_is_text() -> None:
+    names = ["true", "{id}", "[x]", "5", "null"]
+    assert [r["point"] for r in rows(*(record(point=n) for n in names))] == names
+    assert [r["breadcrumb"] for r in rows(*(record(breadcrumb=n) for n in names))] == names
+
+
+def test_numbers_as_ids_and_text_as_numbers_are_taken() -> None:
+    (row,) = rows(record(request_id=17, seq="4", ts=str(T0), links=["a", 2]))
+    assert (row["request_id"], row["seq"], row["ts_ns"], row["links"]) == ("17", 4, T0, ["a", "2"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (b"{", Reason.BAD_JSON),
+        (b"5", Reason.WRONG_SHAPE),
+        (b"null", Reason.WRONG_SHAPE),
+        (b"{}", Reason.MISSING_FIELD),
+        (b"\xff\xfe", Reason.BAD_JSON),
+        (b'{"a":"\xff"}', Reason.NOT_UTF8),
+        (record(point="x")[:-1] + b',"y":"\\ud800"}', Reason.BAD_JSON),
+        (b'{"x":' + b"[" * 10_000 + b"]" * 10_000 + b"}", Reason.TOO_DEEP),
+        (record(ts=None), Reason.BAD_TYPE),
+        (record(ts=17), Reason.BAD_TIME),
+        (record(ts=2**63), Reason.BAD_VALUE),
+        (record(ts="soon"), Reason.BAD_TYPE),
+        (record(point=""), Reason.BAD_VALUE),
+        (record(point=["x"]), Reason.BAD_TYPE),
+        (record(point=True), Reason.BAD_TYPE),
+        (record(point="x" * 257), Reason.BAD_VALUE),
+        (record(breadcrumb="x" * 257), Reason.BAD_VALUE),
+        (record(breadcrumb="a\0b"), Reason.BAD_VALUE),
+        (record(kind="fork"), Reason.BAD_VALUE),
+        (record(links="b1"), Reason.BAD_TYPE),
+        (record(links=["x" * 257]), Reason.BAD_VALUE),
+        (record(seq=1.5), Reason.BAD_TYPE),
+        (record(params=[1]), Reason.BAD_TYPE),
+        (record(params={"a": 1})[:-2] + b',"b":1e400}}', Reason.BAD_JSON),
+        (record(sample_rate=0), Reason.BAD_VALUE),
+        (record(sample_rate=1.5), Reason.BAD_VALUE),
+        (record(sample_rate="often"), Reason.BAD_TYPE),
+    ],
+)
+def test_a_wrong_line_is_refused_and_its_neighbours_are_not(wrong: bytes, reason: Reason) -> None:
+    lines = record(point="first") + b"\n" + wrong + b"\n" + record(point="last")
+    decoded = codec_for("native").decode([record(), lines], CONFIG)
+    assert decoded.events["point"].to_pylist() == ["p", "first", "last"]
+    (reject,) = decoded.rejects
+    assert (reject.reason, reject.payload, reject.item) == (reason, 1, 1)
+    assert reject.raw == wrong
+    assert reject.detail
+
+
+def test_nul_in_names_is_replaced_and_counted() -> None:
+    decoded = codec_for("native").decode([record(point="a\0b")], CONFIG)
+    assert decoded.events["point"].to_pylist() == ["a\N{REPLACEMENT CHARACTER}b"]
+    assert decoded.oddities == {"nul-replaced": 1}
+
+
+def test_unknown_fields_are_ignored_and_counted() -> None:
+    decoded = codec_for("native").decode(
+        [record(colour="red", params={"x": 1}) + b"\n" + record(size=1)], CONFIG
+    )
+    assert decoded.events.num_rows == 2
+    assert decoded.oddities == {"unknown-field": 2}
+
+
+def test_a_broken_array_is_one_reject() -> None:
+    decoded = codec_for("native").decode([b"[" + record() + b",", record()], CONFIG)
+    assert decoded.events.num_rows == 1
+    assert [(r.payload, r.reason) for r in decoded.rejects] == [(0, Reason.BAD_JSON)]
+
+
+def test_written_out_and_read_again() -> None:
+    events = codec_for("native").decode([FULL, record(), record(kind="end", request_id="r")], CONFIG).events
+    again = codec_for("native").decode([b"\n".join(native_lines(events))], CONFIG)
+    assert again.events.to_pylist() == events.to_pylist()
+    assert not again.rejects
+
+
+def test_spans_have_no_native_form() -> None:
+    span = b'[{"traceId":"1","id":"2","timestamp":1700000000000000}]'
+    events = codec_for("zipkin").decode([span], CONFIG).events
+    with pytest.raises(InputError):
+        list(native_lines(events))

@@ -1,0 +1,228 @@
+"""Files: formats by content, archives, framings, cuts; what is read is the same however it lies on disk."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ingest.codecs.registry import FORMATS, codec_for
+from ingest.encode_otlp import length_prefixed, otlp_json_lines, otlp_messages
+from ingest.files import decode_file, read_payloads
+from schemas.config import DecodeConfig
+from schemas.errors import InputError, UnknownFormatError
+from schemas.events import concat_events
+from schemas.rejects import REJECT_SCHEMA, Reason
+
+CONFIG = DecodeConfig()
+T0 = 1_700_000_000_000_000_000
+
+
+def record(i: int) -> bytes:
+    fields = {"breadcrumb": f"b{i}", "ts": T0 + i, "component": "c", "point": "p", "params": {"i": i}}
+    return json.dumps(fields).encode()
+
+
+def varint(n: int) -> bytes:
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def read(path: Path | str, format_: str | None = None, **options: int) -> tuple[pa.Table, pa.Table]:
+    batches = list(decode_file(path, format_, CONFIG, **options))
+    return concat_events([b.events for b in batches]), pa.concat_tables([b.rejects for b in batches])
+
+
+@pytest.fixture(scope="module")
+def spans(shared_data: Path) -> pa.Table:
+    data = gzip.decompress((shared_data / "online-boutique/before.otlp.jsonl.gz").read_bytes())
+    return codec_for("otlp-json").decode(data.splitlines()[:10], CONFIG).events
+
+
+@pytest.mark.parametrize(
+    ("name", "format_", "events"),
+    [
+        ("online-boutique/before.otlp.jsonl.gz", "otlp-json", 22_969),
+        ("otlp/trace.json", "otlp-json", 1),
+        ("jaeger/multi.json", "jaeger-ui", 4),
+        ("jaeger/trace_success.json", "jaeger-json", 2),
+        ("xtrace/large.json.gz", "xtrace", 1_187),
+        ("xtrace/gc.json.gz", "xtrace", 31),
+        ("zipkin/smartthings-mobile-web-install.json.gz", "zipkin", 1_041),
+        ("zipkin/skew.json.gz", "zipkin", 4),
+    ],
+)
+def test_the_format_of_real_files_is_recognised(
+    shared_data: Path, name: str, format_: str, events: int
+) -> None:
+    path = shared_data / name
+    assert {c.format for c in read_payloads(path, None, CONFIG)} == {format_}
+    table, rejects = read(path)
+    assert (table.num_rows, rejects.num_rows) == (events, 0)
+
+
+@pytest.mark.parametrize("pack", [lambda b: b, gzip.compress, lambda b: pa.compress(b, "zstd", asbytes=True)])
+def test_compression_is_known_by_content(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(pack(b"\n".join(record(i) for i in range(100))))
+    table, rejects = read(path)
+    assert table["breadcrumb"].to_pylist() == [f"b{i}" for i in range(100)]
+    assert rejects.num_rows == 0
+
+
+def test_gzip_of_several_members_is_one_stream(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(gzip.compress(record(0) + b"\n") + gzip.compress(record(1)))
+    assert read(path)[0].num_rows == 2
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda b: pa.compress(b, "zstd", asbytes=True)])
+def test_a_truncated_archive_gives_what_it_holds_and_a_reject(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    rng = random.Random(1)
+    lines = [record(rng.randrange(10**9)) for _ in range(50_000)]
+    packed = pack(b"\n".join(lines))
+    path = tmp_path / "cut"
+    path.write_bytes(packed[: len(packed) // 2])
+    table, rejects = read(path, "native")
+    whole = codec_for("native").decode([b"\n".join(lines)], CONFIG).events
+    assert 1_000 < table.num_rows < 50_000
+    assert table["breadcrumb"].to_pylist() == whole["breadcrumb"].to_pylist()[: table.num_rows]
+    assert Reason.BAD_COMPRESSION in rejects["reason"].to_pylist()
+
+
+@pytest.mark.parametrize("chunk_bytes", [64, 200, 1_000, 1 << 20])
+def test_chunks_do_not_matter_for_lines(tmp_path: Path, chunk_bytes: int) -> None:
+    lines = [record(i) for i in range(60)]
+    lines[7] = b"{broken"
+    lines[20] = b""
+    path = tmp_path / "records"
+    path.write_bytes(b"\n".join(lines))
+    table, rejects = read(path, "native", chunk_bytes=chunk_bytes, batch_events=10)
+    assert table["breadcrumb"].to_pylist() == [f"b{i}" for i in range(60) if i not in (7, 20)]
+    (reject,) = rejects.to_pylist()
+    assert reject["position"] + reject["item"] == 7
+    assert reject["raw"] == b"{broken"
+    assert rejects.schema.equals(REJECT_SCHEMA)
+
+
+@pytest.mark.parametrize("chunk_bytes", [300, 5_000, 1 << 20])
+def test_chunks_do_not_matter_for_messages(tmp_path: Path, spans: pa.Table, chunk_bytes: int) -> None:
+    path = tmp_path / "spans"
+    path.write_bytes(b"".join(length_prefixed(otlp_messages(spans, 7))))
+    expected = codec_for("otlp-proto").decode(list(otlp_messages(spans, 7)), CONFIG).events
+    table, rejects = read(path, "otlp-proto", chunk_bytes=chunk_bytes)
+    assert table.to_pylist() == expected.to_pylist()
+    assert rejects.num_rows == 0
+
+
+def test_framings_of_protobuf_are_told_apart(tmp_path: Path, spans: pa.Table) -> None:
+    messages = list(otlp_messages(spans, 50))
+    expected = codec_for("otlp-proto").decode(messages, CONFIG).events.to_pylist()
+    files = {
+        "length32": b"".join(length_prefixed(iter(messages))),
+        "varint": b"".join(varint(len(m)) + m for m in messages),
+        # Repeated fields of concatenated messages merge: one bare message.
+        "bare": b"".join(messages),
+    }
+    for name, data in files.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        assert read(path)[0].to_pylist() == expected, name
+
+
+def test_jaeger_messages_are_told_from_otlp(tmp_path: Path) -> None:
+    from ingest.codecs.jaeger_proto import JaegerSpan
+
+    message = JaegerSpan(trace_id=bytes(range(16)), span_id=bytes(range(8)), operation_name="op")
+    message.start_time.seconds = T0 // 10**9
+    data = message.SerializeToString()
+    files = {
+        "varint": (varint(len(data)) + data) * 3,
+        "length32": (len(data).to_bytes(4, "big") + data) * 3,
+        "bare": data,
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        assert {c.format for c in read_payloads(path, None, CONFIG)} == {"jaeger-proto"}
+        assert read(path)[0].num_rows == (1 if name == "bare" else 3)
+
+
+def test_a_file_cut_inside_a_message_gives_the_messages_before(tmp_path: Path, spans: pa.Table) -> None:
+    path = tmp_path / "cut"
+    path.write_bytes(b"".join(length_prefixed(otlp_messages(spans, 100)))[:-9])
+    table, rejects = read(path)
+    assert table.num_rows == spans.num_rows - 100
+    assert [(r["reason"], r["position"]) for r in rejects.to_pylist()] == [(Reason.BAD_PROTOBUF, 9)]
+
+
+def test_a_damaged_first_line_does_not_hide_the_format(tmp_path: Path, spans: pa.Table) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"\n".join([b'{"resourceSp', *otlp_json_lines(spans, 10)]))
+    table, rejects = read(path, chunk_bytes=2_000)
+    assert table.num_rows == spans.num_rows
+    assert [(r["reason"], r["position"]) for r in rejects.to_pylist()] == [(Reason.BAD_JSON, 0)]
+
+
+def test_a_line_that_is_too_long_is_refused_and_its_neighbours_are_not(tmp_path: Path) -> None:
+    config = DecodeConfig(max_payload_bytes=1_000)
+    path = tmp_path / "records"
+    path.write_bytes(b"\n".join([record(0), b'{"x":"' + b"x" * 5_000 + b'"}', record(1), record(2)]))
+    chunks = list(read_payloads(path, "native", config, chunk_bytes=300))
+    lines = [line for c in chunks for p in c.payloads for line in p.split(b"\n") if line]
+    assert lines == [record(0), record(1), record(2)]
+    assert [(r.reason, r.payload) for c in chunks for r in c.rejects] == [(Reason.TOO_LARGE, 1)]
+    assert [n for c in chunks for n in c.positions][-1] >= 2
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello world\n", b"\n\n", bytes(range(256)), b'{"some":"json"}', b"\x0aabc"]
+)
+def test_what_cannot_be_told_is_an_error_that_lists_the_formats(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "what"
+    path.write_bytes(content)
+    with pytest.raises(UnknownFormatError) as caught:
+        list(decode_file(path, None, CONFIG))
+    assert all(name in str(caught.value) for name in FORMATS)
+
+
+def test_an_empty_file_of_a_named_format_is_an_empty_batch(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    for format_ in FORMATS:
+        table, _ = read(path, format_)
+        assert table.num_rows == 0
+
+
+def test_wrong_names_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(UnknownFormatError):
+        list(read_payloads(tmp_path / "x", "csv", CONFIG))
+    with pytest.raises(InputError):
+        list(read_payloads(tmp_path / "missing", None, CONFIG))
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(gzip.compress(record(1))))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert read("-")[0].num_rows == 1
+
+
+def test_batches_are_as_large_as_asked(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(b"\n".join(record(i) for i in range(1_000)))
+    sizes = [b.events.num_rows for b in decode_file(path, None, CONFIG, chunk_bytes=4_096, batch_events=300)]
+    assert sum(sizes) == 1_000
+    assert all(size >= 300 for size in sizes[:-1])
+    assert len(sizes) > 2

@@ -1,0 +1,74 @@
+"""`flowdiff simulate` from the outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flowdiff.__main__ import main
+from ingest.simulate.faults import FAULTS
+from ingest.simulate.workloads import WORKLOADS
+
+
+def simulate(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", *arguments])
+    return int(ended.value.code or 0)
+
+
+def test_writes_traces_and_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, truth = tmp_path / "run.ndjson.gz", tmp_path / "truth.json"
+    code = simulate(
+        *("--workload", "linux-build", "--fault", "F3", "--seed", "7", "--requests", "400"),
+        *("--out", str(out), "--truth", str(truth), "--workers", "1", "--json"),
+    )
+    assert code == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["traced"] == 400
+    assert out.stat().st_size > 1_000
+    assert json.loads(truth.read_text())["tag"] == summary["tag"]
+    assert truth.with_suffix(".parquet").exists()
+
+
+def test_same_arguments_same_bytes(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.jsonl", "b.jsonl")]
+    for file in files:
+        simulate("--workload", "iozone", "--requests", "200", "--format", "otlp-json", "--out", str(file))
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--list") == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in [*WORKLOADS, *FAULTS])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "nothing to write"),
+        (("--out", "x.ndjson", "--workload", "nfs"), "no workload"),
+        (("--out", "x.ndjson", "--fault", "F99"), "no fault"),
+        (("--out", "x.ndjson", "--severity", "1"), "more severities"),
+        (("--out", "x.ndjson", "--start", "noon"), "not a time"),
+        (
+            (
+                "--truth",
+                "truth.txt",
+            ),
+            "does not end in .json",
+        ),
+        (("--out", "missing-folder/x.ndjson", "--requests", "20"), "does not exist"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert simulate(*arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
