@@ -21,9 +21,9 @@ class Entries:
     """Nodes that nothing precedes."""
 
     sources: I8
-    """Nodes without an edge into them, ascending."""
+    """Nodes without an edge into them, ascending; also the one orphan of a flow that has no other entry."""
     orphans: I8
-    """Nodes whose explicit parents are all missing and that have no other edge into them, ascending."""
+    """Other nodes whose explicit parents are all missing and that have no edge into them, ascending."""
     n_sources: I8
     """[flows]"""
     n_orphans: I8
@@ -36,6 +36,10 @@ def find_entries(node_flow: I8, n_flows: int, has_in: B1, orphan: B1) -> Entries
     """Sources and orphans; has_in: [nodes] an edge comes in; orphan: [nodes] known to be one."""
     orphans = np.flatnonzero(orphan)
     sources = np.flatnonzero(~has_in & ~orphan)
+    n_sources = np.bincount(node_flow[sources], minlength=n_flows)
+    n_orphans = np.bincount(node_flow[orphans], minlength=n_flows)
+    lone = (n_sources[node_flow[orphans]] == 0) & (n_orphans[node_flow[orphans]] == 1)
+    sources, orphans = np.sort(np.concatenate((sources, orphans[lone]))), orphans[~lone]
     n_sources = np.bincount(node_flow[sources], minlength=n_flows)
     n_orphans = np.bincount(node_flow[orphans], minlength=n_flows)
     headless = orphans[n_sources[node_flow[orphans]] == 0]

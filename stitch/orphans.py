@@ -4,6 +4,8 @@
   it in time and whose peer is the orphan's component, or which is of that component; of equals the one that
   starts latest, then the smallest id. Only spans that descend from a real root qualify, so that orphans never
   end up below one another. An orphan without both times is not searched for.
+* A trace without a real root and with one orphan has that one as its root: whoever called this service
+  passed a context on but sent no spans. The flow is complete as far as anyone can see.
 * Orphans that found no place become children of a synthetic span `?/missing`: a child of the root, or the
   root itself where the trace has no real one.
 * Several real roots become children of a synthetic span `?/root`.
@@ -93,7 +95,10 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
         quality[n_orphans > 0] |= np.uint32(Quality.ORPHAN)
         quality[n_orphans > np.maximum(1, orphan_share * n_spans)] |= np.uint32(Quality.INCOMPLETE)
         parent[orphans] = _enclosing(spans, parent, parents.orphan, orphans, services)
-        orphans = orphans[parent[orphans] == NO_PARENT]
+        lone = (n_roots[spans.flow[orphans]] == 0) & (n_orphans[spans.flow[orphans]] == 1)
+        roots = np.sort(np.concatenate((roots, orphans[lone])))
+        n_roots = np.bincount(spans.flow[roots], minlength=n_flows)
+        orphans = orphans[(parent[orphans] == NO_PARENT) & ~lone]
 
     rooted = np.flatnonzero(n_roots > 1)
     quality[rooted] |= np.uint32(Quality.MULTI_ROOT)
@@ -108,7 +113,8 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
     parent[orphans] = flow_missing[spans.flow[orphans]]
     return Forest(
         parent=np.concatenate((parent, np.full(len(rooted), rows), flow_root[missing])),
-        asynchronous=np.append(parents.asynchronous, np.zeros(rows - n, dtype=np.bool_)),
+        # A lone orphan tied by `follows` is a root now, and no root is asynchronous.
+        asynchronous=np.append(parents.asynchronous & (parent != rows), np.zeros(rows - n, dtype=np.bool_)),
         synthetic=np.repeat([ROOT_EVENT, MISSING_EVENT], [len(rooted), len(missing)]),
         synthetic_flow=np.concatenate((rooted, missing)),
         quality=quality,

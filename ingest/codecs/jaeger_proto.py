@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message_factory, timestamp_pb2
+import numpy as np
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
+from ptars import HandlerPool
 
+from ingest.codecs.jaeger_columns import MAX_SECONDS, span_columns
 from ingest.codecs.jaeger_spans import add_log, add_tagged_span, sort_references, split_host
+from ingest.codecs.nested import batches_of
 from ingest.codecs.payloads import sized, span_rejects
 from ingest.codecs.port import Decoded
 from ingest.codecs.span_batch import BAD_TIME, NO_TIME
 from ingest.codecs.span_rows import SpanRows, ns
-from ingest.codecs.spans_to_events import events_of_spans
+from ingest.codecs.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
@@ -26,24 +33,24 @@ _SCALARS = {
     "int64": _FIELD.TYPE_INT64,
     "double": _FIELD.TYPE_DOUBLE,
     "uint32": _FIELD.TYPE_UINT32,
-    # Enums are read as numbers: the wire form is the same, and unknown values are no error.
+    # Enums, and other small numbers, are read as int32: the wire form is the same, and no value is unknown.
     "enum": _FIELD.TYPE_INT32,
 }
 _MESSAGES = {
+    # google.protobuf.Timestamp and Duration: the same on the wire, and ptars leaves them as they are.
+    "Time": "1 seconds int64; 2 nanos enum",
     "KeyValue": "1 key string; 2 v_type enum; 3 v_str string; 4 v_bool bool; 5 v_int64 int64;"
     "6 v_float64 double; 7 v_binary bytes",
-    "Log": "1 timestamp .google.protobuf.Timestamp; 2 fields *KeyValue",
+    "Log": "1 timestamp Time; 2 fields *KeyValue",
     "SpanRef": "1 trace_id bytes; 2 span_id bytes; 3 ref_type enum",
     "Process": "1 service_name string; 2 tags *KeyValue",
     "Span": "1 trace_id bytes; 2 span_id bytes; 3 operation_name string; 4 references *SpanRef;"
-    "5 flags uint32; 6 start_time .google.protobuf.Timestamp; 7 duration .google.protobuf.Duration;"
+    "5 flags uint32; 6 start_time Time; 7 duration Time;"
     "8 tags *KeyValue; 9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
 }
-"""Fields of api_v2/model.proto: number, name, type; `*` repeated, `.` absolute."""
+"""Fields of api_v2/model.proto: number, name, type; `*` repeated."""
 
 _REFERENCE_TYPES = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
-_MAX_SECONDS = 2**34
-"""Beyond int64 nanoseconds; keeps the sum below exact and small."""
 
 
 def _span_class() -> Any:
@@ -51,7 +58,6 @@ def _span_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="flowdiff_jaeger.proto", package="jaeger.api_v2", syntax="proto3"
     )
-    file.dependency.extend([timestamp_pb2.DESCRIPTOR.name, duration_pb2.DESCRIPTOR.name])
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for field in fields.split(";"):
@@ -61,7 +67,7 @@ def _span_class() -> Any:
             if kind in _SCALARS:
                 message.field.add(name=field_name, number=int(number), label=label, type=_SCALARS[kind])
             else:
-                type_name = kind if kind.startswith(".") else f".jaeger.api_v2.{kind}"
+                type_name = f".jaeger.api_v2.{kind}"
                 message.field.add(
                     name=field_name,
                     number=int(number),
@@ -70,14 +76,13 @@ def _span_class() -> Any:
                     type_name=type_name,
                 )
     pool = descriptor_pool.DescriptorPool()
-    for known in (timestamp_pb2, duration_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("jaeger.api_v2.Span"))
 
 
 JaegerSpan = _span_class()
 """Message class `jaeger.api_v2.Span`."""
+_HANDLER = HandlerPool([JaegerSpan.DESCRIPTOR.file]).get_for_message(JaegerSpan.DESCRIPTOR)
 
 
 class JaegerProtoCodec:
@@ -88,23 +93,33 @@ class JaegerProtoCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is 0."""
         good, rejects = sized(payloads, config)
+        results: list[SpanResult] = []
+        left = set(good)
+        pieces = list(batches_of(_HANDLER, payloads, good))
+        if pieces:
+            index = np.array([i for part, _ in pieces for i in part], np.int64)
+            left.difference_update(index.tolist())
+            table = pa.Table.from_batches([batch for _, batch in pieces]).combine_chunks()
+            spans = span_columns(table.to_batches()[0])
+            results.append(events_of_spans(replace(spans, payload=index[spans.payload]), config))
         rows = SpanRows()
-        for index in good:
+        for index_ in sorted(left):
             try:
-                span = JaegerSpan.FromString(payloads[index])
+                add_message(rows, index_, JaegerSpan.FromString(payloads[index_]))
             except DecodeError:
-                rejects.append(
-                    Reject(Reason.BAD_PROTOBUF, "no jaeger.api_v2.Span message", payloads[index], index)
-                )
-                continue
-            _add_span(rows, index, span)
-        result = events_of_spans(rows.batch(), config)
-        rejects += span_rejects(result.bad, lambda payload: lambda _: payloads[payload])
+                detail = "no jaeger.api_v2.Span message"
+                rejects.append(Reject(Reason.BAD_PROTOBUF, detail, payloads[index_], index_))
+        if len(rows):
+            results.append(events_of_spans(rows.batch(), config))
+        for result in results:
+            rejects += span_rejects(result.bad, lambda payload: lambda _: payloads[payload])
         rejects.sort(key=lambda r: (r.payload, r.item))
-        return Decoded(result.events, rejects, result.oddities)
+        oddities = sum((r.oddities for r in results), Counter[str]())
+        return Decoded(in_payload_order(results), rejects, oddities)
 
 
-def _add_span(rows: SpanRows, payload: int, span: Any) -> None:
+def add_message(rows: SpanRows, payload: int, span: Any) -> None:
+    """One span as a row: for what ptars refuses, and the differential oracle of `jaeger_columns`."""
     trace, span_id = _hex(span.trace_id, (8, 16)), _hex(span.span_id, (8,))
     references = [
         (_REFERENCE_TYPES.get(r.ref_type, ""), _hex(r.trace_id, (8, 16)), _hex(r.span_id, (8,)))
@@ -131,13 +146,13 @@ def _hex(raw: bytes, widths: tuple[int, ...]) -> str:
 def _start_ns(time: Any) -> int:
     if time.seconds == 0 and time.nanos == 0:
         return NO_TIME
-    if abs(time.seconds) > _MAX_SECONDS:
+    if abs(time.seconds) > MAX_SECONDS:
         return BAD_TIME
     return ns(time.seconds * 10**9 + time.nanos)
 
 
 def _duration_ns(duration: Any) -> int:
-    seconds = max(-_MAX_SECONDS, min(_MAX_SECONDS, duration.seconds))
+    seconds = max(-MAX_SECONDS, min(MAX_SECONDS, duration.seconds))
     return int(seconds * 10**9 + duration.nanos)
 
 

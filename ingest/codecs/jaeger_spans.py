@@ -19,7 +19,10 @@ KINDS = {
     "internal": EventKind.SPAN_INTERNAL,
 }
 _NS_PER_US = 1000
-_TRUE, _FALSE = "true", "false"
+PLAIN_ERRORS = ("true", "false")
+"""Values of the tag `error` that say no more than the status does."""
+FALSE_WORDS = ("", "false", "0")
+"""Values of the tag `error` that mean there was none, in lower case."""
 HOST_TAGS = ("hostname", "ip")
 """Process tags of Jaeger clients that name the machine, best first."""
 
@@ -57,17 +60,16 @@ def add_tagged_span(
     links: list[tuple[str, str]],
 ) -> None:
     """A span whose kind, status and tracestate stand in tags, as Jaeger's do."""
-    by_key = dict(reversed(tags))
-    kind = KINDS.get(str(by_key.get("span.kind")).lower(), EventKind.SPAN_UNSPECIFIED)
-    error = by_key.get("error")
-    failed = error is not None and str(error).lower() not in ("", _FALSE, "0")
-    failed |= str(by_key.get("otel.status_code")).upper() == "ERROR"
-    state = by_key.get("w3c.tracestate")
+    first = {key: _as_text(value) for key, value in reversed(tags)}
+    kind = KINDS.get(first.get("span.kind", "").lower(), EventKind.SPAN_UNSPECIFIED)
+    failed = first.get("error", "").lower() not in FALSE_WORDS
+    failed |= first.get("otel.status_code", "").upper() == "ERROR"
     # The kind and a bare "error" are in columns of their own.
+    named = kind != EventKind.SPAN_UNSPECIFIED
     rest = [
-        (k, v)
-        for k, v in tags
-        if not (k == "span.kind" and kind) and not (k == "error" and v in (True, False, _TRUE, _FALSE))
+        (key, value)
+        for key, value in tags
+        if not (key == "span.kind" and named) and not (key == "error" and _as_text(value) in PLAIN_ERRORS)
     ]
     rows.add(
         payload,
@@ -79,12 +81,21 @@ def add_tagged_span(
         resource,
         rest,
         error=failed,
-        trace_state=state if isinstance(state, str) else None,
+        trace_state=first.get("w3c.tracestate"),
     )
     for span in follows:
         rows.add_follows(span)
     for link in links:
         rows.add_link(*link)
+
+
+def _as_text(value: object) -> str:
+    """A tag's value as text; whole numbers without a point."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 def sort_references(
@@ -132,8 +143,8 @@ def read_tags(tags: list[object]) -> list[Pair]:
 def _typed(value: object, kind: object) -> object:
     """Storage plugins write every value as text; the type says what it was."""
     if isinstance(value, str):
-        if kind == "bool" and value.lower() in (_TRUE, _FALSE):
-            return value.lower() == _TRUE
+        if kind == "bool" and value.lower() in ("true", "false"):
+            return value.lower() == "true"
         if kind in ("int64", "float64"):
             try:
                 return int(value) if kind == "int64" else float(value)

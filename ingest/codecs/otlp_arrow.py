@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ingest.codecs.attributes import AttributeTable, finite_or_text, no_attributes
 from ingest.codecs.ids import hex_of_binary, hex_of_text
+from ingest.codecs.nested import owners, ragged
 from ingest.codecs.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from schemas.events import SPAN_KIND_BASE
 
@@ -38,13 +39,13 @@ class OtlpArrowReader:
     def spans(self, resource_spans: pa.Array) -> SpanBatch:
         """Span columns of a `list<ResourceSpans>` column with one row a payload. O(size)."""
         spell = self._spell
-        per_payload, resources = _ragged(resource_spans)
-        per_resource, scopes = _ragged(pc.struct_field(resources, spell("scope_spans")))
-        per_scope, spans = _ragged(pc.struct_field(scopes, spell("spans")))
-        scope_resource = np.repeat(np.arange(len(per_resource)), per_resource)
-        span_scope = np.repeat(np.arange(len(per_scope)), per_scope)
+        per_payload, resources = ragged(resource_spans)
+        per_resource, scopes = ragged(pc.struct_field(resources, spell("scope_spans")))
+        per_scope, spans = ragged(pc.struct_field(scopes, spell("spans")))
+        scope_resource = owners(per_resource)
+        span_scope = owners(per_scope)
         resource = scope_resource[span_scope]
-        payload = np.repeat(np.arange(len(per_payload)), per_payload)[resource]
+        payload = owners(per_payload)[resource]
         per_payload_spans = np.bincount(payload, minlength=len(per_payload))
         first = np.cumsum(per_payload_spans) - per_payload_spans
         n, fields = len(spans), _Fields(spans, spell)
@@ -80,7 +81,7 @@ class OtlpArrowReader:
 
     def _attributes(self, column: pa.Array) -> AttributeTable:
         """`list<KeyValue>` column → table owned by the rows of the column."""
-        lengths, pairs = _ragged(column)
+        lengths, pairs = ragged(column)
         if len(pairs) == 0:
             return no_attributes()
         keys = pc.fill_null(pc.struct_field(pairs, "key"), "").dictionary_encode()
@@ -108,7 +109,7 @@ class OtlpArrowReader:
         if pc.any(pc.and_(pc.is_valid(num), pc.is_valid(text))).as_py():
             num = pc.if_else(pc.is_valid(text), None, num)
         table = AttributeTable(
-            np.repeat(np.arange(len(lengths)), lengths),
+            owners(lengths),
             np.asarray(keys.indices, np.int64),
             tuple(keys.dictionary.to_pylist()),
             num,
@@ -119,10 +120,10 @@ class OtlpArrowReader:
         return table.rows(np.asarray(pc.or_(pc.is_valid(num), pc.is_valid(text))))
 
     def _events(self, column: pa.Array) -> SpanEvents:
-        lengths, events = _ragged(column)
+        lengths, events = ragged(column)
         fields = _Fields(events, self._spell)
         return SpanEvents(
-            np.repeat(np.arange(len(lengths)), lengths),
+            owners(lengths),
             _times(fields["time_unix_nano"]),
             pc.fill_null(fields["name"], ""),
             self._attributes(fields["attributes"]),
@@ -138,12 +139,6 @@ class _Fields:
 
     def __getitem__(self, name: str) -> pa.Array:
         return pc.struct_field(self._column, self._spell(name))
-
-
-def _ragged(column: pa.Array) -> tuple[I8, pa.Array]:
-    """Lengths (null: 0) and concatenated values of a list column."""
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
-    return lengths, column.flatten()
 
 
 def _ids(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, B1]:
@@ -170,13 +165,13 @@ def _times(column: pa.Array) -> I8:
 
 def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
     """`trace/span` of every link whose ids are ids."""
-    lengths, links = _ragged(column)
+    lengths, links = ragged(column)
     fields = _Fields(links, spell)
     trace, _ = _ids(fields["trace_id"], (8, 16))
     span, _ = _ids(fields["span_id"], (8,))
     text = pc.binary_join_element_wise(trace, span, "/")
     there = np.asarray(pc.is_valid(text).to_numpy(zero_copy_only=False))
-    owner = np.repeat(np.arange(len(lengths)), lengths)
+    owner = owners(lengths)
     return Owned(owner[there], text.drop_null())
 
 

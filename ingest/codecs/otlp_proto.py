@@ -1,14 +1,13 @@
 """OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's Kafka and file exporters write.
 
-ptars turns all payloads into nested Arrow at once; one malformed message makes it refuse the whole list,
-so a refused list is halved until the culprits stand alone, and those go to protobuf's own parser.
+ptars turns all payloads into nested Arrow at once; those that it refuses go to protobuf's own parser.
 """
 
 from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -19,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR,
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from ptars import HandlerPool
 
+from ingest.codecs.nested import batches_of
 from ingest.codecs.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp_message import add_request, parse_request, spans_of, value_of
 from ingest.codecs.payloads import sized, span_rejects
@@ -40,7 +40,7 @@ class OtlpProtoCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. O(bytes)."""
         good, rejects = sized(payloads, config)
-        pieces = list(_columns_of(payloads, good))
+        pieces = [(part, batch.column(0)) for part, batch in batches_of(_HANDLER, payloads, good)]
         rows = SpanRows()
         for index in sorted(set(good).difference(*(part for part, _ in pieces))):
             try:
@@ -61,21 +61,6 @@ class OtlpProtoCodec:
             rejects += span_rejects(result.bad, lambda p: _raw_spans(payloads[p]))
         rejects.sort(key=lambda r: (r.payload, r.item))
         return Decoded(in_payload_order(results), rejects, oddities)
-
-
-def _columns_of(payloads: Sequence[bytes], indexes: list[int]) -> Iterator[tuple[list[int], pa.Array]]:
-    """(payload indexes, their `resource_spans` column) for the payloads that ptars takes, in order."""
-    if not indexes:
-        return
-    try:
-        batch = _HANDLER.list_to_record_batch([payloads[i] for i in indexes])
-    except ValueError:
-        if len(indexes) > 1:
-            middle = len(indexes) // 2
-            yield from _columns_of(payloads, indexes[:middle])
-            yield from _columns_of(payloads, indexes[middle:])
-    else:
-        yield indexes, batch.column(0)
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:

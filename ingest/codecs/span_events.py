@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -57,7 +59,7 @@ def event_params(events: SpanEvents, start_ns: I8, config: DecodeConfig) -> list
             f"{prefixes[p // len(inner.keys)]}.{inner.keys[p % len(inner.keys)]}" for p in pair.tolist()
         )
         # Also the attributes of marks: a mark is a name and a time only.
-        tables.append(AttributeTable(events.owner[inner.owner], inverse, keys, inner.num, inner.text))
+        tables.append(replace(inner, owner=events.owner[inner.owner], code=inverse, keys=keys))
     return tables
 
 

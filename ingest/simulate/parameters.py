@@ -24,7 +24,9 @@ class Parameters:
     mds_pages: int
     """Metadata server: cache of B-tree pages."""
     sn_blocks: int
-    """Each storage node: block cache, 16 KB blocks."""
+    """Data storage node: block cache, 16 KB blocks."""
+    sn_meta_blocks: int
+    """Metadata storage node: the same."""
     directories: int
     lock_stripes: int
     """Metadata server: locks; a directory hashes to one."""

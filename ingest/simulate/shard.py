@@ -70,7 +70,7 @@ class _Run:
         self._streams = build_streams(stream_specs(parameters))
         self._n_streams = len(self._streams)
         nodes = (
-            StorageNode(META_HOST, META_NODE, parameters.sn_blocks, self._streams, injections),
+            StorageNode(META_HOST, META_NODE, parameters.sn_meta_blocks, self._streams, injections),
             StorageNode(DATA_HOST, DATA_NODE, parameters.sn_blocks, self._streams, injections),
         )
         self._mds = MetadataServer(self._loop, parameters, self._streams, nodes, injections, load.n_creates)

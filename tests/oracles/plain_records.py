@@ -209,6 +209,8 @@ class _Graph:
         flow = self.flow
         reached = {dst for _, dst in flow.edges}
         sources = set(range(self.n_records)) - reached - self.orphans
+        if not sources and len(self.orphans) == 1:
+            sources, self.orphans = self.orphans, set()
         self.tops = sources or self.orphans
         if len(self.orphans) > max(1, self.config.orphan_share * self.n_records):
             flow.quality |= Quality.INCOMPLETE

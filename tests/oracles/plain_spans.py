@@ -189,6 +189,8 @@ def _plant(flow: PlainFlow, spans: list[Span], config: StitchConfig) -> Span:
     for orphan in orphans:
         orphan.parent = found.get(id(orphan))
     lost = [orphan for orphan in orphans if orphan.parent is None]
+    if not roots and len(orphans) == 1:
+        roots, lost = lost, []
     if len(roots) > 1:
         flow.quality |= Quality.MULTI_ROOT
         root = Span(None, "", K.SPAN_UNSPECIFIED, "?", "root", None, None)

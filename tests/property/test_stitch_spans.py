@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles.agreement import disagreements
 from oracles.stitcher import read_events, stitch_plainly
@@ -11,9 +11,12 @@ from oracles.strategies import Row, span_batches, table_of
 from schemas.config import StitchConfig
 from stitch.kernel import stitch
 
+LONE_ORPHAN = [{"request_id": "t", "id": "00", "kind": 17, "ts_ns": 7, "end_ns": 8, "follows": ["gone"]}]
+
 
 @settings(max_examples=250, deadline=None)
 @given(rows=span_batches(), cap=st.sampled_from([20_000, 20_000, 4]))
+@example(rows=LONE_ORPHAN, cap=20_000)
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
     events = table_of(rows)
     config = StitchConfig(max_events_per_flow=cap)

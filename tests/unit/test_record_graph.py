@@ -239,8 +239,19 @@ def test_orphans_hang_from_missing_below_the_root() -> None:
 
 
 def test_missing_is_the_root_where_nothing_else_is() -> None:
+    flow = one(
+        record("A", "o", 7, id="2", parents="98"),
+        record("A", "x", 8, "end"),
+        record("B", "p", 9, id="3", parents="97"),
+    )
+    assert flow.order[0] == "?missing"
+    assert {"?missing o", "?missing p"} <= flow.edges
+    assert flow.quality & (Quality.ORPHAN | Quality.INCOMPLETE) == Quality.ORPHAN | Quality.INCOMPLETE
+
+
+def test_a_lone_orphan_is_the_root_of_a_request_without_one() -> None:
     flow = one(record("A", "o", 7, id="2", parents="98"), record("A", "x", 8, "end"))
-    assert flow.order == ["?missing", "o", "x"]
+    assert flow.order == ["o", "x"]
     assert flow.response == {"x"}
     assert flow.quality == Quality.ORPHAN
 

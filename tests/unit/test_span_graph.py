@@ -251,10 +251,17 @@ def test_orphans_never_go_below_orphans() -> None:
 
 
 def test_without_a_root_the_missing_span_is_the_root() -> None:
-    s = place(span("x", "gone", (10, 20)), span("y", "x", (11, 19)))
-    assert nested(s) == "missing( x( y( ) ) )"
+    s = place(span("x", "gone", (10, 20)), span("y", "gone", (15, 30)), span("z", "x", (11, 19)))
+    assert nested(s) == "missing( x( z( ) ) y( ) )"
     flow = one_flow(s)
-    assert (flow["root"], flow["start_ns"] - T0, flow["response_ns"]) == ("?/missing", 10, 10)
+    assert (flow["root"], flow["start_ns"] - T0, flow["response_ns"]) == ("?/missing", 10, 20)
+    assert quality(s) == Quality.ORPHAN | Quality.INCOMPLETE
+
+
+def test_a_lone_orphan_is_the_root_of_a_trace_without_one() -> None:
+    s = place(span("x", "gone", (10, 20)), span("y", "x", (11, 19)))
+    assert nested(s) == "x( y( ) )"
+    assert (one_flow(s)["root"], one_flow(s)["response_ns"]) == ("app/x", 10)
     assert quality(s) == Quality.ORPHAN
 
 

@@ -1,0 +1,93 @@
+"""Ways to analyse: each turns a population into ranked results. A later mode joins `MODES` with its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from analyze.compare import compare
+from analyze.population import Population
+from analyze.report.assemble import PeriodName
+from analyze.settings import PaperSettings, ReportLimits, Variant
+
+Kind = Literal["structural", "response-time"]
+
+TABLES_ONLY = ReportLimits(mutations=1, detailed=0, categories=1, edges=1, brief_edges=1)
+"""The harness reads the complete tables; the report that people see is cut short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a mode is given: nothing of the truth."""
+
+    population: Population
+    reference: PeriodName
+    problem: PeriodName
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row that a person would be shown."""
+
+    kind: Kind
+    categories: tuple[str, ...]
+    """Category keys it stands for."""
+    precursors: tuple[str, ...] = ()
+    """Category keys, most likely first."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """(source, destination) labels of the edges it flags."""
+    explained_us: float | None = None
+    """Part of the change of the mean response time that it claims, µs a request of the problem period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A named way to analyse. `thresholds`: whether a structural threshold is to be swept."""
+
+    name: str
+    analyse: Callable[[Subject, int], list[Result]]
+    """(subject, structural threshold) -> results, best first."""
+    thresholds: bool = True
+
+
+def paper_mode(variant: Variant) -> Mode:
+    """Spectroscope as published (`text`), or as its source does (`released`)."""
+
+    def analyse(subject: Subject, threshold: int) -> list[Result]:
+        settings = PaperSettings(variant=variant, sm_threshold=threshold)
+        outcome = compare(
+            subject.population,
+            subject.reference,
+            subject.problem,
+            settings,
+            limits=TABLES_ONLY,
+            level=subject.level,
+        )
+        edges: dict[int, list[tuple[str, str]]] = {}
+        changed = outcome.tables["edges"].filter(outcome.tables["edges"]["changed"])
+        for rank, src, dst in zip(
+            *(changed[name].to_pylist() for name in ("rank", "src_label", "dst_label")), strict=True
+        ):
+            edges.setdefault(rank, []).append((src, dst))
+        precursors: dict[int, list[str]] = {}
+        listed = outcome.tables["precursors"]
+        for rank, key in zip(listed["rank"].to_pylist(), listed["category"].to_pylist(), strict=True):
+            precursors.setdefault(rank, []).append(key)
+        n1 = outcome.comparison.problem.requests
+        return [
+            Result(
+                kind=row["kind"],
+                categories=(row["category"],),
+                precursors=tuple(precursors.get(row["rank"], ())),
+                edges=tuple(edges.get(row["rank"], ())),
+                explained_us=row["contribution_us"] / n1 if n1 else None,
+            )
+            for row in outcome.tables["mutations"].to_pylist()
+        ]
+
+    return Mode(f"paper/{variant}", analyse)
+
+
+MODES: tuple[Mode, ...] = (paper_mode("text"), paper_mode("released"))

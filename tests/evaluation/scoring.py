@@ -1,0 +1,178 @@
+"""Results held against the truth: relevance by rule, then the figures of TR 6.1, NSDI 8.1 and ALGORITHMS I.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.population import Population
+from evaluation.edges import EdgeMatcher
+from evaluation.modes import Result
+from evaluation.truths import RequestTruth, Rule
+
+B1 = npt.NDArray[np.bool_]
+F8 = npt.NDArray[np.float64]
+
+HALF = 0.5
+"""A result is relevant if at least this share (weighted) of its problem-period requests is concerned."""
+TOP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryTruth:
+    """What the requests of one category really did."""
+
+    rows1: npt.NDArray[np.int64]
+    """Rows of the problem period's truth."""
+    rows0: npt.NDArray[np.int64]
+    weight1: F8
+    """[rows1]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that results of one subject are judged by."""
+
+    rule: Rule
+    reference: RequestTruth
+    problem: RequestTruth
+    concerned: B1
+    """[problem requests]"""
+    categories: dict[str, CategoryTruth]
+    is_cause_edge: EdgeMatcher
+    weight1: float
+    """Of a request of the problem period that is in no category (every one of a run has the same)."""
+
+    @property
+    def concerned_weight(self) -> float:
+        """Of all concerned requests, whether or not the analyzer kept them."""
+        placed = np.zeros(len(self.concerned), dtype=bool)
+        total = 0.0
+        for c in self.categories.values():
+            placed[c.rows1] = True
+            total += float(c.weight1[self.concerned[c.rows1]].sum())
+        return total + self.weight1 * int(np.count_nonzero(self.concerned & ~placed))
+
+
+def gather(
+    population: Population,
+    rule: Rule,
+    reference: RequestTruth,
+    problem: RequestTruth,
+    is_cause_edge: EdgeMatcher,
+) -> Evidence:
+    """Join a population's categories to the truth of their requests."""
+    categories = {}
+    weights = []
+    for category in population.categories:
+        late = category.period == 1
+        weight = category.weight[late]
+        weights.append(weight)
+        categories[category.graph.key] = CategoryTruth(
+            rows1=problem.rows(category.request_id.filter(late)),
+            rows0=reference.rows(category.request_id.filter(~late)),
+            weight1=weight,
+        )
+    every = np.concatenate(weights) if weights else np.zeros(0)
+    return Evidence(
+        rule=rule,
+        reference=reference,
+        problem=problem,
+        concerned=rule.affected(problem),
+        categories=categories,
+        is_cause_edge=is_cause_edge,
+        weight1=float(every.mean()) if len(every) else 1.0,
+    )
+
+
+def is_relevant(result: Result, evidence: Evidence) -> bool:
+    """Whether a result is right, by the case's rule."""
+    rule = evidence.rule
+    if not (rule.structural if result.kind == "structural" else rule.response_time):
+        return False
+    members = [evidence.categories[key] for key in dict.fromkeys(result.categories)]
+    rows = np.concatenate([m.rows1 for m in members])
+    weight = np.concatenate([m.weight1 for m in members])
+    concerned = evidence.concerned[rows]
+    if result.kind == "structural":
+        concerned = concerned & evidence.problem.moved[rows]
+    if weight.sum() == 0 or weight[concerned].sum() < HALF * weight.sum():
+        return False
+    if result.kind == "response-time":
+        return any(evidence.is_cause_edge(*edge) for edge in result.edges)
+    if rule.precursor is None:
+        return True
+    if not result.precursors:
+        return False
+    best = evidence.categories[result.precursors[0]]
+    return rule.precursor(evidence.problem.take(rows), evidence.reference.take(best.rows0))
+
+
+def covered_weight(results: Sequence[Result], evidence: Evidence) -> float:
+    """Weight of the concerned requests in the categories of `results`, each counted once."""
+    keys = {key for result in results for key in result.categories}
+    parts = [evidence.categories[key] for key in sorted(keys)]
+    return sum(float(p.weight1[evidence.concerned[p.rows1]].sum()) for p in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The figures of one list of results."""
+
+    results: int
+    relevant: int
+    top10_pct: float
+    """0 without results (I.1)."""
+    false_positive_pct: float
+    """0 without results (I.1)."""
+    coverage_pct: float | None
+    """None where no request is concerned."""
+    first_rank: int | None
+    """Rank of the first relevant result, from 1."""
+    explained_error_points: float | None
+    """|claimed by the relevant results - true share| of the true change of the mean, in points; None where
+    nothing is explained or nothing changed."""
+
+
+def figures(relevant: Sequence[bool], covered: float, concerned: float) -> Scores:
+    """Scores of a ranked list of judged results (without the explained share)."""
+    n = len(relevant)
+    top = min(TOP, n)
+    return Scores(
+        results=n,
+        relevant=sum(relevant),
+        top10_pct=100.0 * sum(relevant[:top]) / top if n else 0.0,
+        false_positive_pct=100.0 * (n - sum(relevant)) / n if n else 0.0,
+        coverage_pct=100.0 * covered / concerned if concerned > 0 else None,
+        first_rank=next((rank for rank, hit in enumerate(relevant, 1) if hit), None),
+        explained_error_points=None,
+    )
+
+
+def score(
+    results: Sequence[Result], evidence: Evidence, true_share_us: float | None, true_change_us: float | None
+) -> Scores:
+    """Judge and score the results of one mode.
+
+    true_share_us: what the causes did to the mean response time (their Shapley values); true_change_us: the
+    change of the mean against the counterfactual. None where the truth has neither.
+    """
+    judged = [is_relevant(result, evidence) for result in results]
+    right = [result for result, hit in zip(results, judged, strict=True) if hit]
+    plain = figures(judged, covered_weight(right, evidence), evidence.concerned_weight)
+    error = None
+    claims = [r.explained_us for r in right if r.explained_us is not None]
+    if claims and true_share_us is not None and true_change_us:
+        error = 100.0 * abs(sum(claims) - true_share_us) / abs(true_change_us)
+    return Scores(
+        plain.results,
+        plain.relevant,
+        plain.top10_pct,
+        plain.false_positive_pct,
+        plain.coverage_pct,
+        plain.first_rank,
+        error,
+    )
