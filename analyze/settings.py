@@ -51,6 +51,8 @@ class ReportLimits(Config):
     """Edges listed a mutation that is not detailed: changed ones only."""
     precursors: int = Field(default=10, ge=1)
     """Candidate precursors listed a mutation."""
+    stored: int = Field(default=8, ge=1)
+    """Keys of stored categories listed a mutation."""
     categories: int = Field(default=500, ge=1)
     roots: int = Field(default=100, ge=1)
     graph_nodes: int = Field(default=600, ge=1)

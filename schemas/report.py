@@ -210,13 +210,16 @@ class Mutation(Frozen):
     """One ranked result."""
 
     rank: int
-    """From 1, by |contribution| over both directions."""
+    """From 1: first those of the direction in which the mean went, by |contribution|; then the others."""
     rank_in_direction: int
     """From 1, among the mutations of the same direction (the papers' separate lists)."""
     kind: MutationKind
     direction: Direction
     category: str
     root: str
+    stored: tuple[str, ...]
+    """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
+    stored_total: int
     canonical: str
     n_nodes: int
     before: Moments

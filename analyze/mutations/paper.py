@@ -78,11 +78,12 @@ class PaperResult:
     """[categories] KS on response time."""
     sets: StructuralSets
     mutations: tuple[Ranked, ...]
-    """By |contribution|, largest first; ties by kind and category key."""
+    """Those that moved the mean response time the way it went first; among them by |contribution|, largest
+    first; ties by kind and category key."""
 
 
 def paper_mutations(population: Population, settings: PaperSettings) -> PaperResult:
-    """All mutations of both kinds, ranked by |contribution|.
+    """All mutations of both kinds, ranked: the direction of the change of the mean, then |contribution|.
 
     Complexity: one sort of each category's response times; for response-time mutations the critical path and
     one sort of each edge; one edit distance a distinct pair of structural mutation and precursor of a root.
@@ -95,8 +96,22 @@ def paper_mutations(population: Population, settings: PaperSettings) -> PaperRes
     found = _structural(categories, moments, root, sets, settings)
     found += [_response_time(i, categories[i], moments, settings) for i in np.flatnonzero(times.changed)]
     named = _name_virtual(found, sets, settings)
-    named.sort(key=lambda m: (-abs(m.contribution_us), m.kind, categories[m.category].graph.key))
+    with_the_change = _direction_of_change(moments)
+    named.sort(
+        key=lambda m: (
+            m.contribution_us * with_the_change < 0,
+            -abs(m.contribution_us),
+            m.kind,
+            categories[m.category].graph.key,
+        )
+    )
     return PaperResult(moments, root, times, sets, tuple(named))
+
+
+def _direction_of_change(moments: PeriodMoments) -> float:
+    """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
+    before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
+    return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 
 
 def _root_codes(categories: tuple[Category, ...]) -> I8:

@@ -200,6 +200,8 @@ def _mutation(
         direction=Direction.INCREASE if found.contribution_us >= 0 else Direction.DECREASE,
         category=graph.key,
         root=graph.root,
+        stored=tuple(sorted(category.stored)[: limits.stored]),
+        stored_total=len(category.stored),
         canonical=canonical(graph.canonical, limits),
         n_nodes=graph.n_nodes,
         before=moments_row(result.moments, 0, found.category),

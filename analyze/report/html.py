@@ -96,7 +96,7 @@ def _inert_json(comparison: Comparison) -> Markup:
 
 
 def _lists(comparison: Comparison) -> list[tuple[str, str, list[Mutation]]]:
-    """The papers' separate lists, (title, what it means, mutations); the one with the best rank first."""
+    """The papers' separate lists, (title, what it means, mutations); the direction of the change first."""
     titles = {
         Direction.INCREASE: ("Takes more time", "summed response time went up"),
         Direction.DECREASE: ("Takes less time", "summed response time went down"),

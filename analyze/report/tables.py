@@ -37,7 +37,7 @@ _MOMENTS = tuple(
 
 MUTATIONS_SCHEMA = pa.schema(
     [
-        _f("rank", pa.int32(), "from 1, by |contribution|"),
+        _f("rank", pa.int32(), "from 1: the direction of the change first, then |contribution|"),
         _f("kind", pa.string(), "response-time or structural"),
         _f("direction", pa.string(), "increase or decrease of response time in sum"),
         _f("category", pa.string(), "category key"),

@@ -42,7 +42,7 @@ def print_report(comparison: Comparison, console: Console) -> None:
     console.print(Text(comparison.verdict_text))
     if not comparison.mutations:
         return
-    # The papers' separate lists; the one with the best result first.
+    # The papers' separate lists; the direction of the change has the best ranks and comes first.
     for way in dict.fromkeys(mutation.direction for mutation in comparison.mutations):
         members = [mutation for mutation in comparison.mutations if mutation.direction is way]
         console.print(Text(f"\n{_TITLE[way]}", style="bold"))

@@ -44,7 +44,9 @@ class _Sides:
 def command(
     reference: Annotated[str, typer.Option(help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`.")],
     problem: Annotated[str, typer.Option(help="Period after, written the same way.")],
-    lake: Annotated[Path | None, typer.Option(help="Lake of periods that name none.")] = None,
+    lake: Annotated[
+        Path | None, typer.Option(envvar="FLOWDIFF_LAKE", help="Lake of periods that name none.")
+    ] = None,
     where: Annotated[
         str | None, typer.Option(help="Filter of both periods: \"service.version = 'v2' and host = 'a'\".")
     ] = None,

@@ -31,7 +31,9 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 def command(
     files: Annotated[list[str], typer.Argument(help="Files or globs; `-` reads standard input.")],
-    lake: Annotated[Path, typer.Option(help="Folder of the lake; made where it is missing.")],
+    lake: Annotated[
+        Path, typer.Option(envvar="FLOWDIFF_LAKE", help="Folder of the lake; made where it is missing.")
+    ],
     format_: Annotated[
         str | None, typer.Option("--format", help="Format of every file; else told by content.")
     ] = None,

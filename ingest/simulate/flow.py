@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.simulate.streams import MASK, Stream
+from ingest.simulate.streams import MASK, Stream, mix_one
 
 CHILD_SHIFT, COUNT_SHIFT = 20, 12
 CODE_MASK = (1 << COUNT_SHIFT) - 1
@@ -56,9 +56,10 @@ class Strand:
         first = len(flow.strands)
         self.mark(code | n << COUNT_SHIFT | first << CHILD_SHIFT)
         n_streams = len(self.visits)
+        salt = mix_one((code << COUNT_SHIFT) + 1) >> 4
         children = [
             # A child's draws depend on what it is for, not on how many strands came before it.
-            Strand(flow, first + i, hash((self.a, self.b, code, i)), self.t, n_streams)
+            Strand(flow, first + i, mix_one(self.a ^ self.b << _KEY_BITS ^ salt + i), self.t, n_streams)
             for i in range(n)
         ]
         flow.strands.extend(children)

@@ -14,7 +14,7 @@ from ingest.simulate.flow import Strand
 from ingest.simulate.injection import Injections, Mechanism
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
-from ingest.simulate.streams import Stream
+from ingest.simulate.streams import Stream, mix_one
 
 META_BLOCK = 1 << 50
 """Metadata blocks have numbers from here on, so that they never meet data blocks in a cache."""
@@ -51,7 +51,7 @@ class BTree:
         page, splits = leaf, 0
         for level in range(self._levels):
             # Pages begin at different fills, as in a tree that has been in use.
-            fill = self._fill.get((level, page), hash((level, page, 7)) % self._page_items) + 1
+            fill = self._fill.get((level, page), mix_one((level << 40) + page) % self._page_items) + 1
             if fill < self._page_items:
                 self._fill[level, page] = fill
                 break

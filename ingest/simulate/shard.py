@@ -16,8 +16,10 @@ from ingest.simulate.parameters import STATIONS, Parameters, broad, stream_specs
 from ingest.simulate.points import DATA_HOST, DATA_NODE, META_HOST, META_NODE
 from ingest.simulate.storage import StorageNode
 from ingest.simulate.streams import (
+    WORKLOAD,
     Weather,
     build_streams,
+    generator,
     request_key,
     request_keys,
     unit_interval,
@@ -55,8 +57,7 @@ def run_shard(plan: ShardPlan) -> Trace:
     injections = {i.mechanism: replace(i, start_ns=i.start_ns - plan.offset_ns) for i in plan.injections}
     spin = injections.get(Mechanism.SPIN)
     parameters = broad(plan.parameters) if spin is not None and spin.mode == "broad" else plan.parameters
-    # Philox takes two 64-bit words: the workload of a shard is a function of (seed, shard).
-    rng = np.random.Generator(np.random.Philox(key=[plan.seed, plan.shard]))
+    rng = generator(plan.seed, WORKLOAD, plan.shard)
     load = WORKLOADS[plan.workload].generate(plan.n_requests, plan.shard, rng, parameters)
     return _Run(plan, parameters, injections, load).trace()
 

@@ -112,10 +112,11 @@ def request_keys(seed: int, uids: npt.NDArray[np.int64], purpose: int) -> npt.ND
 def request_key(seed: int, uid: int, purpose: int) -> int:
     """`request_keys` for one request, in plain Python: for requests that exist under a fault only."""
     salt = (seed * 0xD1B54A32D192ED03 + (purpose + 1) * _SPREAD) & _ALL
-    return _mix_one(_mix_one((uid * _SPREAD + salt) & _ALL) ^ salt)
+    return mix_one(mix_one((uid * _SPREAD + salt) & _ALL) ^ salt)
 
 
-def _mix_one(x: int) -> int:
+def mix_one(x: int) -> int:
+    """`mix` for one number below 2^64, in plain Python."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _ALL
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _ALL
     return x ^ (x >> 31)
@@ -124,6 +125,15 @@ def _mix_one(x: int) -> int:
 def unit_interval(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
     """The keys as numbers in [0, 1)."""
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+WORKLOAD, RUN_WEATHER, MINUTE_WEATHER = 0, 1, 2
+"""Purposes of numpy generators."""
+
+
+def generator(seed: int, purpose: int, *words: int) -> np.random.Generator:
+    """A numpy generator for bulk draws, independent between seeds, purposes and words."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, *words])))
 
 
 class Weather:
@@ -141,9 +151,8 @@ class Weather:
         self._level: dict[str, float] = {}
         self._source: dict[str, np.random.Generator] = {}
         for i, station in enumerate(stations):
-            run = np.random.Generator(np.random.Philox(key=[seed, 1 + i]))
-            self._run[station] = run_sd * float(run.standard_normal())
-            source = np.random.Generator(np.random.Philox(key=[seed, (shard + 1) * 1000 + i]))
+            self._run[station] = run_sd * float(generator(seed, RUN_WEATHER, i).standard_normal())
+            source = generator(seed, MINUTE_WEATHER, shard, i)
             self._source[station] = source
             self._level[station] = minute_sd * float(source.standard_normal())
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from stitch.canon.mixing import mix
 from stitch.canon.runs import group_stably, offsets, ranges
@@ -90,17 +92,17 @@ def stages(graphs: SegmentGraphs) -> tuple[I8, int]:
 
 
 def _steps(seen: I8, into: I8, stage: I8, n_stages: int) -> list[_Step]:
+    """Rounds of a sweep along edges `seen → into`, by the stage of `into`."""
     by_segment, _ = group_stably(into, len(stage))
     by_stage, bounds = group_stably(stage[into[by_segment]], n_stages)
     ordered = by_segment[by_stage]
     steps: list[_Step] = []
-    for k in range(n_stages):
+    for k in np.flatnonzero(np.diff(bounds)):
         edges = ordered[bounds[k] : bounds[k + 1]]
-        if len(edges):
-            target = into[edges]
-            first = np.flatnonzero(np.diff(target, prepend=-1))
-            count = np.diff(first, append=len(target)).astype(np.uint64)
-            steps.append(_Step(seen[edges], first, target[first], count))
+        target = into[edges]
+        first = np.flatnonzero(np.diff(target, prepend=-1))
+        count = np.diff(first, append=len(target)).astype(np.uint64)
+        steps.append(_Step(seen[edges], first, target[first], count))
     return steps
 
 
@@ -113,34 +115,68 @@ def _sweep(colour: U8, steps: list[_Step], salt: np.uint64) -> U8:
     return new
 
 
-def _count_colours(graphs: SegmentGraphs, colour: U8) -> I8:
-    """[flows] number of distinct colours."""
-    order = np.lexsort((colour, graphs.flow))
-    flow, sorted_colour = graphs.flow[order], colour[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (flow[1:] != flow[:-1]) | (sorted_colour[1:] != sorted_colour[:-1])
-    return np.bincount(flow[new], minlength=graphs.n_flows)
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Segments of equal cluster and colour."""
+
+    of: I8
+    """[given segments] cell."""
+    size: I8
+    """[cells] number of segments."""
+    per_cluster: I8
+    """[clusters] number of cells."""
+
+    @classmethod
+    def count(cls, cluster: I8, colour: U8, n_clusters: int) -> _Cells:
+        """Cells of the given segments."""
+        order = np.lexsort((colour, cluster))
+        sorted_cluster, sorted_colour = cluster[order], colour[order]
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (sorted_cluster[1:] != sorted_cluster[:-1]) | (sorted_colour[1:] != sorted_colour[:-1])
+        number = np.cumsum(new) - 1
+        of = np.empty(len(order), dtype=np.int64)
+        of[order] = number
+        return cls(of, np.bincount(number), np.bincount(sorted_cluster[new], minlength=n_clusters))
 
 
 def refine(graphs: SegmentGraphs, colour: U8) -> U8:
     """[segments] stable colours: equal colour implies equal colours before and behind, with multiplicity.
 
-    A flow stops at the first pair of sweeps that splits none of its colours; so its colours depend on itself
-    alone, never on its neighbours in the batch. O(sweeps × edges); at most one pair a segment, in practice
-    two to four.
+    Segments with a colour of their own stay as they are. The others form clusters, of colours connected by
+    edges; a cluster is done at the first pair of sweeps that splits none of its colours. So what a flow gets
+    depends on itself alone, never on its neighbours in the batch, and a long refinement in one place does not
+    sweep the rest. O(sweeps × edges among unfinished clusters); two or three pairs of sweeps in practice.
     """
+    n = len(colour)
     src, dst = graphs.edge_ends()
     stage, n_stages = stages(graphs)
-    down = _steps(src, dst, stage, n_stages)
-    up = _steps(dst, src, n_stages - 1 - stage, n_stages)
-    settled = colour
-    count = _count_colours(graphs, colour)
-    active = count < np.diff(graphs.first)
-    while active.any():
-        colour = _sweep(_sweep(colour, down, _DOWN), up, _UP)
-        renewed = _count_colours(graphs, colour)
-        active &= renewed > count
-        settled = np.where(active[graphs.flow], colour, settled)
-        active &= renewed < np.diff(graphs.first)
-        count = renewed
-    return settled
+    settled = colour.copy()
+    sources = np.ones(n, dtype=np.bool_)
+    unfinished = np.arange(n, dtype=np.int64)
+    cells = _Cells.count(graphs.flow, colour, graphs.n_flows)
+    while True:
+        tied = cells.size[cells.of] > 1
+        members, cell_of = unfinished[tied], cells.of[tied]
+        if not len(members):
+            return settled
+        cell = np.full(n, -1, dtype=np.int64)
+        cell[members] = cell_of
+        receives = cell >= 0
+        inside = receives[src] & receives[dst]
+        links = coo_array(
+            (np.ones(int(inside.sum()), np.int8), (cell[src[inside]], cell[dst[inside]])),
+            shape=(len(cells.size), len(cells.size)),
+        )
+        n_clusters, cluster_of_cell = connected_components(links, directed=False)
+        cluster = cluster_of_cell[cell_of].astype(np.int64)
+        count = _Cells.count(cluster, colour[members], n_clusters).per_cluster
+        down, up = sources[src] & receives[dst], sources[dst] & receives[src]
+        colour = _sweep(colour, _steps(src[down], dst[down], stage, n_stages), _DOWN)
+        colour = _sweep(colour, _steps(dst[up], src[up], n_stages - 1 - stage, n_stages), _UP)
+        split = _Cells.count(cluster, colour[members], n_clusters).per_cluster > count
+        # What has just become single must still be seen once by its neighbours.
+        unfinished = members[split[cluster]]
+        settled[unfinished] = colour[unfinished]
+        sources = np.zeros(n, dtype=np.bool_)
+        sources[unfinished] = True
+        cells = _Cells.count(cluster[split[cluster]], colour[unfinished], n_clusters)

@@ -162,10 +162,18 @@ def test_response_time_mutation_that_is_a_precursor_is_split_by_the_tech_report_
     assert "precursor" in run(p, ranking="tr").comparison.mutations[0].virtual
 
 
-def test_ranked_by_size_over_both_directions():
-    found = run(population(*moved(), slowed(3000), slowed_in("other", -90))).comparison
-    sizes = [abs(m.contribution_us) for m in found.mutations]
-    assert sizes == sorted(sizes, reverse=True)
+def test_the_direction_of_the_change_ranks_first_then_size():
+    slower = run(population(*moved(), slowed(3000), slowed_in("other", -90))).comparison
+    faster = run(population(slowed(10), slowed_in("other", -90_000))).comparison
+    for found, first in ((slower, Direction.INCREASE), (faster, Direction.DECREASE)):
+        assert (found.headline.delta_us > 0) == (first is Direction.INCREASE)
+        assert [m.direction is first for m in found.mutations] == sorted(
+            (m.direction is first for m in found.mutations), reverse=True
+        )
+        for way in Direction:
+            sizes = [abs(m.contribution_us) for m in found.mutations if m.direction is way]
+            assert sizes == sorted(sizes, reverse=True)
+    found = slower
     assert [m.rank for m in found.mutations] == [1, 2, 3]
     assert {m.direction for m in found.mutations} == set(Direction)
     for way in Direction:

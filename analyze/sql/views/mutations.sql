@@ -1,7 +1,7 @@
 -- One row a mutation of a comparison that was written to this lake (flowdiff compare).
 --
 -- report                VARCHAR  id of the comparison: LAKE/reports/<report>/
--- rank                  INTEGER  from 1, by size of the contribution
+-- rank                  INTEGER  from 1: the direction of the change first, then size of the contribution
 -- kind                  VARCHAR  response-time or structural
 -- direction             VARCHAR  increase or decrease of response time in sum
 -- category              VARCHAR  category key, after the refinement of that comparison
