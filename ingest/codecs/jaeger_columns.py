@@ -64,7 +64,7 @@ def span_columns(batch: pa.RecordBatch) -> SpanBatch:
 
 
 def _tags(column: pa.Array) -> tuple[AttributeTable, B1]:
-    """Typed values of a `list<KeyValue>` column, and which of them are strings."""
+    """Typed values of a `list<KeyValue>` column, and which of them are text (or bytes, as base64)."""
     lengths, pairs = ragged(column)
     keys = pc.struct_field(pairs, "key").dictionary_encode()
     kind = pc.struct_field(pairs, "v_type").to_numpy()
@@ -85,9 +85,8 @@ def _tags(column: pa.Array) -> tuple[AttributeTable, B1]:
         text = pc.replace_with_mask(text, pa.array(binary), encoded)
     num, text = finite_or_text(num, text)
     code = np.asarray(keys.indices, np.int64)
-    return AttributeTable(
-        owners(lengths), code, tuple(keys.dictionary.to_pylist()), num, text
-    ), kind == _STRING
+    table = AttributeTable(owners(lengths), code, tuple(keys.dictionary.to_pylist()), num, text)
+    return table, (kind == _STRING) | binary
 
 
 def _rows_of(table: AttributeTable, key: str) -> B1:

@@ -104,19 +104,21 @@ def sort_references(
     """(parent, follows, links) of `(type, trace, span)` references.
 
     The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous
-    parents; everything else is a link.
+    parents; everything else is a link. An id of zeros names nothing; a trace of zeros is the span's own.
     """
     follows: list[str] = []
     links: list[tuple[str, str]] = []
     own = trace.lstrip("0").lower()
     for kind, other, span in references:
-        same = other.lstrip("0").lower() == own or not other
+        if not span.strip("0"):
+            continue
+        same = other.lstrip("0").lower() in ("", own)
         if same and kind == "FOLLOWS_FROM":
             follows.append(span)
         elif same and kind == "CHILD_OF" and not parent:
             parent = span
         elif not (same and span == parent):
-            links.append((other or trace, span))
+            links.append((other if other.strip("0") else trace, span))
     return parent, follows, links
 
 

@@ -103,8 +103,14 @@ def simulated(workload: str, fault: str, severity: float | None, traced: int, sa
 def stitched(
     workload: str, fault: str, severity: float | None, traced: int, sample: float, seed: int, told_as: Format
 ) -> Period:
-    """The same run told in bytes, and through the real codec and kernel."""
+    """A period of one run, through the real codec and kernel."""
     source = simulated(workload, fault, severity, traced, sample, seed)
+    assert source.truth is not None, "the harness always asks for it"
+    return Period(*stitch_lines(source, told_as), [source.truth])
+
+
+def stitch_lines(source: Run, told_as: Format) -> tuple[pa.Table, pa.Table]:
+    """A run told in bytes, decoded and stitched: flows and structures."""
     memo = StructureMemo()
     flows: list[pa.Table] = []
     structures: list[pa.Table] = []
@@ -124,8 +130,7 @@ def stitched(
             flush()
     if batch:
         flush()
-    assert source.truth is not None, "the harness always asks for it"
-    return Period(pa.concat_tables(flows), pa.concat_tables(structures), [source.truth])
+    return pa.concat_tables(flows), pa.concat_tables(structures)
 
 
 def _joined(periods: Sequence[Period]) -> Period:

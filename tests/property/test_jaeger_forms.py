@@ -82,7 +82,7 @@ def messages(draw: st.DrawFn) -> bytes:
     return data
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(messages().filter(bool), min_size=1, max_size=4))
 def test_all_at_once_and_one_by_one(payloads: list[bytes]) -> None:
     fast = codec_for("jaeger-proto").decode(payloads, CONFIG)

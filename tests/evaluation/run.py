@@ -1,0 +1,126 @@
+"""`make evaluate`: run every case, write docs/evaluation.{md,json} and the plots. See `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+# Run as a script: the harness is a package of the tests, found as pytest finds it.
+sys.path.insert(0, str(ROOT / "tests"))
+
+from evaluation.fitting import FITTED, measure_fit  # noqa: E402
+from evaluation.page import write_page  # noqa: E402
+from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
+from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
+from evaluation.trials import Trial, perform  # noqa: E402
+
+DOCS = ROOT / "docs"
+KEPT = ROOT / "build" / "evaluation"
+FIT_SEED = 0
+
+
+def main() -> None:
+    """Parse, run what is missing, render."""
+    parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="the papers' size, 20 seeds (hours)")
+    parser.add_argument("--fit", action="store_true", help="measure the simulator's fit again (paper size)")
+    parser.add_argument("--seeds", type=int, help="fewer or more repetitions than the tier's")
+    parser.add_argument("--cases", nargs="*", help="only these cases; the page is not written")
+    parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--render", action="store_true", help="only render docs/evaluation.json again")
+    chosen = parser.parse_args()
+    if chosen.render:
+        write_page(json.loads((DOCS / "evaluation.json").read_text(encoding="utf-8")), DOCS)
+        return
+    tier = FULL if chosen.full else SHORT
+    wanted = [
+        t
+        for t in trials(tier)
+        if (chosen.cases is None or t.case in chosen.cases)
+        and (chosen.seeds is None or t.seed <= chosen.seeds)
+    ]
+    store = Store(KEPT / tier.name, fingerprint(ROOT, MEASURED))
+    began = time.monotonic()
+    _run_missing(wanted, store, chosen.workers)
+    fits = _fits(chosen.workers, measure=chosen.fit or chosen.full)
+    if chosen.cases is None:
+        results = [store.get(t.name) for t in wanted]
+        content = _content(tier, results, fits, store.sources)
+        (DOCS / "evaluation.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_page(content, DOCS)
+    print(f"done in {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:
+    missing = [t for t in wanted if store.get(t.name) is None]
+    print(f"{len(missing)} of {len(wanted)} trials to run", file=sys.stderr)
+    missing.sort(key=lambda t: [str(part) for part in t.runs])
+    groups = [list(group) for _, group in groupby(missing, key=lambda t: t.runs)]
+    with _pool(workers, len(groups)) as pool:
+        futures = [pool.submit(_perform_group, group, store) for group in groups]
+        for done, future in enumerate(as_completed(futures), 1):
+            names, seconds = future.result()
+            print(f"[{done}/{len(groups)}] {seconds:6.1f} s  {', '.join(names)}", file=sys.stderr)
+
+
+def _pool(workers: int, tasks: int) -> ProcessPoolExecutor:
+    # Spawned, and each process for a few tasks: memory of large runs is given back.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(max(1, min(workers, tasks)), mp_context=context, max_tasks_per_child=4)
+
+
+def _perform_group(group: list[Trial], store: Store) -> tuple[list[str], float]:
+    began = time.process_time()
+    for trial in group:
+        store.put(trial.name, perform(trial))
+    return [t.name for t in group], time.process_time() - began
+
+
+def _fits(workers: int, *, measure: bool) -> list[dict[str, Any]]:
+    """The fits: measured now where asked for and missing, else those of the last page, marked by source."""
+    sources = fingerprint(ROOT, SIMULATOR)
+    store = Store(KEPT / "fit", sources)
+    found = {w: store.get(w) for w in FITTED}
+    missing = [w for w, result in found.items() if result is None]
+    if measure and missing:
+        with _pool(workers, len(missing)) as pool:
+            futures = {pool.submit(measure_fit, w, FIT_SEED): w for w in missing}
+            for future in as_completed(futures):
+                result = future.result()
+                store.put(futures[future], result)
+                found[futures[future]] = result
+                print(f"fit of {futures[future]}", file=sys.stderr)
+    fresh = [{**result, "simulator": sources, "current": True} for result in found.values() if result]
+    if len(fresh) == len(FITTED):
+        return fresh
+    last = DOCS / "evaluation.json"
+    kept = json.loads(last.read_text(encoding="utf-8"))["fit"] if last.is_file() else []
+    return [{**f, "current": f["simulator"] == sources} for f in kept] or fresh
+
+
+def _content(
+    tier: Tier, results: Sequence[dict[str, Any] | None], fits: list[dict[str, Any]], sources: str
+) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "tier": tier.name,
+        "sample": tier.sample,
+        "traced": tier.traced,
+        "sources": sources,
+        "fit": fits,
+        "trials": [r for r in results if r is not None],
+    }
+
+
+if __name__ == "__main__":
+    main()
