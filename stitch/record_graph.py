@@ -8,8 +8,8 @@ Cycles. Every edge among the nodes that no topological order reaches is cut (CYC
 Sources. A flow with exactly one record that nothing precedes has it as root. With several, a synthetic
 `?root` goes before them (MULTI_ROOT). A record with explicit parents none of which has a record, and no
 other edge into it, is an orphan: it hangs from a synthetic `?missing` under the root; without a real source
-a lone orphan is the root, and `?missing` above several. A record with only some of its parents keeps those. Both flag ORPHAN; INCOMPLETE
-counts orphans alone. Synthetic nodes bear the smallest time of their children.
+a lone orphan is the root, and `?missing` above several. A record with only some of its parents keeps those.
+Both flag ORPHAN; INCOMPLETE counts orphans alone. Synthetic nodes bear the smallest time of their children.
 
 Response. The first `end` record of the entry strand; the entry strand is that of the only source, or of
 the only source whose strand has an `end` (in flows without a source, orphans count as sources here).

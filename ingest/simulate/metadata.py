@@ -24,7 +24,7 @@ PREFETCH_MIN, PREFETCH_SPAN = 30, 30
 """F3: a prefetch does 30 to 60 extra lock and database iterations (NSDI 8.4)."""
 PREFETCH_CPU = 1.2
 """F3: the unmaintained prefetch code path costs 20 % more CPU."""
-DEFAULT_ENCODING = 2.5
+DEFAULT_ENCODING = 9.0
 """F1: work of logging a block in the default, fault-tolerant, not preallocated distribution, against the
 configured one. Set so that postmark-large slows down as in NSDI 8.2 (46 to 28 transactions a second)."""
 GROWTH = 9.0

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from evaluation.cases import PAPER_SIZE
+from evaluation.trials import EPOCH_NS, stitch_lines
 
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from evaluation.cases import PAPER_SIZE
-from evaluation.trials import EPOCH_NS, stitch_lines
 from ingest.simulate.fit import PAPER, fit
 from ingest.simulate.output import Format, run
 from ingest.simulate.run import RunPlan

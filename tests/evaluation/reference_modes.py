@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-
-from analyze.population import Population
 from evaluation.modes import Result
 from evaluation.scoring import HALF, Evidence, is_relevant
+
+from analyze.population import Population
 
 
 def every_category(population: Population, evidence: Evidence) -> list[Result]:

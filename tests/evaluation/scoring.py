@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from analyze.population import Population
 from evaluation.edges import EdgeMatcher
 from evaluation.modes import Result
 from evaluation.truths import RequestTruth, Rule
+
+from analyze.population import Population
 
 B1 = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]

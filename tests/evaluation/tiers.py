@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evaluation.cases import CASES, FAULTS, NEGATIVES, PUBLISHED, Case, case_of, spin_case
 from evaluation.trials import Trial
+
 from ingest.simulate.output import Format
 
 DELAYS_US = (20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from analyze.population import Population
-from analyze.refine.pipeline import refine
-from analyze.refine.settings import RefineSettings
-from analyze.report.assemble import PeriodName
 from evaluation.cases import CREATES, Case, case_of
 from evaluation.edges import EdgeMatcher
 from evaluation.modes import MODES, Mode, Subject
 from evaluation.reference_modes import cheat
 from evaluation.scoring import Evidence, gather, score
 from evaluation.truths import RULES, RequestTruth, cause_edges, path_facts, request_truth
+
+from analyze.population import Population
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from analyze.report.assemble import PeriodName
 from ingest.codecs.registry import codec_for
 from ingest.simulate.faults import find_fault, plan_causes
 from ingest.simulate.output import Format, Run, run
@@ -91,7 +91,9 @@ class Prepared:
 
 
 @lru_cache(maxsize=4)
-def simulated(workload: str, fault: str, severity: float | None, traced: int, sample: float, seed: int) -> Run:
+def simulated(
+    workload: str, fault: str, severity: float | None, traced: int, sample: float, seed: int
+) -> Run:
     """A run with truth; the last few are kept for the trials that share them."""
     causes = tuple(plan_causes([(find_fault(fault), severity, 0.0)]))
     day = seed % SEEDS_A_TRIAL
@@ -146,9 +148,7 @@ def prepare(trial: Trial) -> Prepared:
     case = case_of(trial.case)
     first = trial.seed * SEEDS_A_TRIAL
     size = (trial.traced, trial.sample)
-    problem = stitched(
-        case.workload, case.fault, case.severity, *size, first + PROBLEM_SEED, trial.told_as
-    )
+    problem = stitched(case.workload, case.fault, case.severity, *size, first + PROBLEM_SEED, trial.told_as)
     if case.split == "creates":
         reference = problem
     else:
@@ -177,10 +177,7 @@ def _first_and_last_creates(truth: RequestTruth) -> tuple[int, RequestTruth, Req
     creates = np.flatnonzero(truth.op == "CREATE")
     creates = creates[np.argsort(truth.start_ns[creates], kind="stable")]
     n = min(CREATES, len(creates) // 3)
-    sides = []
-    for rows in (creates[:n], creates[len(creates) - n :]):
-        sides.append(truth.take(np.sort(rows)))
-    return n, sides[0], sides[1]
+    return n, truth.take(np.sort(creates[:n])), truth.take(np.sort(creates[len(creates) - n :]))
 
 
 def _population(

@@ -47,7 +47,8 @@ class RequestTruth:
     @property
     def moved(self) -> B1:
         """On another path than in the counterfactual, or not in the counterfactual at all."""
-        return self.path != self.base_path
+        different: B1 = self.path != self.base_path
+        return different
 
     def fact(self, key: str) -> I8:
         """[requests] how often the request did `key`."""
@@ -159,8 +160,9 @@ RULES = {
         "CREATEs with more B-tree iterations than with a tree that does not grow; more of them on average "
         "than in the best precursor",
         lambda r: r.affected & (r.fact("tree_iterations") > r.base_fact("tree_iterations")),
-        precursor=lambda result, before: _mean(result.fact("tree_iterations"))
-        > _mean(before.fact("tree_iterations")),
+        precursor=lambda result, before: (
+            _mean(result.fact("tree_iterations")) > _mean(before.fact("tree_iterations"))
+        ),
     ),
     "spin": Rule(
         "requests that the spin made slower; a response-time result that flags an edge on which it acted",

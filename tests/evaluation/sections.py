@@ -1,0 +1,234 @@
+"""The tables of docs/evaluation.md as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evaluation.cases import Case, Target
+from evaluation.summary import Mean, Row, Table, means, rows_of
+
+THRESHOLDS = ("10", "50", "scaled")
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"
+
+
+_FIT_TOLERANCES = (
+    ("categories", "categories", 0.25, True),
+    ("large_pct", "large categories, %", 10.0, False),
+    ("in_large_pct", "requests in large, %", 2.0, False),
+    ("low_variance_pct", "large with C² < 1, %", 2.0, False),
+)
+"""(field, words, tolerance, relative to the papers' figure)."""
+
+
+def fit_table(fits: Sequence[dict[str, Any]]) -> str:
+    """Table 1 and Figure 6 beside the simulator at paper size."""
+    if not fits:
+        return "Not measured yet: run `make evaluate FULL=1`, or `tests/evaluation/run.py --fit`."
+    rows = []
+    for f in fits:
+        measured, paper = f["measured"], f["paper"]
+        for field, words, tolerance, relative in _FIT_TOLERANCES:
+            allowed = tolerance * paper[field] if relative else tolerance
+            off = measured[field] - paper[field]
+            verdict = "yes" if abs(off) <= allowed else f"no, by {abs(off) - allowed:.1f}"
+            shown = f"{measured[field]:,.1f}".removesuffix(".0")
+            rows.append([f["workload"], words, shown, f"{paper[field]:,}", f"± {allowed:,.0f}", verdict])
+        for field, words in (
+            ("max_c2", "largest C²"),
+            ("nodes_mean", "nodes, mean"),
+            ("nodes_sd", "nodes, sd"),
+        ):
+            rows.append([f["workload"], words, f"{measured[field]:,.1f}", f"{paper[field]:,}", "", ""])
+        rows.append(
+            [f["workload"], "categories that the analyzer sees", f"{f['kernel_categories']:,}", "", "", ""]
+        )
+    table = _markdown(("workload", "figure", "simulated", "paper", "tolerance", "within"), rows)
+    traced = ", ".join(f"{f['workload']} {f['measured']['requests']:,}" for f in fits)
+    stale = [f["workload"] for f in fits if not f["current"]]
+    note = f"Traced requests: {traced}; 10 % of all simulated. One seed."
+    if stale:
+        note += (
+            f" The simulator's sources have changed since for {', '.join(stale)}: measure again with `--fit`."
+        )
+    return f"{note}\n\n{table}"
+
+
+def _figures(m: dict[str, Mean]) -> list[str]:
+    rank = m["first_rank"].text()
+    if m["first_rank"].value is not None and m["first_rank"].missing:
+        rank += f", none in {m['first_rank'].missing}"
+    return [
+        m["results"].text(),
+        m["top10_pct"].text(),
+        m["false_positive_pct"].text(),
+        m["coverage_pct"].text(),
+        rank,
+        m["explained_error_points"].text(),
+        m["seconds"].text(2),
+    ]
+
+
+_HEAD = ("case", "mode", "results", "top 10", "FP", "cov", "rank", "err", "CPU s")
+
+
+def published_table(table: Table, cases: Sequence[Case]) -> str:
+    """Every published row: papers, target, ceiling, modes."""
+    rows = []
+    for case in cases:
+        trials = table.select(case.key)
+        rows.append([f"**{case.key}** {case.title}", *_paper_row(case)])
+        rows.append(["", *_target_row(case.target)])
+        rows += _mode_rows(table, trials)
+    return _markdown(_HEAD, rows)
+
+
+def _paper_row(case: Case) -> list[str]:
+    p = case.paper
+    if p is None:
+        return ["paper", *["–"] * 7]
+    shown = [p.results, p.top10_pct, p.false_positive_pct, p.coverage_pct]
+    return ["paper", *map(_number, shown), "–", "–", "–"]
+
+
+def _target_row(target: Target | None) -> list[str]:
+    if target is None:
+        return ["target", *["–"] * 7]
+    bounds = (
+        ("≤ ", target.results),
+        ("≥ ", target.top10_pct),
+        ("≤ ", target.false_positive_pct),
+        ("≥ ", target.coverage_pct),
+        ("", target.first_rank),
+        ("≤ ", target.explained_error_points),
+    )
+    return ["target", *("–" if v is None else f"{sign}{v:g}" for sign, v in bounds), "–"]
+
+
+def _mode_rows(table: Table, trials: Sequence[Row]) -> list[list[str]]:
+    ceiling = means(rows_of(trials, "ceiling"))
+    rows = [["", "ceiling", *_figures(ceiling)[:5], "–", "–"]]
+    for mode in table.modes():
+        rows.append(["", mode, *_figures(means(rows_of(trials, mode)))])
+    return rows
+
+
+_BOUNDS = (
+    ("results", "results", 1),
+    ("top10_pct", "top 10", -1),
+    ("false_positive_pct", "FP", 1),
+    ("coverage_pct", "cov", -1),
+    ("first_rank", "rank", 1),
+    ("explained_error_points", "err", 1),
+)
+"""(metric and field of Target, words, 1 if it is an upper bound)."""
+
+
+def misses(target: Target, m: dict[str, Mean]) -> list[tuple[str, float | None, float, float | None]]:
+    """(words, reached, bound, short by) of every target that is missed; None where nothing was reached."""
+    missed: list[tuple[str, float | None, float, float | None]] = []
+    for metric, words, sign in _BOUNDS:
+        bound, reached = getattr(target, metric), m[metric].value
+        if bound is None:
+            continue
+        if reached is None:
+            if metric == "first_rank":
+                missed.append((words, None, bound, None))
+        elif sign * (reached - bound) > 1e-9:
+            missed.append((words, reached, bound, abs(reached - bound)))
+    return missed
+
+
+def misses_table(table: Table, cases: Sequence[Case]) -> str:
+    """Targets that each mode misses, with by how much."""
+    rows = []
+    for case in cases:
+        told_as = "otlp-json" if case.level == "L3" else "native"
+        for mode in table.modes():
+            found = rows_of(table.select(case.key, told_as), mode)
+            if not found or case.target is None:
+                continue
+            missed = misses(case.target, means(found))
+            words = "; ".join(
+                f"{name} {'none' if reached is None else f'{reached:.0f}'} for {bound:g}"
+                + ("" if short is None else f" (by {short:.0f})")
+                for name, reached, bound, short in missed
+            )
+            rows.append([case.key, mode, words or "none missed"])
+    return _markdown(("case", "mode", "reached for target (missed by)"), rows)
+
+
+def spans_table(table: Table, cases: Sequence[Case]) -> str:
+    """Records beside spans of the same requests."""
+    rows = []
+    for case in cases:
+        spans = table.select(case.key, "otlp-json")
+        for mode in ("ceiling", *table.modes()):
+            m = means(rows_of(spans, mode))
+            records = means(rows_of(table.select(case.key), mode))
+            label = f"**{case.key}** {case.title}" if mode == "ceiling" else ""
+            rows.append([label, mode, *(_pair(records[k], m[k]) for k in _COMPARED), m["seconds"].text(2)])
+    head = ("case", "mode", "results", "top 10", "FP", "cov", "rank", "CPU s")
+    return "Each cell: records / spans.\n\n" + _markdown(head, rows)
+
+
+_COMPARED = ("results", "top10_pct", "false_positive_pct", "coverage_pct", "first_rank")
+
+
+def _pair(records: Mean, spans: Mean) -> str:
+    return f"{_short(records)} / {_short(spans)}"
+
+
+def _short(m: Mean) -> str:
+    return "–" if m.value is None else f"{m.value:,.0f}"
+
+
+def thresholds_table(table: Table, cases: Sequence[Case]) -> str:
+    """Paper modes over SM, for the structural cases."""
+    rows = []
+    for case in cases:
+        if case.rule in ("spin", "extra-requests"):
+            continue
+        trials = table.select(case.key)
+        for mode in table.modes():
+            for sm in THRESHOLDS:
+                found = rows_of(trials, mode, sm)
+                if not found:
+                    continue
+                m = means(found)
+                name = f"scaled = {found[0]['threshold']}" if sm == "scaled" else sm
+                rows.append([case.key, mode, name, *_figures(m)[:5]])
+    return _markdown(("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank"), rows)
+
+
+def faults_table(table: Table, cases: Sequence[Case]) -> str:
+    """Faults that the papers do not report, with the ceiling."""
+    rows = []
+    for case in cases:
+        trials = table.select(case.key)
+        rows.append([f"**{case.key}** {case.title}", *_target_row(case.target)])
+        rows += _mode_rows(table, trials)
+    return _markdown(_HEAD, rows)
+
+
+def negatives_table(table: Table, cases: Sequence[Case]) -> str:
+    """Number of results where nothing is to be found, by mode and threshold."""
+    columns = [(mode, sm) for mode in table.modes() for sm in THRESHOLDS]
+    rows = []
+    for case in cases:
+        trials = table.select(case.key)
+        left_out = sum(n for t in trials for pair in t["excluded"].values() for n in pair) / max(
+            len(trials), 1
+        )
+        counts = [means(rows_of(trials, mode, sm))["results"].text(1) for mode, sm in columns]
+        rows.append([f"{case.key}: {case.title}", *counts, f"{left_out:,.0f}"])
+    head = ("case", *(f"{mode} SM {sm}" for mode, sm in columns), "flows left out")
+    return _markdown(head, rows)
