@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check format bench evaluate fit lock clean browser
+.PHONY: help demo test check format bench evaluate lock clean browser
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -50,7 +50,14 @@ format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines
-	$(BIN)/pytest -q -s -m bench tests/bench
+	$(BIN)/python tests/bench/bench_codecs.py
+	$(BIN)/python tests/bench/bench_kernel.py
+	$(BIN)/python tests/bench/bench_lake.py ../shared/data/online-boutique
+	$(BIN)/python tests/bench/bench_import.py
+	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_compare.py tests/bench/bench_simulate.py
+
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults with known truth; FULL=1 for paper size
+	$(BIN)/python tests/evaluation/run.py $(if $(FULL),--full)
 
 lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build -o requirements.lock pyproject.toml

@@ -89,7 +89,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 EVENT_SCHEMA = pa.schema(
     [pa.field(n, t, nullable=null, metadata={"doc": doc}) for n, t, null, doc in _COLUMNS]
 )
-"""Schema of an event batch. Strings are UTF-8 without NUL; sizes are bounded by `DecodeLimits`."""
+"""Schema of an event batch. Strings are UTF-8 without NUL; sizes are bounded by `DecodeConfig`."""
 
 
 def empty_events() -> pa.Table:

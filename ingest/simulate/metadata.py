@@ -24,9 +24,6 @@ PREFETCH_MIN, PREFETCH_SPAN = 30, 30
 """F3: a prefetch does 30 to 60 extra lock and database iterations (NSDI 8.4)."""
 PREFETCH_CPU = 1.2
 """F3: the unmaintained prefetch code path costs 20 % more CPU."""
-DEFAULT_ENCODING = 9.0
-"""F1: work of logging a block in the default, fault-tolerant, not preallocated distribution, against the
-configured one. Set so that postmark-large slows down as in NSDI 8.2 (46 to 28 transactions a second)."""
 GROWTH = 9.0
 """F4: iterations added by the end of the run at severity 1 (4 grow to 13, NSDI 8.5)."""
 LINEAR_NS = 400e3
@@ -191,12 +188,12 @@ class MetadataServer:
     def _update(self, s: Strand, kind: str, file: int) -> Process:
         """Write the change to the B-tree: one MDS ↔ storage node iteration a page."""
         streams = self._streams
-        node, encoding = self._meta_node, 1.0
+        node, allocates = self._meta_node, False
         config = self._config
         active = config is not None and s.t >= config.start_ns
         # One decision a request: its item lies in a segment that lost its preallocation, or not.
         if config is not None and active and s.draw(streams["u_config"]) < config.severity:
-            node, encoding = self._data_node, DEFAULT_ENCODING
+            node, allocates = self._data_node, True
             s.touch(config.cause, 0.0)
         if kind == "CREATE":
             pages = self._p.tree_pages + self._tree.insert(self._key(file) >> 5)
@@ -217,12 +214,12 @@ class MetadataServer:
         for depth in range(pages):
             s.work(streams["latch"], p.LATCH)
             page = yield from self._visit_page(s, file, depth)
-            yield from node.write(s, page, p.MDS_CALLER, encoding)
+            yield from node.write(s, page, p.MDS_CALLER, allocates and depth == 0)
             s.work(streams["latch"], p.UNLATCH)
         if kind == "REMOVE":
             self.cache.drop(file)
         s.work(streams["mds_work"], p.TXN_COMMIT)
-        yield from node.write(s, META_BLOCK, p.MDS_CALLER, encoding)
+        yield from node.write(s, META_BLOCK, p.MDS_CALLER, allocates)
         s.work(streams["mds_work"], p.TREE_DONE)
 
     def _key(self, file: int) -> int:

@@ -75,10 +75,10 @@ class StorageNode:
         s.t += s.draw(self._net)
         s.mark(caller.read_reply)
 
-    def write(self, s: Strand, block: int, caller: CallerPoints, encoding: float = 1.0) -> Process:
+    def write(self, s: Strand, block: int, caller: CallerPoints, allocates: bool = False) -> Process:
         """Log one block (the log is what the caller waits for) and leave the disk to de-staging.
 
-        `encoding` scales the log write: a fault-tolerant encoding costs more than a preallocated one.
+        `allocates`: the block is not preallocated, so its place on the disk must be found before the answer.
         """
         points = self._points
         for attempt in range(MAX_RETRIES + 1):
@@ -99,8 +99,11 @@ class StorageNode:
             self._logged = 0
             self._disk.serve(s.t, s.draw(self._destage))
         s.work(self._dispatch, points.dispatch)
-        logged_ns = s.draw(self._log) * encoding
+        logged_ns = s.draw(self._log)
         s.t += logged_ns
+        if allocates:
+            yield s.t
+            s.t = self._disk.serve(s.t, s.draw(self._device))
         if self._through is not None and s.t >= self._through.start_ns and self._through.severity > 0.0:
             yield s.t
             before = s.t

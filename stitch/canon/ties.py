@@ -41,8 +41,8 @@ MAX_TURNS = 64
 """Turns of individualisation and refinement a hard flow may take; k crossing identical pairs need k - 1."""
 
 MAX_STAGES = 20_000
-"""Bound on turns × distinct levels of the flow, of which at least two turns are allowed. Past either bound the
-remaining ties go by time alone, which can split a category, never merge two."""
+"""Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
+ties go by time alone, which can split a category, never merge two."""
 
 _NEVER = np.iinfo(np.int64).max
 

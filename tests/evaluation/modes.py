@@ -1,4 +1,4 @@
-"""Ways to analyse: each turns a population into ranked results. A later mode joins `MODES` with its function."""
+"""Ways to analyse: each turns a population into ranked results. A later mode joins `MODES`."""
 
 from __future__ import annotations
 

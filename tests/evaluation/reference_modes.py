@@ -12,8 +12,8 @@ from analyze.population import Population
 def every_category(population: Population, evidence: Evidence) -> list[Result]:
     """A result for every category with requests in the problem period, as favourable as truth allows.
 
-    Kind, precursor and edges are right wherever some right ones exist, so that only the choice of the category
-    is left: to knowledge or to chance.
+    Kind, precursor and edges are right wherever some right ones exist, so that only the choice of the
+    category is left: to knowledge or to chance.
     """
     rule = evidence.rule
     results = []

@@ -1,4 +1,4 @@
-"""Results held against the truth: relevance by rule, then the figures of TR 6.1, NSDI 8.1 and ALGORITHMS I.1."""
+"""Results held against the truth: relevance by rule, then the figures of TR 6.1, NSDI 8.1, ALGORITHMS I.1."""
 
 from __future__ import annotations
 

@@ -116,9 +116,7 @@ def _target_row(target: Target | None) -> list[str]:
 def _mode_rows(table: Table, trials: Sequence[Row]) -> list[list[str]]:
     ceiling = means(rows_of(trials, "ceiling"))
     rows = [["", "ceiling", *_figures(ceiling)[:5], "–", "–"]]
-    for mode in table.modes():
-        rows.append(["", mode, *_figures(means(rows_of(trials, mode)))])
-    return rows
+    return rows + [["", mode, *_figures(means(rows_of(trials, mode)))] for mode in table.modes()]
 
 
 _BOUNDS = (

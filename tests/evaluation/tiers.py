@@ -1,4 +1,4 @@
-"""How much is run: `ci` in the tests, `short` by `make evaluate`, `full` at the papers' size with 20 seeds."""
+"""How much is run: `ci` in the tests, `short` by `make evaluate`, `full` at paper size with 20 seeds."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""The harness itself: knowing the truth scores perfectly, guessing at chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from evaluation.reference_modes import cheat, every_category, guess
+from evaluation.scoring import covered_weight, is_relevant, score
+from evaluation.trials import Prepared, Trial, prepare
+
+from ingest.simulate.output import Format
+
+pytestmark = pytest.mark.evaluation
+
+TRACED = 2_000
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("8.2", Format.NATIVE),
+        ("8.2", Format.OTLP_JSON),
+        ("8.6-500", Format.NATIVE),
+        ("8.6-500", Format.OTLP_JSON),
+    ],
+    ids=lambda p: f"{p[0]}-{p[1]}",
+)
+def ready(request: pytest.FixtureRequest) -> Prepared:
+    case, told_as = request.param
+    return prepare(Trial(case, 1, TRACED, 1.0, told_as))
+
+
+def test_reading_the_truth_scores_perfectly(ready: Prepared) -> None:
+    found = score(cheat(ready.subject.population, ready.evidence), ready.evidence, None, None)
+    assert found.results >= 10
+    assert (found.top10_pct, found.false_positive_pct, found.first_rank) == (100.0, 0.0, 1)
+    assert found.coverage_pct == pytest.approx(100.0)
+
+
+def test_a_random_ranking_scores_at_chance(ready: Prepared) -> None:
+    """Of N categories m are relevant. A random n of them: FP 1 - m/N, top 10 m/N, coverage n/N; of all in
+    random order, the first relevant one is at (N + 1) / (m + 1). Means over draws, within four standard errors.
+    """
+    population, evidence = ready.subject.population, ready.evidence
+    pool = every_category(population, evidence)
+    relevant = [r for r in pool if is_relevant(r, evidence)]
+    size, hits = len(pool), len(relevant)
+    assert 0 < hits < size
+    rng = np.random.default_rng(7)
+    n, draws = 40, 60
+    few = [score(guess(population, evidence, n, rng), evidence, None, None) for _ in range(draws)]
+    every = [score(guess(population, evidence, size, rng), evidence, None, None) for _ in range(draws)]
+    share = 100.0 * hits / size
+    reachable = 100.0 * covered_weight(relevant, evidence) / evidence.concerned_weight
+    for values, expected in (
+        ([s.false_positive_pct for s in few], 100.0 - share),
+        ([s.top10_pct for s in few], share),
+        ([s.coverage_pct for s in few], reachable * n / size),
+        ([s.first_rank for s in every], (size + 1) / (hits + 1)),
+        ([s.false_positive_pct for s in every], 100.0 - share),
+        ([s.coverage_pct for s in every], reachable),
+    ):
+        spread = 4.0 * float(np.std(values)) / np.sqrt(draws)
+        assert np.mean(values) == pytest.approx(expected, abs=spread + 1e-6)
+
+
+def test_both_tellings_have_the_same_truth() -> None:
+    first, second = (prepare(Trial("8.6-500", 1, TRACED, 1.0, f)) for f in Format)
+    assert first.evidence.concerned.tolist() == second.evidence.concerned.tolist()
+    assert first.evidence.concerned_weight == second.evidence.concerned_weight > 0
+
+
+def test_first_and_last_creates_share_no_request() -> None:
+    ready = prepare(Trial("8.5", 1, TRACED, 1.0))
+    before, after = ready.evidence.reference, ready.evidence.problem
+    assert set(before.op) == set(after.op) == {"CREATE"}
+    assert len(before) == len(after) == ready.n_creates > 20
+    assert before.start_ns.max() < after.start_ns.min()
+    assert len(ready.subject.population.categories) > 0
