@@ -214,7 +214,7 @@ class MetadataServer:
         for depth in range(pages):
             s.work(streams["latch"], p.LATCH)
             page = yield from self._visit_page(s, file, depth)
-            yield from node.write(s, page, p.MDS_CALLER, allocates and depth == 0)
+            yield from node.write(s, page, p.MDS_CALLER)
             s.work(streams["latch"], p.UNLATCH)
         if kind == "REMOVE":
             self.cache.drop(file)
