@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from ingest.codecs.port import Decoded
 from ingest.codecs.registry import FORMATS, codec_for, require_format
 from ingest.compressed import ByteSource
 from ingest.framing import Framing, Message, framing_of, read_length
@@ -92,10 +94,13 @@ def decode_file(
     *,
     chunk_bytes: int = CHUNK_BYTES,
     batch_events: int = BATCH_EVENTS,
+    pool: Executor | None = None,
+    ahead: int = 0,
 ) -> Iterator[DecodedBatch]:
     """Events, dead letters and oddities of a file, in batches of at least `batch_events` but for the last.
 
-    A file always gives at least one batch. Raises UnknownFormatError, InputError.
+    With a pool, up to `ahead` chunks are decoded in it while others are read; the batches are the same. A
+    file always gives at least one batch. Raises UnknownFormatError, InputError.
     """
     whole_documents = config.model_copy(
         update={"max_payload_bytes": max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)}
@@ -105,8 +110,8 @@ def decode_file(
     oddities: Counter[str] = Counter()
     rows = 0
     yielded = False
-    for chunk in read_payloads(path, format_, config, chunk_bytes):
-        decoded = codec_for(chunk.format).decode(chunk.payloads, whole_documents)
+    chunks = read_payloads(path, format_, config, chunk_bytes)
+    for chunk, decoded in _decoded(chunks, whole_documents, pool, ahead):
         tables.append(decoded.events)
         rejects.append(rejects_table(decoded.rejects, str(path), chunk.positions))
         if chunk.rejects:
@@ -119,6 +124,24 @@ def decode_file(
             tables, rejects, oddities, rows, yielded = [], [], Counter(), 0, True
     if tables or not yielded:
         yield _batch(tables, rejects, oddities)
+
+
+def _decoded(
+    chunks: Iterator[PayloadChunk], config: DecodeConfig, pool: Executor | None, ahead: int
+) -> Iterator[tuple[PayloadChunk, Decoded]]:
+    """Every chunk with its events, in order; at most `ahead` chunks are in the pool at a time."""
+    waiting: deque[tuple[PayloadChunk, Future[Decoded]]] = deque()
+    for chunk in chunks:
+        codec = codec_for(chunk.format)
+        if pool is None:
+            yield chunk, codec.decode(chunk.payloads, config)
+            continue
+        if len(waiting) == ahead:
+            done, future = waiting.popleft()
+            yield done, future.result()
+        waiting.append((chunk, pool.submit(codec.decode, chunk.payloads, config)))
+    for done, future in waiting:
+        yield done, future.result()
 
 
 def _batch(tables: list[pa.Table], rejects: list[pa.Table], oddities: Counter[str]) -> DecodedBatch:

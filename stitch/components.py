@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from schemas.events import EventKind
+from stitch.canon.connected import connected_components
 from stitch.canon.runs import group_stably
 from stitch.columns import whole
 
@@ -106,11 +105,8 @@ class _Words:
 
     def components(self) -> I8:
         """[vertices] component number."""
-        n = len(self.crumbs) + len(self.ids)
-        graph = coo_array((np.ones(len(self.a), np.int8), (self.a, self.b)), shape=(n, n))
-        _, component = connected_components(graph, directed=False)
-        numbers: I8 = component.astype(np.int64)
-        return numbers
+        _, component = connected_components(self.a, self.b, len(self.crumbs) + len(self.ids))
+        return component
 
     def owners(self, events: pa.Table, code: I8, component: I8, names: pa.StringArray) -> I8:
         """[components] code of the smallest request whose events share a word with the component, or -1."""

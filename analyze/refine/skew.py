@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
@@ -233,6 +231,10 @@ def _offset(lower: I8, upper: I8, min_pairs: int) -> int | None:
 
 def _along_tree(theta: dict[tuple[int, int], I8], n_pairs: I8, n_hosts: int, n_slices: int) -> I8:
     """[hosts, slices] corrections along the spanning tree of the most counted pairs of hosts."""
+    # Not above: a tenth of a second at every start, and only clocks that contradict each other need it.
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
+
     weights = coo_matrix(n_pairs.reshape(n_hosts, n_hosts).astype(np.float64))
     # The minimum tree of 1/count is the maximum tree of count.
     weights.data = 1.0 / weights.data

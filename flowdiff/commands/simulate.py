@@ -61,13 +61,7 @@ def command(
     if show_list:
         _print_catalogue()
         return
-    if out is None and truth is None and not show_fit:
-        raise ConfigError("nothing to write.", remedy="Give --out FILE, --truth FILE, --fit or --list.")
-    if truth is not None and truth.suffix != ".json":
-        raise ConfigError(f"the truth file {truth} does not end in .json.", remedy="Name it FILE.json.")
-    for path in (out, truth):
-        if path is not None and not path.parent.is_dir():
-            raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
+    _check_outputs(out, truth, show_fit)
     chosen = _faults(fault or [], severity or [], fault_start or [])
     plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen)))
     with _progress() as progress:
@@ -88,12 +82,27 @@ def command(
         summary["fit"] = asdict(fit(result.traces))
     if as_json:
         typer.echo(json.dumps(summary, indent=1))
-        return
+    else:
+        _print_summary(workload, summary, result if show_fit else None)
+
+
+def _check_outputs(out: Path | None, truth: Path | None, show_fit: bool) -> None:
+    """Refuse before the simulation what could not be written after it."""
+    if out is None and truth is None and not show_fit:
+        raise ConfigError("nothing to write.", remedy="Give --out FILE, --truth FILE, --fit or --list.")
+    if truth is not None and truth.suffix != ".json":
+        raise ConfigError(f"the truth file {truth} does not end in .json.", remedy="Name it FILE.json.")
+    for path in (out, truth):
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
+
+
+def _print_summary(workload: str, summary: dict[str, object], fitted: Run | None) -> None:
     for key, value in summary.items():
         if key != "fit":
             typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
-    if show_fit:
-        _print_fit(workload, fit(result.traces))
+    if fitted is not None:
+        _print_fit(workload, fit(fitted.traces))
 
 
 def _faults(

@@ -1,33 +1,25 @@
-"""The closed list of formats."""
+"""The closed list of formats. A codec's module is imported when it is used: some take long to load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from typing import Final
 
-from ingest.codecs.jaeger_json import JaegerJsonCodec, JaegerUiCodec
-from ingest.codecs.jaeger_proto import JaegerProtoCodec
-from ingest.codecs.native import NativeCodec
-from ingest.codecs.otlp_json import OtlpJsonCodec
-from ingest.codecs.otlp_proto import OtlpProtoCodec
 from ingest.codecs.port import Codec
-from ingest.codecs.xtrace import XTraceCodec
-from ingest.codecs.zipkin import ZipkinCodec
 from schemas.errors import UnknownFormatError
 
-_CODECS: dict[str, Callable[[], Codec]] = {
-    codec.name: codec
-    for codec in (
-        NativeCodec,
-        OtlpJsonCodec,
-        OtlpProtoCodec,
-        JaegerUiCodec,
-        JaegerJsonCodec,
-        JaegerProtoCodec,
-        ZipkinCodec,
-        XTraceCodec,
-    )
+_CODECS: Final = {
+    "native": "native.NativeCodec",
+    "otlp-json": "otlp_json.OtlpJsonCodec",
+    "otlp-proto": "otlp_proto.OtlpProtoCodec",
+    "jaeger-ui": "jaeger_json.JaegerUiCodec",
+    "jaeger-json": "jaeger_json.JaegerJsonCodec",
+    "jaeger-proto": "jaeger_proto.JaegerProtoCodec",
+    "zipkin": "zipkin.ZipkinCodec",
+    "xtrace": "xtrace.XTraceCodec",
 }
+"""Format → module and class below `ingest.codecs`."""
 
 FORMATS = tuple(_CODECS)
 """Names for `--format`."""
@@ -43,4 +35,6 @@ def require_format(name: str) -> str:
 @cache
 def codec_for(name: str) -> Codec:
     """The codec of a format; one a process. Raises UnknownFormatError."""
-    return _CODECS[require_format(name)]()
+    module, class_ = _CODECS[require_format(name)].split(".")
+    codec: Codec = getattr(import_module(f"ingest.codecs.{module}"), class_)()
+    return codec

@@ -102,7 +102,7 @@ def assemble(op: I8, file: I8, gap_ns: F8, **columns: I8) -> Requests:
 
 SFS_FILE_BLOCKS = {1: 0.66, 2: 0.17, 3: 0.07, 4: 0.06, 6: 0.025, 8: 0.015}
 SFS_FILES, SFS_SKEW = 24_000, 3.0
-SFS_ENTRIES = {4: 0.3, 8: 0.35, 16: 0.25, 32: 0.1}
+SFS_ENTRIES = {4: 0.2, 8: 0.3, 16: 0.3, 32: 0.15, 48: 0.05}
 
 
 def sfs97(n: int, shard: int, rng: Rng, parameters: Parameters) -> Load:
@@ -225,7 +225,7 @@ def build(n: int, rng: Rng, parameters: Parameters, copy_share: float, skew: flo
     old = power_law(rng, sum(n_sessions), LINUX_FILES, skew)
     file = np.where(new, NEW_FILE + number, old[number])
     blocks = by_file(file, SOURCE_BLOCKS)
-    entries = by_file(file % parameters.directories, {4: 0.6, 8: 0.4})
+    entries = by_file(file % parameters.directories, {4: 0.7, 6: 0.3})
     count = blocks * BLOCK_BYTES
     count[op == OP["READDIRPLUS"]] = entries[op == OP["READDIRPLUS"]]
     requests = assemble(
@@ -274,16 +274,16 @@ def iozone(n: int, _shard: int, rng: Rng, _parameters: Parameters) -> Load:
 
 
 _SFS = Parameters(
-    attr_entries=13_500,
+    attr_entries=10_500,
     data_blocks=6_000,
-    mds_entries=14_000,
+    mds_entries=13_000,
     mds_pages=1_500,
     sn_blocks=30_000,
     sn_meta_blocks=2_500,
     directories=400,
     lock_stripes=32,
     max_spins=3,
-    checkpoint_gap_us=5_000,
+    checkpoint_gap_us=7_000,
     lookup_pages=1,
     tree_pages=3,
     remove_pages=2,

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from stitch.canon.connected import connected_components
 from stitch.canon.mixing import mix
 from stitch.canon.runs import group_stably, offsets, ranges
 
@@ -163,12 +162,10 @@ def refine(graphs: SegmentGraphs, colour: U8) -> U8:
         cell[members] = cell_of
         receives = cell >= 0
         inside = receives[src] & receives[dst]
-        links = coo_array(
-            (np.ones(int(inside.sum()), np.int8), (cell[src[inside]], cell[dst[inside]])),
-            shape=(len(cells.size), len(cells.size)),
+        n_clusters, cluster_of_cell = connected_components(
+            cell[src[inside]], cell[dst[inside]], len(cells.size)
         )
-        n_clusters, cluster_of_cell = connected_components(links, directed=False)
-        cluster = cluster_of_cell[cell_of].astype(np.int64)
+        cluster = cluster_of_cell[cell_of]
         count = _Cells.count(cluster, colour[members], n_clusters).per_cluster
         down, up = sources[src] & receives[dst], sources[dst] & receives[src]
         colour = _sweep(colour, _steps(src[down], dst[down], stage, n_stages), _DOWN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]
@@ -27,17 +26,15 @@ def offsets(count: I8) -> I8:
 def group_stably(code: npt.NDArray[np.integer], n_groups: int) -> tuple[I8, I8]:
     """Rows by group: `(rows, first)`, group g is `rows[first[g] : first[g + 1]]`, ascending inside.
 
-    A counting sort (scipy's COO to CSR conversion, in C): 5 ns a row where a stable argsort takes 80.
-    `code` [rows] lies in `0 … n_groups - 1`.
+    Sorts 16 bits at a time, which numpy does by counting: 5 ns a row, 15 for more than 65,536 groups, where a
+    stable argsort of whole numbers takes 80. `code` [rows] lies in `0 … n_groups - 1`, n_groups below 2^32.
     """
-    n = len(code)
-    if n == 0:
-        return np.zeros(0, np.int64), np.zeros(n_groups + 1, np.int64)
-    place = np.arange(n, dtype=np.int32)
-    grouped = sparse.coo_array(
-        (np.zeros(n, np.int8), (code.astype(np.int32), place)), shape=(n_groups, n)
-    ).tocsr()
-    return grouped.indices.astype(np.int64), grouped.indptr.astype(np.int64)
+    first = offsets(np.bincount(code, minlength=n_groups))
+    rows: I8 = np.argsort(code.astype(np.uint16), kind="stable")
+    if n_groups > 1 << 16:
+        high = (code >> 16).astype(np.uint16)
+        rows = rows[np.argsort(high[rows], kind="stable")]
+    return rows, first
 
 
 def distinct(values: I8) -> I8:

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from stitch.canon.colours import SegmentGraphs, refine, stages
+from stitch.canon.connected import connected_components
 from stitch.canon.mixing import mix
 from stitch.canon.runs import group_stably, rank_in_runs
 
@@ -132,12 +131,7 @@ class _Planner:
             np.add.at(self.before, dst, mix(src.astype(np.uint64)))
         keep = self.tied[src] & self.tied[dst]
         self.src, self.dst = src[keep], dst[keep]
-        n_cells = len(cells.size)
-        links = coo_array(
-            (np.ones(len(self.src), np.int8), (self.cell[self.src], self.cell[self.dst])),
-            shape=(n_cells, n_cells),
-        )
-        n_clusters, of_cell = connected_components(links, directed=False)
+        n_clusters, of_cell = connected_components(self.cell[self.src], self.cell[self.dst], len(cells.size))
         self.cluster = of_cell[self.cell]
         self.hard = np.zeros(n_clusters, dtype=np.bool_)
         self.culprit = np.full(n_clusters, _NEVER, dtype=np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +43,10 @@ from stitch.lake.writer import LakeWriter
 from stitch.structure_memo import StructureMemo
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
+DECODERS: Final = 2
+"""Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 DECODED_AHEAD: Final = 1
-"""Batches waiting between the decoding thread and the collector."""
+"""Batches waiting between the decoders and the collector."""
 CHUNK_BYTES_PER_EVENT: Final = 160
 """Of the lines of a chunk, about; batches of at least so many events are passed on."""
 WORKERS: Final = 2
@@ -77,8 +79,8 @@ class ImportSettings(Config):
 
     @property
     def chunk_bytes(self) -> int:
-        """Text decoded at a time: 16 MB for the usual budget, which become some 100 MB in passing."""
-        return min(16 * 2**20, self.memory_bytes // 64)
+        """Text decoded at a time by each of DECODERS: 8 MB for the usual budget, some 50 MB in passing."""
+        return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
 
 
 class ImportSummary(Config):
@@ -268,8 +270,11 @@ class _Import:
         return self._ledger.counters(), spill.spilled
 
     def _decode(self, sources: Sequence[Source], spill: EventSpill) -> None:
-        """Read every file once; a thread decodes while this one collects."""
-        with closing(prefetch(self._decoded(sources), DECODED_AHEAD)) as batches:
+        """Read every file once; threads decode while this one collects."""
+        with (
+            ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool,
+            closing(prefetch(self._decoded(sources, pool), DECODED_AHEAD)) as batches,
+        ):
             for source, decoded in batches:
                 if decoded is None:
                     self._progress.decoded(source.size, 0)
@@ -282,7 +287,9 @@ class _Import:
                     spill.add(decoded.events)
                 self._progress.decoded(0, n_events)
 
-    def _decoded(self, sources: Sequence[Source]) -> Iterator[tuple[Source, DecodedBatch | None]]:
+    def _decoded(
+        self, sources: Sequence[Source], pool: Executor
+    ) -> Iterator[tuple[Source, DecodedBatch | None]]:
         """What the codecs make of each file, then None: the file was read to its end."""
         for source in sources:
             batches = decode_file(
@@ -291,6 +298,8 @@ class _Import:
                 self._settings.decode,
                 chunk_bytes=self._settings.chunk_bytes,
                 batch_events=self._settings.chunk_bytes // CHUNK_BYTES_PER_EVENT,
+                pool=pool,
+                ahead=DECODERS,
             )
             for decoded in batches:
                 yield source, decoded

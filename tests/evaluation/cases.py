@@ -103,9 +103,17 @@ PUBLISHED = (
 )  # fmt: skip
 
 
-def _fault(key: str, title: str, workload: str, fault: str, *, base_severity: float | None = None) -> Case:
+def _fault(
+    key: str,
+    title: str,
+    workload: str,
+    fault: str,
+    rule: str = "any",
+    *,
+    base_severity: float | None = None,
+) -> Case:
     return Case(
-        key, title, "fault", workload, fault, None, "any", target=Target(), base_severity=base_severity
+        key, title, "fault", workload, fault, None, rule, target=Target(), base_severity=base_severity
     )
 
 
@@ -115,7 +123,7 @@ FAULTS = (
     _fault("F7", "hash table with one bucket", "linux-build", "F7-one-bucket"),
     _fault("F8", "READDIR loop", "sfs97", "F8-readdir-loop"),
     _fault("F9", "slow storage host (write-through)", "sfs97", "F9-write-through"),
-    _fault("F10", "stale location, back-off 1 s for 1 %", "linux-build", "F10-stale-backoff"),
+    _fault("F10", "stale location, back-off 1 s for 1 %", "linux-build", "F10-stale-backoff", "tail"),
     _fault("F11", "noisy neighbour on one host", "sfs97", "F11-noisy-host"),
     _fault("F13", "error bursts with retries", "sfs97", "F13-error-burst"),
     _fault("F14", "parallel reads become sequential", "sfs97", "F14-sequential-read"),

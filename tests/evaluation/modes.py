@@ -44,12 +44,13 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A named way to analyse. `thresholds`: whether a structural threshold is to be swept."""
+    """A named way to analyse."""
 
     name: str
     analyse: Callable[[Subject, int], list[Result]]
     """(subject, structural threshold) -> results, best first."""
-    thresholds: bool = True
+    has_threshold: bool = True
+    """Whether it uses the structural threshold; if not it is run once, and its rows are the same for all."""
 
 
 def paper_mode(variant: Variant) -> Mode:

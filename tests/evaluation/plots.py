@@ -8,7 +8,9 @@ from html import escape
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 170, 34, 48
-COLOURS = ("#1b6ca8", "#c2571a", "#3a7d44", "#7a4fa3", "#8a6d00", "#9c2f4f")
+COLOURS = ("#1b6ca8", "#c2571a", "#3a7d44")
+DASHES = ("", ' stroke-dasharray="6 3"', ' stroke-dasharray="2 3"')
+"""Series come in groups of as many as there are colours; each group has a dash of its own."""
 TICKS = (0, 25, 50, 75, 100)
 
 
@@ -53,7 +55,7 @@ def line_plot(
     parts.append(f'<text x="10" y="{TOP - 4}">{escape(y_title)}</text>')
     for number, (name, points) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
-        dash = ' stroke-dasharray="5 3"' if number >= len(COLOURS) // 2 else ""
+        dash = DASHES[number // len(COLOURS) % len(DASHES)]
         places = [at(x, min(100.0, max(0.0, y))) for x, y in sorted(points)]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')

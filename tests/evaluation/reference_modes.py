@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from evaluation.modes import Result
-from evaluation.scoring import HALF, Evidence, is_relevant
+from evaluation.scoring import Evidence, is_relevant
 
 from analyze.population import Population
 
@@ -22,7 +24,7 @@ def every_category(population: Population, evidence: Evidence) -> list[Result]:
         rows = evidence.categories[graph.key].rows1
         if len(rows) == 0:
             continue
-        moved = float(evidence.problem.moved[rows].mean()) >= HALF
+        moved = float(evidence.problem.moved[rows].mean()) >= rule.least_share
         is_structural = rule.structural and (moved or not rule.response_time)
         labels = [(graph.labels[s], graph.labels[d]) for s, d in graph.edges.tolist()]
         results.append(
@@ -73,7 +75,6 @@ def cheat(population: Population, evidence: Evidence) -> list[Result]:
     return sorted(right, key=lambda r: (-weight(r), r.categories))
 
 
-def guess(population: Population, evidence: Evidence, n: int, rng: np.random.Generator) -> list[Result]:
-    """`n` categories drawn at random, in random order."""
-    results = every_category(population, evidence)
-    return [results[i] for i in rng.permutation(len(results))[:n]]
+def guess(pool: Sequence[Result], n: int, rng: np.random.Generator) -> list[Result]:
+    """`n` of the results drawn at random, in random order."""
+    return [pool[i] for i in rng.permutation(len(pool))[:n]]

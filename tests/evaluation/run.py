@@ -19,10 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from evaluation.fitting import FITTED, measure_fit  # noqa: E402
+from evaluation.floors import record  # noqa: E402
 from evaluation.page import write_page  # noqa: E402
 from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
 from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
-from evaluation.trials import Trial, perform  # noqa: E402
+from evaluation.trials import Trial, forget_runs, perform  # noqa: E402
 
 DOCS = ROOT / "docs"
 KEPT = ROOT / "build" / "evaluation"
@@ -37,8 +38,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="fewer or more repetitions than the tier's")
     parser.add_argument("--cases", nargs="*", help="only these cases; the page is not written")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--floors", action="store_true", help="record tests/evaluation/floors.json")
     parser.add_argument("--render", action="store_true", help="only render docs/evaluation.json again")
     chosen = parser.parse_args()
+    if chosen.floors:
+        record()
+        return
     if chosen.render:
         write_page(json.loads((DOCS / "evaluation.json").read_text(encoding="utf-8")), DOCS)
         return
@@ -74,15 +79,15 @@ def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:
 
 
 def _pool(workers: int, tasks: int) -> ProcessPoolExecutor:
-    # Spawned, and each process for a few tasks: memory of large runs is given back.
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(max(1, min(workers, tasks)), mp_context=context, max_tasks_per_child=4)
+    return ProcessPoolExecutor(max(1, min(workers, tasks)), mp_context=context)
 
 
 def _perform_group(group: list[Trial], store: Store) -> tuple[list[str], float]:
     began = time.process_time()
     for trial in group:
         store.put(trial.name, perform(trial))
+    forget_runs()
     return [t.name for t in group], time.process_time() - began
 
 

@@ -16,8 +16,6 @@ from analyze.population import Population
 B1 = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]
 
-HALF = 0.5
-"""A result is relevant if at least this share (weighted) of its problem-period requests is concerned."""
 TOP = 10
 
 
@@ -99,7 +97,7 @@ def is_relevant(result: Result, evidence: Evidence) -> bool:
     concerned = evidence.concerned[rows]
     if result.kind == "structural":
         concerned = concerned & evidence.problem.moved[rows]
-    if weight.sum() == 0 or weight[concerned].sum() < HALF * weight.sum():
+    if weight.sum() == 0 or weight[concerned].sum() < rule.least_share * weight.sum():
         return False
     if result.kind == "response-time":
         return any(evidence.is_cause_edge(*edge) for edge in result.edges)

@@ -11,7 +11,9 @@ from typing import Any
 MEASURED = ("schemas", "ingest", "stitch", "analyze", "tests/evaluation")
 SIMULATOR = ("ingest/simulate",)
 """Folders whose sources results, and the fit, depend on."""
-RENDERING = frozenset({"page.py", "plots.py", "sections.py", "run.py", "store.py", "tiers.py", "summary.py"})
+RENDERING = frozenset(
+    {"page.py", "plots.py", "sections.py", "run.py", "store.py", "tiers.py", "summary.py", "floors.py"}
+)
 """Modules of the harness that results do not depend on."""
 
 

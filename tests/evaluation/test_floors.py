@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluation.floors import FLOORS as RECORDED
 from evaluation.tiers import CI_TRIALS
 from evaluation.trials import Trial, perform
 
 pytestmark = pytest.mark.evaluation
 
-FLOORS: dict[str, dict[str, dict[str, float]]] = json.loads(
-    Path(__file__).with_name("floors.json").read_text(encoding="utf-8")
-)
+FLOORS: dict[str, dict[str, dict[str, float]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
 """Trial -> "mode SM" -> bound. `top10_pct_min`, `coverage_pct_min`, `relevant_min`; `results_max`,
 `false_positive_pct_max`, `first_rank_max`."""
 

@@ -111,6 +111,12 @@ def stitched(
     return Period(*stitch_lines(source, told_as), [source.truth])
 
 
+def forget_runs() -> None:
+    """Give back the memory of the runs that were kept."""
+    simulated.cache_clear()
+    stitched.cache_clear()
+
+
 def stitch_lines(source: Run, told_as: Format) -> tuple[pa.Table, pa.Table]:
     """A run told in bytes, decoded and stitched: flows and structures."""
     memo = StructureMemo()
@@ -220,7 +226,8 @@ def perform(trial: Trial, modes: Sequence[Mode] = MODES) -> dict[str, Any]:
     rows = [{"mode": CEILING, "sm": "scaled", "threshold": 0, "seconds": 0.0, **asdict(best)}]
     for mode in modes:
         known: dict[int, dict[str, Any]] = {}
-        for label, threshold in thresholds(ready.case, trial.traced, ready.n_creates).items():
+        for label, wanted in thresholds(ready.case, trial.traced, ready.n_creates).items():
+            threshold = wanted if mode.has_threshold else 0
             if threshold not in known:
                 began = time.process_time()
                 results = mode.analyse(ready.subject, threshold)

@@ -121,10 +121,12 @@ class Rule:
     affected: Callable[[RequestTruth], B1]
     """[requests of the problem period] those that the cause of this case concerns."""
     structural: bool = True
-    """Structural results may be right: at least half of their requests are concerned and changed path."""
+    """Structural results may be right: enough of their requests are concerned and changed path."""
     response_time: bool = False
-    """Response-time results may be right: half of their requests are concerned, and an edge that they flag is
-    one on which the simulator's fault acted."""
+    """Response-time results may be right: enough of their requests are concerned, and an edge that they flag
+    is one on which the simulator's fault acted."""
+    least_share: float = 0.5
+    """Weighted share of a result's problem-period requests that must be concerned."""
     precursor: Callable[[RequestTruth, RequestTruth], bool] | None = None
     """(requests of the result, reference requests of its best precursor) -> the precursor is a right one."""
 
@@ -175,6 +177,14 @@ RULES = {
         "acted (response-time results)",
         lambda r: r.affected,
         response_time=True,
+    ),
+    "tail": Rule(
+        "affected requests, a few of every category (0.5 % are enough); a response-time result that flags an "
+        "edge on which the fault acted",
+        lambda r: r.affected,
+        structural=False,
+        response_time=True,
+        least_share=0.005,
     ),
     "extra-requests": Rule(
         "requests that exist only because the client paused",

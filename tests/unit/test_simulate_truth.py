@@ -22,7 +22,7 @@ from ingest.simulate.workload import SUB_BITS
 from schemas.errors import ConfigError
 
 START_NS = 1_767_571_200_000_000_000
-N = {"sfs97": 2_100, "linux-build": 1_500, "postmark-large": 800, "iozone": 1_000, "ursa-minor-build": 1_500}
+N = {"sfs97": 1_050, "linux-build": 1_500, "postmark-large": 800, "iozone": 1_000, "ursa-minor-build": 1_500}
 
 
 def _run(

@@ -1,0 +1,48 @@
+"""Record the floors of the CI tier: what it reaches now, less a margin for other numeric libraries.
+
+`python tests/evaluation/run.py --floors` after a change that is meant to move the figures; review the diff.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from evaluation.tiers import CI_TRIALS
+from evaluation.trials import CEILING, perform
+
+FLOORS = Path(__file__).with_name("floors.json")
+MARGIN_POINTS = 3.0
+RESULTS_SLACK = 2
+NOTHING_TO_FIND = "nothing"
+
+
+def bounds_of(row: dict[str, Any], rule: str) -> dict[str, float]:
+    """The bounds that a later run must keep: lower ones on what is found, upper ones on what is not."""
+    if rule == NOTHING_TO_FIND:
+        return {"results_max": float(row["results"] + RESULTS_SLACK)}
+    bounds = {
+        "relevant_min": float(max(0, row["relevant"] - RESULTS_SLACK)),
+        "top10_pct_min": max(0.0, round(row["top10_pct"] - 10.0, 1)),
+        "false_positive_pct_max": min(100.0, round(row["false_positive_pct"] + MARGIN_POINTS, 1)),
+        "coverage_pct_min": max(0.0, round(row["coverage_pct"] - MARGIN_POINTS, 1)),
+    }
+    if row["first_rank"] is not None:
+        bounds["first_rank_max"] = float(row["first_rank"] + 1)
+    return bounds
+
+
+def record() -> None:
+    """Run the CI tier and write floors.json. The ceiling has no margin: it is a matter of definition."""
+    floors: dict[str, dict[str, dict[str, float]]] = {}
+    for trial in CI_TRIALS:
+        done = perform(trial)
+        rows = floors[trial.name] = {}
+        for row in done["rows"]:
+            if row["mode"] == CEILING:
+                if done["concerned"]:
+                    rows[f"{CEILING} scaled"] = {"top10_pct_min": 100.0, "coverage_pct_min": 99.9}
+            elif row["sm"] != "50":
+                rows[f"{row['mode']} {row['sm']}"] = bounds_of(row, done["rule"])
+    FLOORS.write_text(json.dumps(floors, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,133 @@
+"""The page says what the figures say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from evaluation.cases import CASES, Target, case_of
+from evaluation.page import write_page
+from evaluation.plots import line_plot
+from evaluation.sections import fit_table, misses
+from evaluation.store import Store
+from evaluation.summary import mean, means
+from evaluation.tiers import FULL, SHORT, trials
+
+
+def row(mode: str, sm: str, **changes: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "mode": mode,
+        "sm": sm,
+        "threshold": 4,
+        "results": 8,
+        "relevant": 6,
+        "top10_pct": 75.0,
+        "false_positive_pct": 25.0,
+        "coverage_pct": 88.0,
+        "first_rank": 2,
+        "explained_error_points": None,
+        "seconds": 0.25,
+    }
+    return {**plain, **changes}
+
+
+def trial(case: str, seed: int = 1, **changes: Any) -> dict[str, Any]:
+    rows = [row("ceiling", "scaled"), *(row("paper/text", sm, **changes) for sm in ("10", "50", "scaled"))]
+    return {
+        "case": case,
+        "seed": seed,
+        "traced": SHORT.size(case_of(case)),
+        "told_as": "native",
+        "windows": 1,
+        "excluded": {"LOST": [3, 4]},
+        "rows": rows,
+    }
+
+
+def test_means_show_the_range_and_what_is_missing() -> None:
+    assert mean([1.0, None, 3.0]).text() == "2 (1…3)"
+    assert mean([2.0, 2.0]).text() == "2"
+    assert mean([None, None]).text() == "–"
+    assert mean([1.0, None, 3.0]).missing == 1
+
+
+def test_a_missed_target_tells_by_how_much() -> None:
+    target = Target(top10_pct=100, false_positive_pct=30, coverage_pct=90, first_rank=1)
+    missed = misses(target, means([row("m", "50"), row("m", "50", coverage_pct=92.0)]))
+    assert missed == [("top 10", 75.0, 100, 25.0), ("rank", 2.0, 1, 1.0)]
+    nothing = misses(target, means([row("m", "50", first_rank=None)]))
+    assert ("rank", None, 1, None) in nothing
+
+
+def test_the_fit_names_what_is_out_of_tolerance() -> None:
+    figures = {"categories": 100, "large_pct": 20.0, "in_large_pct": 95.0, "low_variance_pct": 90.0}
+    rest = {"max_c2": 1.0, "nodes_mean": 2.0, "nodes_sd": 3.0, "requests": 1000}
+    measured = {**figures, **rest, "categories": 130, "large_pct": 29.0}
+    text = fit_table(
+        [
+            {
+                "workload": "w",
+                "measured": measured,
+                "paper": {**figures, **rest},
+                "kernel_categories": 131,
+                "current": False,
+            }
+        ]
+    )
+    assert "| w | categories | 130 | 100 | ± 25 | no, by 5.0 |" in text
+    assert "| w | large categories, % | 29 | 20.0 | ± 10 | yes |" in text
+    assert "have changed since for w" in text
+
+
+def test_the_page_is_written_from_the_figures_alone(tmp_path: Path) -> None:
+    content = {
+        "tier": "short",
+        "sample": 0.5,
+        "traced": SHORT.traced,
+        "sources": "abc",
+        "fit": [],
+        "trials": [
+            trial("8.2"),
+            trial("8.6-500", coverage_pct=61.0),
+            trial("A/A"),
+            trial("A/A", 2, results=9),
+        ],
+    }
+    write_page(content, tmp_path)
+    page = (tmp_path / "evaluation.md").read_text(encoding="utf-8")
+    assert "| **8.2** MDS configuration | paper | 128 | 100 | 2 | 70 | – | – | – |" in page
+    assert "|  | paper/text | 8 | 75 | 25 | 61 | 2 | – | 0.25 |" in page
+    assert "| A/A: nothing changed | 8.5 (8.0…9.0) |" in page
+    assert "2 A/A pairs" in page
+    for name in ("delay", "sample", "windows"):
+        ElementTree.parse(tmp_path / "evaluation" / f"{name}.svg")
+
+
+def test_a_plot_has_a_point_for_every_value() -> None:
+    svg = line_plot("a < b", "x", "%", {"one": [(1.0, 0.0), (10.0, 100.0)], "two": [(1.0, 50.0)]})
+    root = ElementTree.fromstring(svg)
+    circles = root.findall("{http://www.w3.org/2000/svg}circle")
+    heights = [float(c.attrib["cy"]) for c in circles]
+    assert len(circles) == 3
+    assert heights[0] > heights[2] > heights[1]
+    with pytest.raises(ValueError, match="nothing to plot"):
+        line_plot("t", "x", "%", {})
+
+
+def test_results_of_other_sources_count_as_missing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "kept", "one")
+    assert store.get("t") is None
+    store.put("t", {"x": 1})
+    assert store.get("t") == {"x": 1}
+    assert Store(tmp_path / "kept", "two").get("t") is None
+
+
+def test_every_case_is_run_in_every_tier_once() -> None:
+    for tier in (SHORT, FULL):
+        names = [t.name for t in trials(tier)]
+        assert len(names) == len(set(names))
+        assert {t.case for t in trials(tier)} >= set(CASES)
+    assert len({t.seed for t in trials(FULL) if t.case == "8.2"}) == 20
+    assert {t.traced for t in trials(FULL) if t.case == "8.6-500"} >= {210_669}
