@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from analyze.sql.connection import statement
 from analyze.sql.session import Session
-from schemas.errors import NotFoundError
+from schemas.errors import ConfigError, NotFoundError
+
+NAMED: Final = 5
+"""Ids that an error names where the beginning of one fits several."""
 
 
 class CategorySort(StrEnum):
@@ -46,9 +49,12 @@ class StoredFlow:
 def find_flow(session: Session, request_id: str) -> StoredFlow:
     """The request whose id is `request_id`, or begins so if only one does.
 
-    Raises NotFoundError where none does or several do.
+    Raises NotFoundError where none does or several do, ConfigError for an empty id.
     """
-    found = session.query(statement("browse_flow"), [request_id, request_id]).to_pylist()
+    if not request_id:
+        raise ConfigError("The request id is empty.", remedy="Give an id, or the beginning of one.")
+    asked = [request_id, request_id, NAMED + 1]
+    found = session.query(statement("browse_flow"), asked).to_pylist()
     exact = [row for row in found if row["request_id"] == request_id]
     if exact:
         found = exact[:1]
@@ -58,7 +64,12 @@ def find_flow(session: Session, request_id: str) -> StoredFlow:
             remedy="List some with: flowdiff sql -c 'select request_id from requests limit 5'.",
         )
     if len(found) > 1:
-        raise NotFoundError(f"'{request_id}' is the beginning of several ids.", remedy="Give more digits.")
+        ids = [row["request_id"] for row in found]
+        more = " and others" if len(ids) > NAMED else ""
+        raise NotFoundError(
+            f"'{request_id}' is the beginning of several ids: {', '.join(ids[:NAMED])}{more}.",
+            remedy="Give more digits.",
+        )
     flow = found[0]
     structure = session.query("SELECT * FROM _structure WHERE category = ?", [flow["category"]]).to_pylist()
     params = session.query(

@@ -14,13 +14,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analyze.periods import Period, fitted, windows_of
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.sql.connection import locked_connection, statement
+from analyze.sql.connection import arrays, statement, unreadable
 from analyze.sql.filters import filter_terms
 from schemas.errors import PeriodError
 from stitch.lake.disk import LocalDisk
@@ -60,30 +61,53 @@ class LakePeriod:
     flows: tuple[Path, ...]
     structures: tuple[Path, ...]
     params: tuple[Path, ...]
+    dead_letters: tuple[Path, ...] = ()
+    """Those of the whole lake: what could not be read has no time."""
+    pending: int = 0
+    """Commits that are not published yet; none of their files is listed."""
 
 
-def resolve(period: Period, *, default_lake: str | None = None) -> LakePeriod:
+def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
     """Find the windows and files of a period.
 
-    Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
-    LakeError if there is no lake.
+    may_be_empty: a lake that has no window at all gives a period without flows. Raises PeriodError if no lake
+    is named or no sealed window lies in the period (or an unsealed one does), LakeError if there is no lake
+    or a file of its last commit is lost.
     """
     lake = period.lake if period.lake is not None else default_lake
     if lake is None:
         raise PeriodError(f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake.")
     root = Path(lake)
-    manifest: Manifest = open_manifest(LocalDisk(root))
+    manifest: Manifest = open_manifest(LocalDisk(root), lake)
     entries = manifest.windows()
-    windows = windows_of(
-        period,
-        [entry.window for entry in entries if entry.sealed],
-        [entry.window for entry in entries if not entry.sealed],
-    )
+    windows = []
+    if entries or not may_be_empty:
+        windows = windows_of(
+            period,
+            [entry.window for entry in entries if entry.sealed],
+            [entry.window for entry in entries if not entry.sealed],
+        )
     flows, structures, params = (
         tuple(root / file.name for file in manifest.files(table, windows))
         for table in ("flows", "structures", "params")
     )
-    return LakePeriod(replace(fitted(period, windows), lake=lake), root, flows, structures, params)
+    return LakePeriod(
+        replace(fitted(period, windows), lake=lake),
+        root,
+        flows,
+        structures,
+        params,
+        dead_letters=tuple(root / file.name for file in manifest.files("dead_letters")),
+        pending=manifest.pending,
+    )
+
+
+def pending_note(found: LakePeriod) -> str | None:
+    """One sentence where an interrupted import keeps something from readers, else None."""
+    if not found.pending:
+        return None
+    commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
+    return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
 
 
 def load_population(
@@ -100,6 +124,7 @@ def load_population(
     """
     tables = []
     structures = []
+    notes: dict[str, None] = {}
     for number, period in enumerate((reference, problem)):
         found = resolve(period, default_lake=default_lake)
         flows = read_flows(found)
@@ -109,10 +134,36 @@ def load_population(
         tables.append(
             flows.append_column("period", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
         )
-        structures += [
-            pq.read_table(path, columns=_STRUCTURE_COLUMNS, partitioning=None) for path in found.structures
-        ]
-    return refine(pa.concat_tables(tables).unify_dictionaries(), pa.concat_tables(structures), settings)
+        structures += [read_stored(found, path, _STRUCTURE_COLUMNS) for path in found.structures]
+        if (note := pending_note(found)) is not None:
+            notes[f"Lake {found.root.name}: {note}"] = None
+    population = refine(pa.concat_tables(tables).unify_dictionaries(), pa.concat_tables(structures), settings)
+    return replace(population, notes=(*notes, *population.notes))
+
+
+def read_stored(
+    found: LakePeriod,
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    as_codes: Sequence[str] = (),
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """One file of a lake, or some columns and rows of it.
+
+    `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError where the
+    file is missing, cut or damaged.
+    """
+    try:
+        return pq.read_table(
+            path,
+            columns=None if columns is None else list(columns),
+            partitioning=None,
+            read_dictionary=list(as_codes),
+            filters=where,
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(found.root, path) from error
 
 
 def read_flows(found: LakePeriod) -> pa.Table:
@@ -130,7 +181,7 @@ def read_flow_files(
     """
     rows = _matching_rows(found)
     for path in found.flows:
-        table = pq.read_table(path, columns=list(columns), partitioning=None, read_dictionary=list(as_codes))
+        table = read_stored(found, path, columns, as_codes=as_codes)
         start = table["start_ns"].to_numpy()
         inside = (start >= found.period.start_ns) & (start < found.period.end_ns)
         if rows is not None:
@@ -148,8 +199,8 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
     terms = filter_terms(where)
     if terms.uses_params and not found.params:
         raise PeriodError(
-            f'Filter "{where.text}" needs parameters, and these windows hold none.',
-            remedy="Import them with --params-share, or filter by host, root, component or status.",
+            f'Filter "{where.text}" asks for a parameter, and no request of these windows has any.',
+            remedy="Filter by host, root, component or status.",
         )
     lists: dict[str, object] = {
         "flows": _names(found.flows),
@@ -157,8 +208,8 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
         "params": _names(found.params),
     }
     sql = statement("matching_flows").replace("/*terms*/", " AND ".join(terms.text))
-    with locked_connection((*found.flows, *found.structures, *found.params)) as connection:
-        matches = connection.execute(sql, {**lists, **terms.values}).fetchnumpy()
+    files = (*found.flows, *found.structures, *found.params)
+    matches = arrays(found.root, files, sql, {**lists, **terms.values})
     names = matches["filename"].astype(str)
     numbers: I8 = matches["row"].astype(np.int64)
     cuts = np.flatnonzero(names[1:] != names[:-1]) + 1

@@ -43,8 +43,9 @@ class ReportLimits(Config):
     """Bounds of the report model; the tables in the lake are complete. What is cut says `shown of total`."""
 
     mutations: int = Field(default=500, ge=1)
+    """Mutations listed: half of them increases, half decreases, unless there are fewer of one."""
     detailed: int = Field(default=40, ge=0)
-    """Best-ranked mutations that carry graphs and histograms."""
+    """Mutations that carry graphs and histograms, the best of each direction, halved likewise."""
     edges: int = Field(default=200, ge=1)
     """Edges listed a detailed mutation; changed ones first."""
     brief_edges: int = Field(default=40, ge=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from analyze.load import LakePeriod, resolve
+from analyze.load import LakePeriod, pending_note, resolve
 from analyze.periods import parse_period
 
 LakeOption = Annotated[Path, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake.")]
@@ -21,6 +22,19 @@ WhereOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-def period_of(lake: Path, period: str, where: str | None = None) -> LakePeriod:
-    """The period that was asked for, found in the lake. Raises PeriodError, LakeError."""
-    return resolve(parse_period(period, now_ns=time.time_ns(), where=where), default_lake=str(lake))
+def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty: bool = False) -> LakePeriod:
+    """The period that was asked for, found in the lake; `may_be_empty` as in `resolve`.
+
+    Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
+    """
+    asked = parse_period(period, now_ns=time.time_ns(), where=where)
+    found = resolve(asked, default_lake=str(lake), may_be_empty=may_be_empty)
+    warn_of_pending([found])
+    return found
+
+
+def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
+    """One line on standard error for each lake with an interrupted import."""
+    for root, note in {found.root.resolve(): pending_note(found) for found in periods}.items():
+        if note is not None:
+            typer.echo(f"flowdiff: {root.name}: {note}", err=True)

@@ -1,11 +1,14 @@
-"""Arrow tables on standard output and in files, for people's other tools."""
+"""Results on standard output and in files, for people's other tools."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -13,10 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, InputError
 
 
 class TableFormat(StrEnum):
@@ -65,42 +68,48 @@ def _plain(value: Any) -> Any:
 
 
 def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
-    """Rows as CSV with a header. Lists and structs as JSON; text that a spreadsheet would run gets a `'`."""
-    schema = pa.schema([pa.field(f.name, _csv_type(f.type)) for f in reader.schema])
-    with pyarrow.csv.CSVWriter(out, schema) as writer:
-        for batch in reader:
-            columns = [
-                _csv_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)
-            ]
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+    """Rows as CSV with a header; quotes only where a value needs them.
+
+    Null is nothing, the empty text `""`. Lists and structs are JSON; text that a spreadsheet would run gets
+    a `'`. (Arrow's own writer quotes every text.)
+    """
+    names = pa.array(reader.schema.names, pa.string())
+    out.write(",".join(_quoted(names).to_pylist()).encode() + b"\n")
+    for batch in reader:
+        cells = [pc.fill_null(_csv_cells(column), "") for column in batch.columns]
+        lines = pc.binary_join_element_wise(*cells, ",")
+        out.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())
 
 
-def _csv_type(type_: pa.DataType) -> pa.DataType:
-    plain = pa.types.is_primitive(type_) and not pa.types.is_decimal(type_)
-    return type_ if plain else pa.string()
+def _csv_cells(column: pa.Array) -> pa.Array:
+    """[rows] text of one column, quoted where needed."""
+    type_ = column.type
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        return column.cast(pa.string())
+    if pa.types.is_date(type_) or pa.types.is_time(type_) or pa.types.is_timestamp(type_):
+        return column.cast(pa.string())
+    text = [None if value is None else _csv_text(value) for value in column.to_pylist()]
+    return _quoted(pa.array(text, pa.string()))
 
 
-def _csv_column(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    if not pa.types.is_string(type_):
-        return column
-    return pa.array(
-        [None if value is None else _csv_text(value) for value in column.to_pylist()], pa.string()
-    )
+def _quoted(text: pa.Array) -> pa.Array:
+    """Texts with a quote, comma or line end, and empty ones, in quotes."""
+    needs = pc.match_substring_regex(text, '^$|[",\r\n]')
+    inside = pc.replace_substring(text, '"', '""')
+    return pc.if_else(needs, pc.binary_join_element_wise('"', inside, '"', ""), text)
 
 
 def _csv_text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    plain = _plain(value)
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
 
 
 def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | None) -> None:
     """Write a result as CSV, JSON or Parquet, to a file or (not Parquet) to standard output."""
     if output is None and form is TableFormat.PARQUET:
         raise ConfigError("Parquet does not go to a terminal.", remedy="Name a file with --output.")
-    if output is None:
-        _write(reader, form, sys.stdout.buffer)
-        return
-    with output.open("wb") as out:
+    with open_output(output) as out:
         _write(reader, form, out)
 
 
@@ -117,4 +126,52 @@ def _write(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> No
 
 def print_json_value(value: Any) -> None:
     """One value as indented JSON on standard output."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False, indent=1) + "\n")
+    text = json.dumps(_plain(value), ensure_ascii=False, indent=1) + "\n"
+    sys.stdout.buffer.write(text.encode())
+
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextmanager
+def open_output(output: Path | None) -> Iterator[BinaryIO]:
+    """A file to write a result to; standard output for None.
+
+    It is written beside its place and renamed at the end, so that a failure leaves what was there before.
+    A pipe or device is written to directly. Raises InputError where it cannot be written.
+    """
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    target = output.resolve()
+    try:
+        beside = not target.exists() or target.is_file()
+        written = target.with_name(f".{target.name}.{os.getpid()}.part") if beside else target
+        out = written.open("wb")
+    except OSError as error:
+        raise _cannot_write(output, error) from error
+    try:
+        with out:
+            yield out
+        if beside:
+            _take_place(written, target, output)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise _cannot_write(output, error) from error
+    finally:
+        if beside:
+            written.unlink(missing_ok=True)
+
+
+def _take_place(written: Path, target: Path, output: Path) -> None:
+    try:
+        if target.exists():
+            written.chmod(target.stat().st_mode)
+        written.replace(target)
+    except OSError as error:
+        raise _cannot_write(output, error) from error
+
+
+def _cannot_write(output: Path, error: OSError) -> InputError:
+    return InputError(f"'{output}' cannot be written: {error.strerror}.", remedy="Check the path.")

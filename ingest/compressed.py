@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_STEP = 1 << 20
-"""Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only."""
+_STEP = 1 << 16
+"""Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only.
+
+What a failing call had unpacked so far is lost, so it is small: half a block of zstd.
+"""
 
 
 class ByteSource:
@@ -24,11 +27,12 @@ class ByteSource:
     def __init__(self, raw: BinaryIO) -> None:
         head = _read_exactly(raw, len(_ZSTD))
         stream: Any = _Rejoined(head, raw)
+        self._read_some: Callable[[int], bytes] = stream.read
         if head.startswith(_GZIP):
-            stream = gzip.GzipFile(fileobj=stream, mode="rb")
+            # One raw read a call: what was unpacked before the damage has been handed out when it fails.
+            self._read_some = gzip.GzipFile(fileobj=stream, mode="rb").read1
         elif head == _ZSTD:
-            stream = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
-        self._stream = stream
+            self._read_some = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd").read
         self.failure: str | None = None
 
     def read(self, size: int) -> bytes:
@@ -37,7 +41,7 @@ class ByteSource:
         missing = size
         while missing > 0 and self.failure is None:
             try:
-                part = self._stream.read(min(missing, _STEP))
+                part = self._read_some(min(missing, _STEP))
             except (OSError, EOFError, zlib.error) as error:
                 # gzip.BadGzipFile is an OSError; Arrow's zstd raises OSError too.
                 self.failure = str(error) or type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from ingest.codecs.port import Decoded
-from ingest.codecs.registry import FORMATS, codec_for, require_format
+from ingest.codecs.registry import codec_for, require_format
 from ingest.compressed import ByteSource
 from ingest.framing import Framing, Message, framing_of, read_length
 from ingest.sniff import is_lines, sniff_format
 from schemas.config import DecodeConfig
-from schemas.errors import InputError, UnknownFormatError
-from schemas.events import concat_events
+from schemas.errors import InputError
+from schemas.events import concat_events, empty_events
 from schemas.rejects import REJECT_SCHEMA, Reason, Reject, rejects_table
 
 STDIN = "-"
@@ -34,6 +34,8 @@ BATCH_EVENTS = 100_000
 _PROTOBUF = frozenset(m.value for m in Message)
 _BLOCKS_OF_LINES = frozenset({"native"})
 """Formats whose codec takes a block of lines as one payload."""
+_EMPTY_BYTES = 4096
+"""Brackets around nothing are no further apart."""
 _NEVER_LINES = frozenset({"jaeger-ui", "xtrace"})
 
 
@@ -41,7 +43,8 @@ _NEVER_LINES = frozenset({"jaeger-ui", "xtrace"})
 class PayloadChunk:
     """Some payloads of one file, and what could not be made a payload."""
 
-    format: str
+    format: str | None
+    """None: there is nothing to decode."""
     payloads: list[bytes]
     positions: list[int]
     """Number of the first line, or of the message, of each payload, from 0."""
@@ -65,7 +68,8 @@ def read_payloads(
     """Payloads of a file (`-`: standard input), gzip and zstd unpacked; the format is sniffed if not given.
 
     Memory: about 2 · chunk_bytes and the largest payload; whole documents up to MAX_DOCUMENT_BYTES. A damaged
-    archive gives what could be read, and a reject. Raises UnknownFormatError, InputError.
+    archive gives what could be read, and a reject; an empty file, and one whose format neither is given nor
+    shows, a reject. Raises UnknownFormatError for a `format_` that is none, InputError.
     """
     if format_ is not None:
         require_format(format_)
@@ -73,9 +77,15 @@ def read_payloads(
         source = ByteSource(raw)
         head = source.read(chunk_bytes)
         is_whole = len(head) < chunk_bytes
-        if format_ is None:
-            format_ = _sniffed(path, head, source, is_whole=is_whole)
-        if format_ in _PROTOBUF:
+        nothing = _nothing(head) if is_whole else None
+        if format_ is None and nothing is None:
+            format_ = sniff_format(head, is_whole=is_whole)
+        chunks: Iterator[PayloadChunk]
+        if format_ is None or nothing is not None:
+            # Of a damaged archive that is all to be said.
+            refused = nothing or Reject(Reason.UNKNOWN_FORMAT, "no format is known by these contents", head)
+            chunks = iter([PayloadChunk(None, [], [], [refused])] if source.failure is None else [])
+        elif format_ in _PROTOBUF:
             chunks = _messages(format_, head, source, config, chunk_bytes, is_whole=is_whole)
         elif format_ not in _NEVER_LINES and is_lines(head):
             chunks = _lines(format_, head, source, config, chunk_bytes)
@@ -84,7 +94,7 @@ def read_payloads(
         yield from chunks
         if source.failure is not None:
             detail = f"the archive is damaged or cut off: {source.failure}"
-            yield PayloadChunk(format_, [], [], [Reject(Reason.BAD_COMPRESSION, detail, b"")])
+            yield PayloadChunk(None, [], [], [Reject(Reason.BAD_COMPRESSION, detail, b"")])
 
 
 def decode_file(
@@ -100,7 +110,7 @@ def decode_file(
     """Events, dead letters and oddities of a file, in batches of at least `batch_events` but for the last.
 
     With a pool, up to `ahead` chunks are decoded in it while others are read; the batches are the same. A
-    file always gives at least one batch. Raises UnknownFormatError, InputError.
+    file always gives at least one batch. Raises UnknownFormatError for a `format_` that is none, InputError.
     """
     whole_documents = config.model_copy(
         update={"max_payload_bytes": max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)}
@@ -132,16 +142,21 @@ def _decoded(
     """Every chunk with its events, in order; at most `ahead` chunks are in the pool at a time."""
     waiting: deque[tuple[PayloadChunk, Future[Decoded]]] = deque()
     for chunk in chunks:
-        codec = codec_for(chunk.format)
+        decode = _refused_whole if chunk.format is None else codec_for(chunk.format).decode
         if pool is None:
-            yield chunk, codec.decode(chunk.payloads, config)
+            yield chunk, decode(chunk.payloads, config)
             continue
         if len(waiting) == ahead:
             done, future = waiting.popleft()
             yield done, future.result()
-        waiting.append((chunk, pool.submit(codec.decode, chunk.payloads, config)))
+        waiting.append((chunk, pool.submit(decode, chunk.payloads, config)))
     for done, future in waiting:
         yield done, future.result()
+
+
+def _refused_whole(_payloads: Sequence[bytes], _config: DecodeConfig) -> Decoded:
+    """What a chunk of rejects alone is decoded to."""
+    return Decoded(empty_events(), [])
 
 
 def _batch(tables: list[pa.Table], rejects: list[pa.Table], oddities: Counter[str]) -> DecodedBatch:
@@ -165,16 +180,12 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _sniffed(path: str | Path, head: bytes, source: ByteSource, *, is_whole: bool) -> str:
-    found = sniff_format(head, is_whole=is_whole)
-    if found is not None:
-        return found
-    if source.failure is not None:
-        raise InputError(
-            f"'{path}' is a damaged archive: {source.failure}.", remedy="Fetch or compress it again."
-        )
-    what = "is empty" if not head else "is in no format known by its contents"
-    raise UnknownFormatError(f"'{path}' {what}.", remedy=f"Name the format: --format {'|'.join(FORMATS)}.")
+def _nothing(content: bytes) -> Reject | None:
+    """The reject for a whole file that holds only white space, or JSON without a member; else None."""
+    text = content.strip()
+    if len(text) <= _EMPTY_BYTES and b"".join(text.split()) in (b"", b"[]", b"{}"):
+        return Reject(Reason.EMPTY, "the file holds nothing", content)
+    return None
 
 
 def _lines(

@@ -28,7 +28,6 @@ class Message(StrEnum):
 
 _LENGTH32 = 4
 _MAX_VARINT = 10
-_RESOURCE_SPANS_TAG = 0x0A
 _JAEGER_TAGS = frozenset(range(1, 13))
 
 

@@ -15,6 +15,8 @@ class Reason(StrEnum):
     """Why an input was refused. Codes are stable: dashboards count them."""
 
     EMPTY = "empty"
+    UNKNOWN_FORMAT = "unknown-format"
+    """A whole file, in no format known by its contents."""
     NOT_UTF8 = "not-utf8"
     BAD_JSON = "bad-json"
     BAD_PROTOBUF = "bad-protobuf"

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict
 
 REPORT_VERSION: Final = 1
+"""Version of the model; a change of it needs a new one."""
 
 
 class Frozen(BaseModel):
@@ -30,7 +31,8 @@ class MutationKind(StrEnum):
 
 
 class Direction(StrEnum):
-    """Whether a mutation made requests take longer in sum (contribution >= 0) or shorter."""
+    """Whether a mutation made requests take longer in sum or shorter; one that did neither goes with the
+    change of the mean."""
 
     INCREASE = "increase"
     DECREASE = "decrease"
@@ -150,6 +152,9 @@ class PrecursorRow(Frozen):
 
     category: str
     root: str
+    stored: tuple[str, ...]
+    """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
+    stored_total: int
     canonical: str
     n_nodes: int
     before: Moments
@@ -321,7 +326,7 @@ class ComparisonSettings(Frozen):
 class Comparison(Frozen):
     """One comparison of a reference and a problem period."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1] = REPORT_VERSION
     id: str
     """First 16 hex digits of the SHA-256 of everything but `id`, `created_at` and `source`."""
     mode: Literal["paper"] = "paper"
@@ -371,8 +376,3 @@ def with_id(comparison: Comparison) -> Comparison:
 def to_json(comparison: Comparison) -> str:
     """Versioned JSON, one line a level, ending in a newline; byte-identical for equal comparisons."""
     return comparison.model_dump_json(indent=1) + "\n"
-
-
-def from_json(text: str | bytes) -> Comparison:
-    """Inverse of `to_json`. Raises pydantic.ValidationError, also for another schema version."""
-    return Comparison.model_validate_json(text)

@@ -58,8 +58,9 @@ class Strands:
 def order_strands(records: Records, max_events: int) -> Strands:
     """Sort the records of a batch onto strands.
 
-    Exact copies are dropped. Of several contents under one id in a request, the one with the smallest
-    (time, content hash) is kept. Then the records of a request past `max_events`, in order of (time, content
+    Exact copies are dropped. Of several contents under one id in a request, the earliest is kept; of
+    several of that time the one with most parents, as a report that lost its edges tells less; then the
+    smallest content hash. Then the records of a request past `max_events`, in order of (time, content
     hash), are dropped; whether a strand has `seq` on all records is judged before that. O(records), plus a
     sort of strands that did not arrive in order.
     """
@@ -111,7 +112,8 @@ def _one_per_id(records: Records) -> tuple[I8, I8, int]:
         return every, none, 0
     named, key = named[again], key[again]
     content = hash_rows(records.events.take(pa.array(named)))
-    best_first = np.lexsort((content, records.ts_ns[named], key))
+    n_parents = np.bincount(records.parents.record, minlength=len(every))[named]
+    best_first = np.lexsort((content, -n_parents, records.ts_ns[named], key))
     named, key, content = named[best_first], key[best_first], content[best_first]
     new_key = np.diff(key, prepend=-1) != 0
     new_content = new_key.copy()

@@ -1,4 +1,4 @@
-"""Fixtures shared by every kind of test."""
+"""Fixtures and options shared by every kind of test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # Here and not in tests/golden: pytest asks only the first conftest files for options.
+    parser.addoption(
+        "--rewrite-golden",
+        action="store_true",
+        help="write what the golden tests find to tests/golden/expected",
+    )
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """Root of the checkout."""
@@ -17,7 +26,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real traces nobody here wrote; they lie beside the checkout, and a test that needs them fails without."""
+    """Real traces nobody here wrote; they lie beside the checkout: a test that needs them fails without."""
     folder = REPOSITORY.parent / "shared" / "data"
     assert folder.is_dir(), f"{folder} is missing: the real traces of ../shared/data are needed by this test"
     return folder

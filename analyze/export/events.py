@@ -1,13 +1,17 @@
 """Stored flows back to events (EVENT_SCHEMA): the inverse of the kernel, up to the names of ids.
 
 The lake keeps no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
-digits, unique in its request. Importing the events again gives the same categories, times, hosts and
-parameters (a test holds that), but for records without an `end`, whose response node is then every sink.
+digits, unique in its request. Spans exported as spans and records exported as records come back with the
+same categories, times, hosts and parameters (a test holds that), but for records without an `end`, whose
+response node is then every sink. Crossed over (spans as records, records as spans) categories get other keys,
+as a record is one node and a span two; the requests, when they began, how long they took and which of them
+share a category stay (tested too).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -33,7 +37,8 @@ class EventForm(StrEnum):
     """What the events are to be."""
 
     SPANS = "spans"
-    """Flows of records become one span of no length a record: a parent, and links to further predecessors."""
+    """Flows of records become one span of no length a record, but for the root's: a parent, and links to
+    further predecessors."""
     RECORDS = "records"
     """Flows of spans become two records a span, `op>` and `op<`."""
 
@@ -96,18 +101,43 @@ def node_id(position: int) -> str:
     return f"{position + 1:016x}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Category:
+    """What the flows of one category are, and when each went by each node."""
+
+    nodes: list[dict[str, Any]]
+    edges: list[tuple[int, int]]
+    request_id: pa.Array
+    """[requests]"""
+    times: I8
+    """[requests, nodes] ns since the epoch."""
+    end_ns: I8
+    """[requests] when the response left."""
+
+    def predecessors(self, position: int) -> list[int]:
+        """Nodes right before one, but for those the kernel put in."""
+        return [s for s, d in self.edges if d == position and self.nodes[s]["component"] != SYNTHETIC]
+
+
 def _category_events(
     flows: pa.Table, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
 ) -> pa.Table:
     """All events of the flows of one category, node by node."""
     nodes: list[dict[str, Any]] = structure["nodes"]
     offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
-    times = offsets + flows["start_ns"].to_numpy()[:, None]
+    start = flows["start_ns"].to_numpy()
+    request_id = flows["request_id"].combine_chunks()
+    category = _Category(
+        nodes=nodes,
+        edges=[(edge["src"], edge["dst"]) for edge in structure["in_edges"]],
+        request_id=request_id,
+        times=offsets + start[:, None],
+        end_ns=start + flows["response_ns"].to_numpy(),
+    )
     hosts = flows["host"].combine_chunks().flatten()
     from_spans = any(node["side"] == START for node in nodes)
     as_spans = form is EventForm.SPANS
     describe = _RECORDS_OF[from_spans] if form is EventForm.RECORDS else _SPANS_OF[from_spans]
-    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
     batches = []
     for position, node in enumerate(nodes):
         if node["component"] == SYNTHETIC or (as_spans and (node["side"] == END or _is_mark(node))):
@@ -115,9 +145,9 @@ def _category_events(
         n = flows.num_rows
         at = pa.array(np.arange(n) * len(nodes) + position)
         columns: dict[str, Any] = {
-            "request_id": flows["request_id"].combine_chunks(),
+            "request_id": request_id,
             "id": _repeat(node_id(position), n),
-            "ts_ns": pa.array(times[:, position]),
+            "ts_ns": pa.array(category.times[:, position]),
             "component": _repeat(node["component"], n, _WORD),
             "point": _repeat(
                 node["point"] if as_spans else node["point"] + SIDE_MARK[node["side"]], n, _WORD
@@ -127,8 +157,8 @@ def _category_events(
             "shared": pa.array(np.zeros(n, np.bool_)),
             "status": _root_status(flows) if position == 0 else _repeat("ok", n, _WORD),
             "sample_rate": _rates(flows),
-            "params": params.lists(flows["request_id"].combine_chunks(), position),
-            **describe(nodes, edges, position, times),
+            "params": params.lists(request_id, position),
+            **describe(category, position),
         }
         arrays = [
             columns[field.name].cast(field.type) if field.name in columns else pa.nulls(n, field.type)
@@ -160,17 +190,15 @@ def _is_mark(node: Mapping[str, Any]) -> bool:
     return bool(node["side"] == POINT and node["parent"] >= 0)
 
 
-def _span(
-    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
-) -> dict[str, Any]:
+def _span(category: _Category, position: int) -> dict[str, Any]:
     """A span as it was: its end, its parent (asynchronous where nothing waits for it), its marks."""
-    n = len(times)
+    nodes, times, n = category.nodes, category.times, len(category.times)
     node = nodes[position]
     columns: dict[str, Any] = {"kind": _kinds(node["kind"], n), "end_ns": pa.array(times[:, node["mate"]])}
     parent = node["parent"]
     if parent >= 0 and not (nodes[parent]["component"] == SYNTHETIC and nodes[parent]["point"] == "root"):
         messaging = node["kind"] in (EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
-        waits = (node["mate"], nodes[parent]["mate"]) in edges
+        waits = (node["mate"], nodes[parent]["mate"]) in category.edges
         asynchronous = node["deferred"] and not messaging and not waits
         columns["follows" if asynchronous else "parents"] = _lists([node_id(parent)], n)
     marks = [p for p, other in enumerate(nodes) if _is_mark(other) and other["parent"] == position]
@@ -196,43 +224,45 @@ def _mark_lists(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.
     )
 
 
-def _predecessors(nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int) -> list[int]:
-    return [src for src, dst in edges if dst == position and nodes[src]["component"] != SYNTHETIC]
-
-
-def _record(
-    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
-) -> dict[str, Any]:
+def _record(category: _Category, position: int) -> dict[str, Any]:
     """A record: happens-before by explicit parents, each node on a breadcrumb of its own."""
-    n = len(times)
-    parents = [node_id(src) for src in _predecessors(nodes, edges, position)]
+    n = len(category.times)
+    parents = [node_id(src) for src in category.predecessors(position)]
     return {
-        "kind": _kinds(nodes[position]["kind"], n),
+        "kind": _kinds(category.nodes[position]["kind"], n),
         "breadcrumb": _repeat(node_id(position), n),
         "parents": _lists(parents, n),
     }
 
 
-def _record_of_span(
-    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
-) -> dict[str, Any]:
+def _record_of_span(category: _Category, position: int) -> dict[str, Any]:
     """One side of a span as a record; the end of the root span is the response."""
-    kind = EventKind.END if position == nodes[0]["mate"] else EventKind.EVENT
-    return {**_record(nodes, edges, position, times), "kind": _kinds(kind, len(times))}
+    kind = EventKind.END if position == category.nodes[0]["mate"] else EventKind.EVENT
+    return {**_record(category, position), "kind": _kinds(kind, len(category.times))}
 
 
-def _span_of_record(
-    nodes: list[dict[str, Any]], edges: list[tuple[int, int]], position: int, times: I8
-) -> dict[str, Any]:
-    """A record as a span without length: OTLP knows one parent, further predecessors become links."""
-    n = len(times)
-    before = [node_id(src) for src in _predecessors(nodes, edges, position)]
+def _span_of_record(category: _Category, position: int) -> dict[str, Any]:
+    """A record as a span without length: OTLP knows one parent, further predecessors become links.
+
+    The root lasts until the response, so that its length is the response time.
+    """
+    n = len(category.times)
+    before = [node_id(src) for src in category.predecessors(position)]
     return {
         "kind": _kinds(EventKind.SPAN_INTERNAL, n),
-        "end_ns": pa.array(times[:, position]),
+        "end_ns": pa.array(category.end_ns if position == 0 else category.times[:, position]),
         "parents": _lists(before[:1], n),
-        "links": _lists(before[1:], n),
+        "links": _links(category.request_id, before[1:]),
     }
+
+
+def _links(request_id: pa.Array, ids: list[str]) -> pa.Array:
+    """`trace/span` of the same spans of each request."""
+    n, k = len(request_id), len(ids)
+    traces = request_id.take(pa.array(np.repeat(np.arange(n), k)))
+    spans = pa.array(ids * n, pa.string())
+    values = pc.binary_join_element_wise(traces, spans, "/")
+    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), values).cast(_STRINGS)
 
 
 _SPANS_OF: Final = {True: _span, False: _span_of_record}

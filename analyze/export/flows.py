@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
-from analyze.load import LakePeriod, read_flow_files
+from analyze.export.selection import LIST_CATEGORIES, named_categories
+from analyze.load import LakePeriod, read_flow_files, read_stored
 from ingest.encode_native import native_lines
 from ingest.encode_otlp import otlp_json_lines
 from schemas.errors import NotFoundError
@@ -33,7 +32,8 @@ class _Batch:
 def export_dot(found: LakePeriod, category: str | None, out: BinaryIO) -> int:
     """DOT graphs one after another (B.1b). Returns the number of flows.
 
-    Like every export, raises NotFoundError where the period holds no such category.
+    Like every export, raises NotFoundError where the period holds no such flow, ConfigError for an empty
+    category. `category` is a key, or the beginning of one, of the lake or of one of its reports.
     """
     written = 0
     for batch in _batches(found, category, with_params=False):
@@ -68,11 +68,12 @@ def _export_events(found: LakePeriod, category: str | None, out: BinaryIO, form:
 
 def _batches(found: LakePeriod, category: str | None, *, with_params: bool) -> Iterator[_Batch]:
     """Flows with what belongs to them, a part of a file at a time."""
+    wanted = None if category is None else named_categories(found, category)
     matched = 0
     for path, flows in read_flow_files(found, FLOWS_SCHEMA.names):
         window = path.parent.name
-        if category is not None:
-            flows = flows.filter(pc.starts_with(flows["category"].cast(pa.string()), category))
+        if wanted is not None:
+            flows = flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=wanted))
         if flows.num_rows == 0:
             continue
         matched += flows.num_rows
@@ -84,28 +85,20 @@ def _batches(found: LakePeriod, category: str | None, *, with_params: bool) -> I
             )
             yield _Batch(part, structures, params)
     if matched == 0:
-        raise NotFoundError(
-            f"No flow of category '{category or 'any'}' in {found.period.text}.",
-            remedy="List categories with `flowdiff categories`.",
-        )
+        of = "" if category is None else f" of category '{category}'"
+        where = "" if found.period.where is None else f" where {found.period.where.text}"
+        raise NotFoundError(f"No flow{of} in {found.period.text}{where}.", remedy=LIST_CATEGORIES)
 
 
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
     """Structures of a window folder, which stands alone, by category."""
-    rows = [row for path in found.structures if path.parent.name == window for row in _rows(path)]
-    return {row["category"]: row for row in rows}
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
-    return rows
+    paths = [path for path in found.structures if path.parent.name == window]
+    return {row["category"]: row for path in paths for row in read_stored(found, path).to_pylist()}
 
 
 def _params_of(found: LakePeriod, window: str, request_ids: pa.ChunkedArray) -> pa.Table:
     parts = [
-        pq.read_table(
-            path, partitioning=None, filters=pc.field("request_id").isin(request_ids.combine_chunks())
-        )
+        read_stored(found, path, where=pc.field("request_id").isin(request_ids.combine_chunks()))
         for path in found.params
         if path.parent.name == window
     ]

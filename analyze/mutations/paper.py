@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,10 @@ from analyze.mutations.timing import KsTests, response_time_tests, run_tests
 from analyze.population import Category, Population
 from analyze.settings import Distance, PaperSettings
 from analyze.stats.moments import PeriodMoments, category_moments, pooled
-from schemas.report import MutationKind
+from schemas.report import Direction, MutationKind
+
+NOTHING_US: Final = 1e-3
+"""A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -80,6 +84,14 @@ class PaperResult:
     mutations: tuple[Ranked, ...]
     """Those that moved the mean response time the way it went first; among them by |contribution|, largest
     first; ties by kind and category key."""
+    change_sign: float
+    """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
+
+    def direction(self, mutation: Ranked) -> Direction:
+        """Whether a mutation made requests take longer in sum; one that did neither goes with the mean."""
+        none = abs(mutation.contribution_us) < NOTHING_US
+        towards = self.change_sign if none else mutation.contribution_us
+        return Direction.INCREASE if towards >= 0 else Direction.DECREASE
 
 
 def paper_mutations(population: Population, settings: PaperSettings) -> PaperResult:
@@ -96,20 +108,19 @@ def paper_mutations(population: Population, settings: PaperSettings) -> PaperRes
     found = _structural(categories, moments, root, sets, settings)
     found += [_response_time(i, categories[i], moments, settings) for i in np.flatnonzero(times.changed)]
     named = _name_virtual(found, sets, settings)
-    with_the_change = _direction_of_change(moments)
+    change_sign = _change_sign(moments)
     named.sort(
         key=lambda m: (
-            m.contribution_us * with_the_change < 0,
+            m.contribution_us * change_sign < 0 and abs(m.contribution_us) >= NOTHING_US,
             -abs(m.contribution_us),
             m.kind,
             categories[m.category].graph.key,
         )
     )
-    return PaperResult(moments, root, times, sets, tuple(named))
+    return PaperResult(moments, root, times, sets, tuple(named), change_sign)
 
 
-def _direction_of_change(moments: PeriodMoments) -> float:
-    """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
+def _change_sign(moments: PeriodMoments) -> float:
     before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
     return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 

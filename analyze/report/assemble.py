@@ -22,6 +22,7 @@ from analyze.report.rows import (
     moments_row,
     number,
     precursor_row,
+    stored,
 )
 from analyze.settings import ReportLimits
 from analyze.stats.moments import NS_PER_US, pooled
@@ -131,16 +132,20 @@ def sums(result: PaperResult) -> Sums:
 def mutation_rows(
     result: PaperResult, population: Population, limits: ReportLimits
 ) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
-    """The best mutations by rank, and the graphs of the detailed ones (keys sorted)."""
+    """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     total_change = float(result.moments.total_us[1].sum() - result.moments.total_us[0].sum())
     seen = dict.fromkeys(Direction, 0)
+    ways = [result.direction(found) for found in result.mutations]
+    listed_of, detailed_of = fair_shares(ways, limits.mutations), fair_shares(ways, limits.detailed)
     graphs: dict[str, GraphView] = {}
     rows = []
-    for place, found in enumerate(result.mutations[: limits.mutations]):
-        way = Direction.INCREASE if found.contribution_us >= 0 else Direction.DECREASE
+    for place, (found, way) in enumerate(zip(result.mutations, ways, strict=True)):
         seen[way] += 1
-        if place < limits.detailed:
+        if seen[way] > listed_of[way]:
+            continue
+        detailed = seen[way] <= detailed_of[way]
+        if detailed:
             _add_graphs(found, population, graphs, limits)
         rows.append(
             _mutation(
@@ -149,13 +154,26 @@ def mutation_rows(
                 population,
                 limits,
                 rank=place + 1,
+                direction=way,
                 rank_in_direction=seen[way],
                 share_of_change=found.contribution_us / total_change if total_change else None,
                 share_of_listed=abs(found.contribution_us) / listed if listed else 0.0,
-                graphs=graphs if place < limits.detailed else {},
+                graphs=graphs if detailed else {},
             )
         )
     return tuple(rows), {key: graphs[key] for key in sorted(graphs)}
+
+
+def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
+    """How many of each direction, in order of rank, `limit` places hold.
+
+    Half each, the odd place to the better ranked direction; the other gets what one does not need.
+    """
+    total = {way: ways.count(way) for way in Direction}
+    first = ways[0] if ways else Direction.INCREASE
+    (other,) = (way for way in Direction if way is not first)
+    own = min(total[first], max(limit - total[other], (limit + 1) // 2))
+    return {first: own, other: min(total[other], limit - own)}
 
 
 def _add_graphs(
@@ -177,6 +195,7 @@ def _mutation(
     limits: ReportLimits,
     *,
     rank: int,
+    direction: Direction,
     rank_in_direction: int,
     share_of_change: float | None,
     share_of_listed: float,
@@ -197,10 +216,10 @@ def _mutation(
         rank=rank,
         rank_in_direction=rank_in_direction,
         kind=found.kind,
-        direction=Direction.INCREASE if found.contribution_us >= 0 else Direction.DECREASE,
+        direction=direction,
         category=graph.key,
         root=graph.root,
-        stored=tuple(sorted(category.stored)[: limits.stored]),
+        stored=stored(category, limits),
         stored_total=len(category.stored),
         canonical=canonical(graph.canonical, limits),
         n_nodes=graph.n_nodes,

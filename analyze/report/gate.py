@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyze.compare import Outcome
 from schemas.errors import ConfigError
-from schemas.report import Comparison, Mutation, MutationKind
+from schemas.report import MutationKind
 from schemas.windows import parse_duration_ns
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
@@ -29,10 +33,9 @@ class Floor:
     us: float = 0.0
     share: float = 0.0
 
-    def counts(self, mutation: Mutation, comparison: Comparison) -> bool:
-        """Whether a mutation is large enough."""
-        least = max(self.us, self.share * comparison.reference.total_us)
-        return abs(mutation.contribution_us) >= least
+    def least_us(self, reference_total_us: float) -> float:
+        """The smallest |contribution| that counts, µs, where the reference took that long in sum."""
+        return max(self.us, self.share * reference_total_us)
 
 
 def parse_floor(text: str) -> Floor:
@@ -49,12 +52,17 @@ def parse_floor(text: str) -> Floor:
         ) from None
 
 
-def fails(comparison: Comparison, on: FailOn, floor: Floor) -> bool:
+def fails(outcome: Outcome, on: FailOn, floor: Floor) -> bool:
     """Whether a mutation of the named kind reaches the floor.
 
-    The model lists the largest; what it leaves out is smaller than all of them.
+    Decided on the complete table: the report lists the best of each direction, and what it leaves out may be
+    larger than what it lists of the other, or all there is of a kind.
     """
     if on is FailOn.NEVER:
         return False
-    kinds = set(MutationKind) if on is FailOn.MUTATIONS else {MutationKind(on.value)}
-    return any(m.kind in kinds and floor.counts(m, comparison) for m in comparison.mutations)
+    kinds = list(MutationKind) if on is FailOn.MUTATIONS else [MutationKind(on.value)]
+    found = outcome.tables["mutations"]
+    of_kind = pc.is_in(found["kind"], value_set=pa.array([kind.value for kind in kinds]))
+    least = floor.least_us(outcome.comparison.reference.total_us)
+    large = pc.greater_equal(pc.abs(found["contribution_us"]), least)
+    return bool(pc.any(pc.and_(of_kind, large), min_count=0).as_py())

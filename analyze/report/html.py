@@ -23,6 +23,8 @@ OPEN_SECTIONS = 5
 TOP_SENTENCES = 3
 FIRST_EDGES = 12
 """Edges of a mutation in sight at first."""
+STORED_SHOWN = 3
+"""Stored categories in sight; the rest is with the canonical text."""
 MINOR_SHARE = 0.1
 """A changed edge with less than this of the largest changed edge's part (A_e) is drawn thin."""
 
@@ -46,6 +48,7 @@ def render_html(comparison: Comparison) -> str:
             },
             open_sections=OPEN_SECTIONS,
             first_edges=FIRST_EDGES,
+            stored_shown=STORED_SHOWN,
             top=comparison.mutations[:TOP_SENTENCES],
             widest=max((m.share_of_listed for m in comparison.mutations), default=1.0) or 1.0,
         )

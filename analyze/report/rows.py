@@ -95,6 +95,8 @@ def precursor_row(
     return PrecursorRow(
         category=graph.key,
         root=graph.root,
+        stored=stored(population.categories[index], limits),
+        stored_total=len(population.categories[index].stored),
         canonical=canonical(graph.canonical, limits),
         n_nodes=graph.n_nodes,
         before=moments_row(moments, 0, index),
@@ -103,6 +105,11 @@ def precursor_row(
         distance=float(found.distance[place]),
         share=float(found.weight[place]),
     )
+
+
+def stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
+    """Keys of the lake's categories that a category was made of, within the report's bound."""
+    return tuple(sorted(category.stored)[: limits.stored])
 
 
 def canonical(text: str, limits: ReportLimits) -> str:

@@ -10,12 +10,14 @@ import pyarrow as pa
 from analyze.mutations.paper import PaperResult
 from analyze.population import Population
 from analyze.report.rows import critical_means
-from schemas.report import CategoryRow, Direction, KsResult, Moments
+from schemas.report import CategoryRow, KsResult, Moments
 
 
 def _f(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
     return pa.field(name, type_, nullable=nullable, metadata={"doc": doc})
 
+
+_STORED = _f("stored", pa.list_(pa.string()), "keys of the lake's categories whose requests these are")
 
 _KS = (
     _f("ks_n0", pa.int64(), "values tested, reference"),
@@ -40,7 +42,8 @@ MUTATIONS_SCHEMA = pa.schema(
         _f("rank", pa.int32(), "from 1: the direction of the change first, then |contribution|"),
         _f("kind", pa.string(), "response-time or structural"),
         _f("direction", pa.string(), "increase or decrease of response time in sum"),
-        _f("category", pa.string(), "category key"),
+        _f("category", pa.string(), "category key, after the refinement of this comparison"),
+        _STORED,
         _f("root", pa.string(), "root type"),
         _f("contribution_us", pa.float64(), "rank key, requests times µs"),
         _f("contribution_nsdi_us", pa.float64(), "by the NSDI'11 formula"),
@@ -84,6 +87,7 @@ PRECURSORS_SCHEMA = pa.schema(
         _f("mutation", pa.string(), "category key of the mutation"),
         _f("place", pa.int32(), "from 1, most likely first"),
         _f("category", pa.string(), "category key of the precursor"),
+        _STORED,
         _f("edits", pa.int32(), "Levenshtein distance of the token sequences"),
         _f("distance", pa.float64(), "distance of the settings"),
         _f("share", pa.float64(), "weight in the mutation's baseline mean"),
@@ -92,7 +96,8 @@ PRECURSORS_SCHEMA = pa.schema(
 
 CATEGORIES_SCHEMA = pa.schema(
     [
-        _f("category", pa.string(), "category key"),
+        _f("category", pa.string(), "category key, after the refinement of this comparison"),
+        _STORED,
         _f("root", pa.string(), "root type"),
         _f("canonical", pa.string(), "canonical text"),
         _f("n_nodes", pa.int32(), "number of nodes"),
@@ -112,7 +117,7 @@ def report_tables(
         "mutations": _mutations(result, population),
         "edges": _edges(result, population),
         "precursors": _precursors(result, population),
-        "categories": pa.Table.from_pylist([_category(row) for row in categories], schema=CATEGORIES_SCHEMA),
+        "categories": _categories(categories, population),
     }
 
 
@@ -121,8 +126,9 @@ def _mutations(result: PaperResult, population: Population) -> pa.Table:
         {
             "rank": rank,
             "kind": m.kind.value,
-            "direction": (Direction.INCREASE if m.contribution_us >= 0 else Direction.DECREASE).value,
+            "direction": result.direction(m).value,
             "category": population.categories[m.category].graph.key,
+            "stored": sorted(population.categories[m.category].stored),
             "root": population.categories[m.category].graph.root,
             "contribution_us": m.contribution_us,
             "contribution_nsdi_us": m.contribution_nsdi_us,
@@ -186,6 +192,7 @@ def _precursors(result: PaperResult, population: Population) -> pa.Table:
                 "mutation": key,
                 "place": place + 1,
                 "category": population.categories[int(found.category[place])].graph.key,
+                "stored": sorted(population.categories[int(found.category[place])].stored),
                 "edits": int(found.edits[place]),
                 "distance": float(found.distance[place]),
                 "share": float(found.weight[place]),
@@ -195,9 +202,17 @@ def _precursors(result: PaperResult, population: Population) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=PRECURSORS_SCHEMA)
 
 
-def _category(row: CategoryRow) -> dict[str, Any]:
+def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
+    stored = {category.graph.key: sorted(category.stored) for category in population.categories}
+    return pa.Table.from_pylist(
+        [_category(row, stored[row.category]) for row in rows], schema=CATEGORIES_SCHEMA
+    )
+
+
+def _category(row: CategoryRow, stored: list[str]) -> dict[str, Any]:
     return {
         "category": row.category,
+        "stored": stored,
         "root": row.root,
         "canonical": row.canonical,
         "n_nodes": row.n_nodes,

@@ -15,12 +15,14 @@ from schemas.report import Comparison, Direction, Mutation, MutationKind
 LISTED = 15
 """Mutations in each list; the page and the tables have the rest."""
 SENTENCES = 3
+STORED = 3
+"""Stored categories that a sentence names."""
 LEAST_ROOT = 20
 """Columns a root type needs to be told from others."""
 ROOT = "root type"
 _HEADERS = ("#", "kind", ROOT, "category", "nodes", "requests", "mean", "contribution", "share")
-_SPARE = ("category", "share")
-"""Columns that go first."""
+_SPARE = ("share", "nodes", "mean")
+"""Columns that go first; never the category, by which everything else is found."""
 _JUSTIFY: dict[str, Literal["left", "right"]] = {"kind": "left", ROOT: "left", "category": "left"}
 _KIND = {MutationKind.RESPONSE_TIME: "timing", MutationKind.STRUCTURAL: "structure"}
 _TITLE = {Direction.INCREASE: "Takes more time", Direction.DECREASE: "Takes less time"}
@@ -52,8 +54,16 @@ def print_report(comparison: Comparison, console: Console) -> None:
     console.print(Text("\nLook first at", style="bold"))
     for mutation in comparison.mutations[:SENTENCES]:
         line = Text(wording.visible(f"{mutation.rank}. {mutation.root}"), style="bold")
+        line.append(wording.visible(f"  (stored as {_stored(mutation)})"), style="not bold dim")
         line.append(wording.visible(f"  {wording.explain(mutation)}"), style="not bold")
         console.print(line)
+
+
+def _stored(mutation: Mutation) -> str:
+    """The lake's categories of a mutation, shortened, as `flowdiff categories` lists them."""
+    keys = [wording.short(key) for key in mutation.stored[:STORED]]
+    more = mutation.stored_total - len(keys)
+    return ", ".join(keys) + (f" and {wording.count(more)} more" if more else "")
 
 
 def _ranked(mutations: Sequence[Mutation], width: int) -> Table:
@@ -96,6 +106,9 @@ def _cells(mutation: Mutation) -> list[Text]:
         Text(wording.count(mutation.n_nodes)),
         Text(f"{wording.count(mutation.before.count)} → {wording.count(mutation.after.count)}"),
         Text(f"{wording.duration(mutation.before.mean_us)} → {wording.duration(mutation.after.mean_us)}"),
-        Text(contribution, style=_STYLE[mutation.direction]),
+        Text(
+            contribution,
+            style=_STYLE[mutation.direction] if wording.moves(mutation.contribution_us) else "dim",
+        ),
         Text(wording.percent(mutation.share_of_listed)),
     ]

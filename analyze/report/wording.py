@@ -47,7 +47,13 @@ def change(us: float | None) -> str:
     """A duration with its sign: `+467 ms`, `−3 µs`."""
     if us is None:
         return "–"
-    return ("+" if us > 0 else "−" if us < 0 else "±") + duration(abs(us))
+    sign = "±" if not moves(us) else "+" if us > 0 else "−"
+    return sign + duration(abs(us))
+
+
+def moves(us: float) -> bool:
+    """Whether a change is large enough to be shown as one; `duration` calls less 0."""
+    return abs(us) >= _UNITS[-1][0] * 0.9995
 
 
 def percent(share: float | None, *, sign: bool = False) -> str:

@@ -1,10 +1,10 @@
--- Flows whose id is, or begins with, what was asked for; two rows are enough to see that it is not unique.
+-- Flows whose id is, or begins with, what was asked for; where it is not unique, a few to name.
 --
 -- All columns of the table `flows`.
 --
--- Bound: the id, twice.
+-- Bound: the id, twice, number of rows.
 SELECT *
 FROM _flows
 WHERE starts_with(request_id, ?)
 ORDER BY request_id <> ?, request_id
-LIMIT 2;
+LIMIT ?::BIGINT;

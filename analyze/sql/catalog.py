@@ -6,17 +6,21 @@ The header is the documentation: `docs/sql.md` is generated from it, and a test 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
 import pyarrow as pa
 
+from analyze.report.tables import CATEGORIES_SCHEMA, EDGES_SCHEMA, MUTATIONS_SCHEMA, PRECURSORS_SCHEMA
+from schemas.events import EVENT_SCHEMA
 from schemas.lake import TABLES
 from schemas.quality import Quality
+from schemas.rejects import REJECT_SCHEMA, Reason
 
 # In order of creation: a view may use the ones before it.
-VIEWS: Final = ("requests", "categories", "nodes", "edges", "params", "windows", "mutations")
+VIEWS: Final = ("requests", "categories", "nodes", "edges", "params", "windows", "mutations", "dead_letters")
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
 
@@ -80,19 +84,58 @@ def reference() -> str:
     parts += ["", "## Macro", "", "`quality_names(mask)` lists the flags of a `quality` mask as text:", ""]
     parts += ["| bit | flag |", "|---|---|"]
     parts += [f"| {flag.value} | `{flag.name}` |" for flag in Quality]
-    parts += [
-        "",
-        "## Tables of the lake",
-        "",
-        "Plain Parquet under `LAKE/<table>/window=…/`, for any tool:",
-        "`read_parquet('LAKE/flows/*/*.parquet')`.",
-    ]
-    for name, schema in TABLES.items():
-        parts += ["", f"### {name}", "", "| column | type | null | meaning |", "|---|---|---|---|"]
-        for field in schema:
-            parts.append(_table_row(field, field.name))
-            parts += [_table_row(part, f"{field.name}[].{part.name}") for part in _struct_fields(field.type)]
+    for group in _TABLES:
+        parts += ["", f"## {group.title}", "", *group.about]
+        for name, schema in group.schemas.items():
+            parts += ["", f"### {name}", "", "| column | type | null | meaning |", "|---|---|---|---|"]
+            parts += [row for field in schema for row in _table_rows(field)]
     return "\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _TableGroup:
+    """Tables of one kind of folder."""
+
+    title: str
+    about: tuple[str, ...]
+    """Lines of Markdown: where they lie."""
+    schemas: Mapping[str, pa.Schema]
+
+
+_TABLES: Final = (
+    _TableGroup(
+        "Tables of the lake",
+        (
+            "Plain Parquet under `LAKE/<table>/window=…/`, for any tool:",
+            "`read_parquet('LAKE/flows/*/*.parquet')`.",
+        ),
+        TABLES,
+    ),
+    _TableGroup(
+        "Side tables of the lake",
+        (
+            "What is kept and is in no window: input that was refused, and events that came for requests",
+            "which the lake has already with other content. `read_parquet('LAKE/dead_letters/*.parquet')`.",
+            "",
+            "Reasons: " + ", ".join(f"`{reason.value}`" for reason in Reason) + ".",
+        ),
+        {"dead_letters": REJECT_SCHEMA, "late": EVENT_SCHEMA},
+    ),
+    _TableGroup(
+        "Tables of a report",
+        (
+            "Under `LAKE/reports/<report>/`, complete where the page is cut:",
+            "`read_parquet('LAKE/reports/*/mutations.parquet')`. Category keys are those of the comparison,",
+            "which refines categories; `stored` has the lake's.",
+        ),
+        {
+            "mutations": MUTATIONS_SCHEMA,
+            "edges": EDGES_SCHEMA,
+            "precursors": PRECURSORS_SCHEMA,
+            "categories": CATEGORIES_SCHEMA,
+        },
+    ),
+)
 
 
 def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
@@ -100,6 +143,13 @@ def _struct_fields(type_: pa.DataType) -> list[pa.Field]:
     if pa.types.is_list(type_) and pa.types.is_struct(type_.value_type):
         return list(type_.value_type.fields)
     return []
+
+
+def _table_rows(field: pa.Field) -> list[str]:
+    """A column, and the described parts of its structs."""
+    inner = [part for part in _struct_fields(field.type) if part.metadata]
+    parts = [_table_row(part, f"{field.name}[].{part.name}") for part in inner]
+    return [_table_row(field, field.name), *parts]
 
 
 def _table_row(field: pa.Field, name: str) -> str:

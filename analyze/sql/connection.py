@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any, Final
 
 import duckdb
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import ConfigError, LakeError
+
+_NO_THRIFT: Final = "TProtocolException"
+"""DuckDB's word for a header of a page, or a footer, that is none."""
 
 
 @contextmanager
@@ -17,11 +27,17 @@ def locked_connection(
     """An in-memory DuckDB with everything outside switched off; closed at the end.
 
     It reads the listed files only: no writes (COPY TO, even onto a listed file, is refused), no spill, no
-    extensions, no network, no change of settings. A query that needs more than `memory_limit` fails.
+    extensions, no network, no change of settings. A query that needs more than `memory_limit` fails. Raises
+    ConfigError where that is no size.
     """
-    connection = duckdb.connect(
-        ":memory:", config={"threads": threads, "memory_limit": memory_limit, "temp_directory": ""}
-    )
+    try:
+        connection = duckdb.connect(
+            ":memory:", config={"threads": threads, "memory_limit": memory_limit, "temp_directory": ""}
+        )
+    except duckdb.ParserException as error:
+        raise ConfigError(
+            f"'{memory_limit}' is not a memory limit.", remedy="Write 512MB, 2GB or the like."
+        ) from error
     try:
         connection.execute("SET allowed_paths = ?", [[str(path) for path in readable]])
         connection.execute("SET enable_external_access = false")
@@ -29,6 +45,49 @@ def locked_connection(
         yield connection
     finally:
         connection.close()
+
+
+def arrays(
+    lake: Path, readable: Sequence[Path], text: str, values: Mapping[str, object]
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of the answer to one statement of ours on files of a lake.
+
+    Raises LakeError where one of the files cannot be read.
+    """
+    with locked_connection(readable) as connection:
+        try:
+            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, dict(values)).fetchnumpy()
+        except duckdb.Error as error:
+            broken = unreadable_file(lake, readable, error)
+            if broken is None:
+                raise
+            raise broken from error
+    return answer
+
+
+def unreadable_file(lake: Path, readable: Sequence[Path], error: Exception) -> LakeError | None:
+    """The error that says so, where `error` is about one of the files.
+
+    DuckDB names the file, but for a page or footer that does not parse: then all are read again to find it.
+    """
+    message = str(error)
+    path = next((path for path in readable if str(path) in message), None)
+    if path is None and _NO_THRIFT in message:
+        path = next((path for path in readable if not _is_whole(path)), lake)
+    return None if path is None else unreadable(lake, path)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        deque(pq.ParquetFile(path).iter_batches(), maxlen=0)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
+
+
+def unreadable(lake: Path, path: Path) -> LakeError:
+    """What to raise where a file of a lake is missing, cut or damaged."""
+    return LakeError(f"'{path}' cannot be read.", remedy=f"Run `flowdiff fsck {lake}`.")
 
 
 def statement(name: str) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analyze.browse import CategorySort, categories
-from analyze.report.wording import count, duration, short, significant
+from analyze.report.wording import count, duration, short, significant, visible
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.output import print_json
@@ -32,6 +32,11 @@ def command(
     if as_json:
         print_json(rows)
         return
+    console = Console()
+    if rows.num_rows == 0:
+        told = "" if root is None else f" of the root type '{root}'; root types are written component/point"
+        console.print(Text(visible(f"This period holds no category{told}.")))
+        return
     table = Table("category", box=None, header_style="bold", expand=True)
     for name in ("requests", "mean", "p95", "C²", "nodes"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -44,9 +49,8 @@ def command(
             duration(row["p95_us"]),
             "–" if row["c2"] is None else significant(row["c2"], 2),
             count(row["n_nodes"]),
-            Text(row["root"]),
+            Text(visible(row["root"])),
         )
-    console = Console()
     console.print(table)
     if total > rows.num_rows:
         console.print(f"{rows.num_rows} of {count(total)} categories; --top shows more.", style="dim")

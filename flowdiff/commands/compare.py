@@ -24,7 +24,8 @@ from analyze.report.html import render_html
 from analyze.report.store import HTML_FILE, write_report
 from analyze.report.terminal import print_report
 from analyze.settings import Distance, PaperSettings, Ranking, Variant
-from schemas.errors import InputError
+from flowdiff.options import warn_of_pending
+from flowdiff.output import open_output
 from schemas.report import to_json
 
 STDOUT = "-"
@@ -102,10 +103,11 @@ def command(
             for text, own in ((reference, reference_where), (problem, problem_where))
         )
     )
+    warn_of_pending([sides.reference, sides.problem])
     outcome = _compare(sides, settings, RefineSettings(level=level, host_policy=hosts))
     page = _write(outcome, lake or sides.problem.root, save=save, json_file=json_file, html_file=html_file)
     if json_file == STDOUT:
-        sys.stdout.write(to_json(outcome.comparison))
+        sys.stdout.buffer.write(to_json(outcome.comparison).encode())
     else:
         console = Console()
         print_report(outcome.comparison, console)
@@ -113,7 +115,7 @@ def command(
             console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
     if open_page and page is not None:
         webbrowser.open(page.resolve().as_uri())
-    if fails(outcome.comparison, fail_on, floor):
+    if fails(outcome, fail_on, floor):
         raise typer.Exit(1)
 
 
@@ -162,12 +164,8 @@ def _write(
 
 
 def _write_text(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"'{path}' cannot be written: {error.strerror}.", remedy="Check the path."
-        ) from error
+    with open_output(path) as out:
+        out.write(text.encode())
 
 
 @contextmanager

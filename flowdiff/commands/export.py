@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
 from analyze.export.flows import export_dot, export_native, export_otlp
 from flowdiff.options import LakeOption, PeriodOption, WhereOption, period_of
+from flowdiff.output import open_output
 
 
 class ExportFormat(StrEnum):
@@ -37,21 +36,13 @@ def command(
     period: PeriodOption = "all",
     where: WhereOption = None,
     category: Annotated[
-        str | None, typer.Option(help="Only this category: its key or the beginning of it.")
+        str | None,
+        typer.Option(help="Only this category: its key, as a lake or a report has it, or the beginning."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; else standard output.")] = None,
 ) -> None:
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
     found = period_of(lake, period, where)
-    with _open(output) as out:
+    with open_output(output) as out:
         written = _WRITERS[format_](found, category, out)
     print(f"{written:,} flows exported.", file=sys.stderr)
-
-
-@contextmanager
-def _open(output: Path | None) -> Iterator[BinaryIO]:
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    with output.open("wb") as out:
-        yield out

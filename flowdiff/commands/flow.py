@@ -13,7 +13,7 @@ from rich.text import Text
 
 from analyze.browse import StoredFlow, find_flow
 from analyze.report.swimlane import Activity, activities
-from analyze.report.wording import clip, duration, short, significant
+from analyze.report.wording import clip, duration, short, significant, visible
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.output import print_json_value
@@ -49,12 +49,12 @@ def command(
 def _print_head(console: Console, found: StoredFlow) -> None:
     flow = found.flow
     started = datetime.fromtimestamp(flow["start_ns"] / 1e9, UTC)
-    console.print(Text(flow["request_id"], style="bold"), Text(flow["root"]))
-    console.print(
+    console.print(Text(visible(flow["request_id"]), style="bold"), Text(visible(flow["root"])))
+    told = (
         f"{started:%Y-%m-%d %H:%M:%S.%f} UTC, response {duration(flow['response_ns'] / 1e3)}, "
-        f"{flow['n_nodes']} nodes, category {short(flow['category'])}, status {flow['status']}",
-        markup=False,
+        f"{flow['n_nodes']} nodes, category {short(flow['category'])}, status {flow['status']}"
     )
+    console.print(visible(told), markup=False)
     flags = [str(flag.name).lower() for flag in Quality if flow["quality"] & flag]
     if flags:
         console.print("quality: " + ", ".join(flags), style="yellow")
@@ -81,8 +81,8 @@ def _print_bars(console: Console, bars: Sequence[Activity]) -> None:
         length = max(1, round(bar.duration_us * scale))
         glyph = "·" if bar.duration_us == 0 else "█" if bar.critical_us > 0 else "░" if bar.deferred else "▒"
         table.add_row(
-            Text(clip(bar.lane, lane_width), style=colour),
-            Text(clip(" " * min(bar.depth, name_width // 2) + bar.name, name_width)),
+            Text(clip(visible(bar.lane), lane_width), style=colour),
+            Text(clip(" " * min(bar.depth, name_width // 2) + visible(bar.name), name_width)),
             Text(duration(bar.duration_us)),
             Text(" " * left + glyph * length, style=f"bold {colour}" if bar.critical_us > 0 else colour),
         )
@@ -94,9 +94,13 @@ def _print_bars(console: Console, bars: Sequence[Activity]) -> None:
 
 
 def _print_params(console: Console, found: StoredFlow) -> None:
+    if not found.params:
+        console.print("No parameters are stored with this request.")
+        return
     table = Table("node", "parameter", "value", box=None, header_style="bold")
     for row in found.params:
         node = found.structure["nodes"][row["position"]]
         value = row["text"] if row["num"] is None else significant(row["num"], 12)
-        table.add_row(Text(f"{node['component']}/{node['point']}"), Text(row["key"]), Text(value))
+        cells = (f"{node['component']}/{node['point']}", row["key"], value)
+        table.add_row(*(Text(visible(cell)) for cell in cells))
     console.print(table)

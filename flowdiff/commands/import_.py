@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import sys
 import uuid
 from collections.abc import Iterator
@@ -81,8 +82,11 @@ def command(
         )
     if as_json:
         typer.echo(summary.model_dump_json(indent=1))
-    else:
-        Console().print(_table(summary))
+        return
+    Console().print(_table(summary))
+    if rejected := sum(summary.counters.rejects.values()):
+        query = "select * from dead_letters"
+        typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(str(lake))} -c '{query}'")
 
 
 def _parse_size(text: str) -> int:

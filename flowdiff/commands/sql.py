@@ -11,15 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analyze.report.wording import count
+from analyze.report.wording import count, visible
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.session import Session, open_session
 from flowdiff.options import LakeOption, PeriodOption, period_of
 from flowdiff.output import TableFormat, write_table
-from schemas.errors import FlowdiffError
+from schemas.errors import ConfigError, FlowdiffError, QueryError
 
 SHELL_ROWS = 100
 """Rows a terminal shows; the rest is counted."""
+
+_SUFFIXES = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
 LEGIBLE = 12
 """Characters that a column needs at the least, if it has as many."""
@@ -41,37 +43,58 @@ def command(
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
 ) -> None:
     """Query a lake in SQL. The views and every column: docs/sql.md, or .help in the shell."""
-    with open_session(period_of(lake, period), memory=memory) as session:
+    format_ = _form(format_, output)
+    with open_session(period_of(lake, period, may_be_empty=True), memory=memory) as session:
         if query is not None:
             _answer(session, query, format_, output)
         elif sys.stdin.isatty():
             _shell(session, format_)
         else:
-            _answer(session, sys.stdin.read(), format_, output)
+            _answer(session, _piped(), format_, output)
+
+
+def _form(given: TableFormat, output: Path | None) -> TableFormat:
+    """The form of the result; a file tells its own by its name where none is given. Raises ConfigError."""
+    if given is not TableFormat.TABLE or output is None:
+        return given
+    form = _SUFFIXES.get(output.suffix.lower())
+    if form is None:
+        raise ConfigError(
+            f"The name of '{output}' does not tell its format.",
+            remedy=f"End it in {', '.join(_SUFFIXES)}, or give --format.",
+        )
+    return form
+
+
+def _piped() -> str:
+    """The query on standard input. Raises QueryError where there is none."""
+    query = sys.stdin.read()
+    if not query.strip():
+        raise QueryError("Standard input holds no query.", remedy="Give one with -c, or pipe one in.")
+    return query
 
 
 def _answer(session: Session, query: str, form: TableFormat, output: Path | None) -> None:
-    if form is TableFormat.TABLE and output is None:
+    if form is TableFormat.TABLE:
         _print_rows(session, query)
-        return
-    # A file is told by its name where no format is given.
-    if form is TableFormat.TABLE and output is not None:
-        known = {".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
-        form = known.get(output.suffix.lower(), TableFormat.CSV)
-    write_table(session.stream(query), form, output)
+    else:
+        write_table(session.stream(query), form, output)
 
 
 def _print_rows(session: Session, query: str) -> None:
     """The first rows: as a table where its columns fit the terminal, else one row below the other."""
     console = Console()
     reader = session.stream(query)
-    names = reader.schema.names
+    names = [visible(name) for name in reader.schema.names]
     rows: list[list[str]] = []
     total = 0
     for batch in reader:
         total += batch.num_rows
-        shown = batch.slice(0, SHELL_ROWS - len(rows)).to_pylist()
-        rows += [["" if value is None else str(value) for value in row.values()] for row in shown]
+        shown = [column.to_pylist() for column in batch.slice(0, SHELL_ROWS - len(rows)).columns]
+        rows += [
+            ["" if value is None else visible(str(value)) for value in row]
+            for row in zip(*shown, strict=True)
+        ]
     widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
     if sum(min(width, LEGIBLE) + 2 for width in widths) <= console.width:
         table = Table(box=None, header_style="bold")
@@ -127,18 +150,30 @@ def _shell(session: Session, form: TableFormat) -> None:
             try:
                 _answer(session, text, form, None)
             except FlowdiffError as error:
-                console.print(Text(str(error), style="red"))
+                console.print(Text(visible(str(error)), style="red"))
 
 
 def _dot_command(console: Console, line: str) -> None:
     word, _, name = line.strip().partition(" ")
-    if word == ".schema" and name.strip() in VIEWS:
-        view = relation(name.strip())
-        console.print(view.doc, markup=False)
-        table = Table("column", "type", "meaning", box=None, header_style="bold")
-        for column in view.columns:
-            table.add_row(column.name, column.type, Text(column.doc))
-        console.print(table)
+    name = name.strip()
+    if word == ".schema":
+        _print_schema(console, name)
+    elif word == ".help":
+        views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
+        console.print(_HELP.format(views=views), markup=False, highlight=False)
+    else:
+        console.print(Text(visible(f"There is no command {word}; .help lists them."), style="red"))
+
+
+def _print_schema(console: Console, name: str) -> None:
+    if name not in VIEWS:
+        told = f"There is no view '{name}'" if name else "Name a view"
+        console.print(Text(visible(f"{told}: {', '.join(VIEWS)}."), style="red"))
         return
-    views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
-    console.print(_HELP.format(views=views), markup=False, highlight=False)
+    view = relation(name)
+    console.print(view.doc, markup=False)
+    table = Table("column", "type", "meaning", box=None, header_style="bold")
+    for column in view.columns:
+        # As text: `VARCHAR[]` is no rich markup.
+        table.add_row(Text(column.name), Text(column.type), Text(column.doc))
+    console.print(table)

@@ -71,13 +71,6 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
     return padded, np.asarray(bad.to_numpy(zero_copy_only=False))
 
 
-def hex_id(text: str) -> str | None:
-    """One id as `hex_of_text` would give it; None where it is absent or no id."""
-    ids, _ = hex_of_text(pa.array([text], pa.string()))
-    first: str | None = ids[0].as_py()
-    return first
-
-
 def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
     if len(lengths) == 0:
         return None

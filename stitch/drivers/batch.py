@@ -6,7 +6,6 @@ of the lake depends on what the files hold, not on their names, order or number,
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from ingest.codecs.registry import require_format
 from ingest.files import DecodedBatch, decode_file
 from schemas.config import Config, DecodeConfig, StitchConfig
-from schemas.errors import LakeError
+from schemas.errors import FlowdiffError, LakeError
 from schemas.quality import Quality
 from schemas.rejects import Reject, rejects_table
 from schemas.windows import NS_PER_MINUTE
@@ -32,6 +32,7 @@ from stitch.drivers.inputs import Source, open_sources
 from stitch.drivers.partition import hash_texts, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import EventSpill, Load
+from stitch.drivers.tally import Tally
 from stitch.kernel import RECORDS_SUFFIX, Stitched, stitch
 from stitch.lake.commits import Counters
 from stitch.lake.disk import Disk, LocalDisk, exclusive_lock
@@ -54,8 +55,6 @@ WORKERS: Final = 2
 DEAD_LETTER_FILE_BYTES: Final = 32 * 2**20
 BUDGET_PER_PAYLOAD_BYTE: Final = 6
 """Peak of kernel and writer over the payload of the group they work on, measured (docs/operations.md)."""
-
-
 MEMO_SHARE: Final = 10
 """One part in ten of the budget is for structures already described."""
 MEMO_BYTES_PER_STRUCTURE: Final = 20_000
@@ -146,10 +145,18 @@ def import_into(
 ) -> ImportSummary:
     """Import files into a lake on this machine, which is made where it is missing.
 
-    One writer at a time. Raises LakeError (the disk's errors included), InputError, UnknownFormatError. In
-    every case the lake is as it was, or the next import finishes what was committed.
+    One writer at a time. Raises LakeError (the disk's errors included), InputError, and UnknownFormatError
+    for a format that is none or that neither is given nor shows. In every case the lake is as it was, or the
+    next import finishes what was committed.
     """
-    lake.mkdir(parents=True, exist_ok=True)
+    if settings.format is not None:
+        require_format(settings.format)
+    try:
+        lake.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(
+            f"The folder '{lake}' cannot be made: {error.strerror}.", remedy="Check --lake."
+        ) from error
     disk = LocalDisk(lake)
     scratch = f"{STAGE}/scratch"
     try:
@@ -193,15 +200,19 @@ def import_files(
         owner=owner,
         created_by=created_by,
     )
-    sources = open_sources(names, writer.known_inputs(), scratch, stdin)
+    sources = open_sources(names, writer.known_inputs(), settings.format, scratch, stdin)
     spilled = False
     counters = Counters()
     commit = None
     if sources.fresh:
         run = _Import(disk, writer, settings, progress)
-        counters, spilled = run.run(sources.fresh, scratch)
+        try:
+            counters, spilled = run.run(sources.fresh, scratch)
+        except FlowdiffError:
+            writer.abandon()
+            raise
         commit = writer.commit(
-            tuple(source.input_file for source in sources.fresh),
+            tuple(run.tally.input_file(source) for source in sources.fresh),
             counters,
             {**settings.model_dump(mode="json", include={"format", "params_share", "decode", "stitch"})},
         ).record
@@ -247,17 +258,22 @@ class _Import:
         self._settings = settings
         self._progress = progress
         self._ledger = _Ledger()
-        self._of_worker = threading.local()
+        self.tally = Tally(settings.format)
+        self._memo = StructureMemo(settings.memory_bytes // (MEMO_SHARE * MEMO_BYTES_PER_STRUCTURE))
         self._known = KnownRequests(disk, open_manifest(disk).files("flows"))
         self._dead_letters: list[pa.Table] = []
         self._dead_letter_parts = 0
 
     def run(self, sources: Sequence[Source], scratch: Path) -> tuple[Counters, bool]:
-        """Everything up to the commit. Returns the ledger and whether events went to disk."""
+        """Everything up to the commit. Returns the ledger and whether events went to disk.
+
+        Raises as `Tally.require_events`, LakeError and InputError.
+        """
         limit_bytes = self._settings.memory_bytes // BUDGET_PER_PAYLOAD_BYTE
         spill = EventSpill(scratch, limit_bytes)
         self._progress.begin(sum(source.size for source in sources))
         self._decode(sources, spill)
+        self.tally.require_events(sources)
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="stitch") as pool:
             running: deque[Future[_Outcome]] = deque()
             for part, load in enumerate(spill.groups()):
@@ -280,6 +296,7 @@ class _Import:
                     self._progress.decoded(source.size, 0)
                     continue
                 n_events = decoded.events.num_rows
+                self.tally.add(source, decoded)
                 self._ledger.totals["events_read"] += n_events
                 self._ledger.oddities.update(decoded.oddities)
                 self._reject(_renamed(decoded.rejects, source))
@@ -316,7 +333,7 @@ class _Import:
                 self._overlap(rows_of(events, known, keep=True), part, outcome)
                 events = rows_of(events, known, keep=False)
         n_events = events.num_rows
-        made = stitch(events, self._settings.stitch, memo=self._memo())
+        made = stitch(events, self._settings.stitch, memo=self._memo)
         del events  # the largest thing there is, and writing takes a while
         outcome.count(made, n_events)
         params = self._shared(made.params)
@@ -326,17 +343,9 @@ class _Import:
             self._writer.stage_window("params", window.window, part, window.params)
         return outcome
 
-    def _memo(self) -> StructureMemo:
-        """The worker's own: a memo is not made for two threads."""
-        if not hasattr(self._of_worker, "memo"):
-            capacity = self._settings.memory_bytes // (MEMO_SHARE * MEMO_BYTES_PER_STRUCTURE * WORKERS)
-            self._of_worker.memo = StructureMemo(capacity)
-        memo: StructureMemo = self._of_worker.memo
-        return memo
-
     def _overlap(self, events: pa.Table, part: int, outcome: _Outcome) -> None:
         """Events of requests that the lake has: the same flow again is a duplicate, any other is late."""
-        made = stitch(events, self._settings.stitch, memo=self._memo())
+        made = stitch(events, self._settings.stitch, memo=self._memo)
         same = self._known.unchanged(made.flows)
         changed = rows_of(made.flows, same, keep=False)["request_id"]
         # The records of a trace that also has spans are a flow of their own (stitch.kernel).

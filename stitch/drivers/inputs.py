@@ -25,11 +25,6 @@ class Source:
     size: int
     mtime_ns: int
 
-    @property
-    def input_file(self) -> InputFile:
-        """For the commit record."""
-        return InputFile(name=self.name, sha256=self.sha256, size=self.size)
-
     def refuse_if_changed(self) -> None:
         """Raises InputError where the file is no longer what was hashed: its commit would lie."""
         status = self.path.stat()
@@ -50,9 +45,13 @@ class Sources:
 
 
 def open_sources(
-    names: Iterable[str], known: Mapping[str, InputFile], scratch: Path, stdin: BinaryIO
+    names: Iterable[str],
+    known: Mapping[str, InputFile],
+    format_: str | None,
+    scratch: Path,
+    stdin: BinaryIO,
 ) -> Sources:
-    """Hash every file (1 GB/s or so) and put aside what the lake has.
+    """Hash every file (1 GB/s or so) and put aside what the lake has (`InputFile.is_settled`).
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
     InputError.
@@ -61,7 +60,8 @@ def open_sources(
     seen: list[Source] = []
     for number, name in enumerate(names):
         source = _open(name, _rereadable(name, scratch / f"input-{number}", stdin))
-        if source.sha256 in known or source.sha256 in fresh:
+        before = known.get(source.sha256)
+        if source.sha256 in fresh or (before is not None and before.is_settled(format_)):
             seen.append(source)
         else:
             fresh[source.sha256] = source

@@ -28,6 +28,17 @@ class InputFile(Config):
     name: str
     sha256: str
     size: int
+    format: str | None = None
+    """Format that was asked for; None: told by content."""
+    events: int | None = None
+    """Events read from it; None: not noted, then there were some."""
+
+    def is_settled(self, format_: str | None) -> bool:
+        """Whether to import the file again, as `format_`, would be to repeat it.
+
+        A file of which nothing came may be tried in another format.
+        """
+        return self.events != 0 or self.format == format_
 
 
 class Publish(Config):

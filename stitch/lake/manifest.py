@@ -87,22 +87,24 @@ class Manifest:
         )
 
 
-def open_manifest(disk: Disk) -> Manifest:
-    """Read and verify the commits of every lane. Raises LakeError where there is no lake or a broken one.
+def open_manifest(disk: Disk, lake: str = "LAKE") -> Manifest:
+    """Read and verify the commits of every lane. `lake` is its name for messages.
 
-    O(files); no data file is opened.
+    Raises LakeError where there is no lake or a broken one: also where a file of the last commit is neither
+    published nor waiting for it, for then no reader may take the lake for whole. O(files); no data file is
+    opened.
     """
     info = read_info(disk)
     if info is None:
         raise LakeError(
-            f"There is no lake here: {LAKE_FILE} is missing.", remedy="Run `flowdiff import` first."
+            f"There is no lake at '{lake}': {LAKE_FILE} is missing.", remedy="Run `flowdiff import` first."
         )
     visible: list[Chained] = []
     pending = 0
     for lane in lanes(disk):
         chain = read_chain(disk, lane)
         # Every commit but the last was published before the next was made.
-        if chain and not all(disk.exists(item.final) for item in chain[-1].record.publish):
+        if chain and not _is_published(disk, chain[-1], lake):
             chain.pop()
             pending += 1
         visible.extend(chain)
@@ -112,6 +114,19 @@ def open_manifest(disk: Disk) -> Manifest:
         pending=pending,
         entries=tuple(entry for link in visible for entry in _entries(link, info.window_length_ns)),
     )
+
+
+def _is_published(disk: Disk, link: Chained, lake: str) -> bool:
+    """Whether every file of a commit can be seen. Raises LakeError where one is lost."""
+    missing = [item for item in link.record.publish if not disk.exists(item.final)]
+    for item in missing:
+        # Looked at again after the stage: a writer may move it in between.
+        if not disk.exists(item.stage) and not disk.exists(item.final):
+            raise LakeError(
+                f"'{item.final}' of the lake's last commit is missing.",
+                remedy=f"Run `flowdiff fsck {lake}`, and restore it from a backup.",
+            )
+    return not missing
 
 
 def _entries(link: Chained, window_length_ns: int) -> list[LakeFile]:

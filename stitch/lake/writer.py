@@ -29,7 +29,7 @@ FILE_LANE = 0
 
 
 class LakeWriter:
-    """Writes one commit. Opening it recovers the lake; `commit` ends its life.
+    """Writes one commit. Opening it recovers the lake; `commit` or `abandon` ends its life.
 
     `stage` may be called from several threads. The caller holds `disk.exclusive_lock`.
     """
@@ -59,7 +59,7 @@ class LakeWriter:
         return self._record.seq
 
     def known_inputs(self) -> dict[str, InputFile]:
-        """Every file imported before, by sha256 of its bytes."""
+        """Every file imported before, by sha256 of its bytes; of several times the last."""
         return {file.sha256: file for link in self.chain for file in link.record.inputs}
 
     def stage_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
@@ -101,6 +101,10 @@ class LakeWriter:
                 make_folders(self._disk, folder)
                 self._folder_made = True
         return folder
+
+    def abandon(self) -> None:
+        """Remove what was staged: there will be no commit. Raises OSError."""
+        self._disk.remove(stage_folder(self._record.lane, self.seq))
 
     def commit(self, inputs: tuple[InputFile, ...], counters: Counters, config: dict[str, Any]) -> Chained:
         """Make what was staged part of the lake, all of it or nothing, and publish it.

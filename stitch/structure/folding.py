@@ -11,6 +11,7 @@ what makes a loop whose body holds a loop of varying count one loop at L2.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 from stitch.structure.key import digest
@@ -75,6 +76,8 @@ class Folded:
     pieces: Pieces
     key: str
     """32 hex digits; equal iff the folded forms are equal."""
+    wiring: bytes = field(repr=False)
+    """Which reference names which join, where there are any."""
     made: list[Piece] = field(repr=False)
     """Composite pieces, inner before outer."""
 
@@ -163,13 +166,15 @@ def _fold_exact(tree: Decomposition, template: Template) -> Folded:
         built[id(block)] = piece
         made.append(piece)
     pieces = pieces_of(tree.items)
-    return Folded(pieces, _level_key(EXACT, pieces, referenced), made)
+    wiring = _wiring(pieces) if referenced else b""
+    return Folded(pieces, _level_key(EXACT, pieces, wiring), wiring, made)
 
 
 def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
     """The next level: counts shown more coarsely, then what has become equal folded."""
     if all(piece.depth == 0 for piece in folded.pieces):
-        return Folded(folded.pieces, _level_key(level, folded.pieces, tree.referenced), folded.made)
+        key = _level_key(level, folded.pieces, folded.wiring)
+        return Folded(folded.pieces, key, folded.wiring, folded.made)
     made: list[Piece] = []
     renewed: dict[int, Piece] = {}
 
@@ -201,7 +206,8 @@ def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
         renewed[id(piece)] = new
         made.append(new)
     pieces = renew(folded.pieces)
-    return Folded(pieces, _level_key(level, pieces, tree.referenced), made)
+    wiring = _wiring(pieces) if tree.referenced else b""
+    return Folded(pieces, _level_key(level, pieces, wiring), wiring, made)
 
 
 def _gather(branches: list[Pieces], level: int, made: list[Piece]) -> list[tuple[bytes, Pieces]]:
@@ -340,11 +346,10 @@ def _wiring(pieces: Pieces) -> bytes:
             places[piece.start] = base
         elif piece.kind == SPAN:
             places[piece.start], places[piece.end] = base, base + piece.size - 1
-    wires = [(base, places[target]) for base, target in references if target in places]
-    return b"".join(base.to_bytes(4, "little") + place.to_bytes(4, "little") for base, place in wires)
+    wires = [place for base, target in references if target in places for place in (base, places[target])]
+    return struct.pack(f"<{len(wires)}I", *wires)
 
 
-def _level_key(level: int, pieces: Pieces, referenced: dict[int, int]) -> str:
-    wiring = _wiring(pieces) if referenced else b""
+def _level_key(level: int, pieces: Pieces, wiring: bytes) -> str:
     tag = f"flowdiff L{level} folded\0".encode()
     return digest(tag, sequence_symbol(pieces), wiring).hex()

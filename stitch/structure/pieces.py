@@ -56,12 +56,14 @@ class Piece:
         """Join -> references that it still misses (or, below 0, that still miss it); None: all are inside."""
         if branches:
             repeated = kind in (LOOP, COPIES)
+            size = depth = 0
             for branch in branches[:1] if repeated else branches:
                 for piece in branch:
-                    self.size += piece.size
-                    if piece.depth > self.depth:
-                        self.depth = piece.depth
-            self.depth += repeated
+                    size += piece.size
+                    if piece.depth > depth:
+                        depth = piece.depth
+            self.size += size
+            self.depth = depth + repeated
 
 
 def node_piece(position: int, name: Word) -> Piece:
@@ -124,27 +126,24 @@ def walk(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
 
     Every iteration of a loop is walked, all from the same position. Iterative: nesting has no bound.
     """
+    # The last piece goes onto the stack first, so positions are counted down from the end of the parent.
     stack: list[tuple[Piece, int]] = []
-
-    def push(branch: Sequence[Piece], base: int) -> None:
-        placed = []
-        for piece in branch:
-            placed.append((piece, base))
-            base += piece.size
-        stack.extend(reversed(placed))
-
-    push(pieces, 0)
+    push, pop = stack.append, stack.pop
+    end = sum([piece.size for piece in pieces])
+    for piece in reversed(pieces):
+        end -= piece.size
+        push((piece, end))
     while stack:
-        piece, base = stack.pop()
-        yield piece, base
-        if piece.kind == SPAN:
-            push(piece.branches[0], base + 1)
-        elif piece.kind in (LOOP, COPIES):
-            for iteration in reversed(piece.branches):
-                push(iteration, base)
-        elif piece.branches:
-            at = [base]
-            for branch in piece.branches:
-                at.append(at[-1] + sum(p.size for p in branch))
-            for branch, offset in zip(reversed(piece.branches), reversed(at[:-1]), strict=True):
-                push(branch, offset)
+        item = pop()
+        yield item
+        piece, base = item
+        if not piece.branches:
+            continue
+        repeated = piece.kind in (LOOP, COPIES)
+        end = base + piece.size - (piece.kind == SPAN)
+        for branch in reversed(piece.branches):
+            if repeated:
+                end = base + piece.size
+            for inner in reversed(branch):
+                end -= inner.size
+                push((inner, end))

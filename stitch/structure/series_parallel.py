@@ -18,6 +18,7 @@ becomes a tree. O(passes * edges log nodes), and one pass for series-parallel gr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -111,11 +112,8 @@ class _Graph:
 def _with_dummies(predecessors: list[list[int]], dissolved: set[tuple[int, ...]]) -> _Graph:
     """Tie joins with equal predecessors to a dummy that stands before the first of them."""
     n = len(predecessors)
-    groups: dict[tuple[int, ...], int] = {}
-    for v in range(n):
-        if len(predecessors[v]) > 1:
-            key = tuple(predecessors[v])
-            groups[key] = groups.get(key, 0) + 1
+    joins = [tuple(above) for above in predecessors if len(above) > 1]
+    groups = Counter(joins) if len(set(joins)) < len(joins) else {}
     tied = {key for key, size in groups.items() if size > 1 and key not in dissolved}
     if not tied:
         return _Graph(list(range(n)), predecessors, _reversed(predecessors), list(range(n)))
@@ -183,17 +181,18 @@ class _Regions:
 
     def run(self) -> list[Item]:
         """The whole structure's sequence; `failed` is empty iff it is right."""
-        n = len(self.graph.position)
-        parent = self.tree.parent
+        parent, positions, successors = self.tree.parent, self.graph.position, self.graph.successors
+        n, mate = len(positions), self.mate
         children: list[list[int]] = [[] for _ in range(n)]
         for v in range(1, n):
             children[parent[v]].append(v)
         strands: list[_Strand | None] = [None] * n
         for u in range(n - 1, -1, -1):
             kids = children[u]
-            outward = [v for v in self.graph.successors[u] if parent[v] != u]
-            position = self.graph.position[u]
+            position = positions[u]
             cut = self.references[position] if position >= 0 else ()
+            # A node's children in the tree are successors, or joins below: equal lists mean that none leaves.
+            outward = [] if kids == successors[u] else [v for v in successors[u] if parent[v] != u]
             if len(kids) == 1 and not outward and not cut:
                 strand = strands[kids[0]]
                 assert strand is not None
@@ -203,19 +202,19 @@ class _Regions:
                     strand.exit = outward[0] if len(outward) == 1 else _IRREGULAR
             else:
                 strand = self._fork(u, kids, strands, outward, cut)
-            for v in kids:
-                strands[v] = None
             strands[u] = strand
-            if position >= 0:
+            if position >= 0 and mate[position] < 0:
+                strand.items.append(position)
+            elif position >= 0:
                 self._put_before(strand, position)
         root = strands[0]
         assert root is not None
         return root.items[::-1]
 
     def _put_before(self, strand: _Strand, position: int) -> None:
-        """Prepend a node, and contract the span that it starts."""
+        """Prepend a side of a span; at the start, contract the span."""
         items, mate = strand.items, self.mate[position]
-        if 0 <= mate < position:
+        if mate < position:
             strand.ends.append(len(items))
         elif mate > position and strand.ends and items[strand.ends[-1]] == mate:
             at = strand.ends.pop()

@@ -7,6 +7,7 @@ nothing. Wall time counts starting Python; CPU time shows what two idle cores co
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -27,11 +28,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def import_cost(file: Path, lake: Path, *options: str) -> tuple[float, float]:
-    """Wall and CPU seconds of the command, the process's start included."""
+    """Wall and CPU seconds of the command, the process's start included.
+
+    Modules are compiled once, as pip leaves them, even where the environment forbids byte code: compiling all
+    of them at every start takes 0.6 s of CPU.
+    """
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(lake.parent / "bytecode")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
     command = [sys.executable, "-m", "flowdiff", "import", str(file), "--lake", str(lake), *options]
-    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, env=environment)
     wall = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

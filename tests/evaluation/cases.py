@@ -54,6 +54,9 @@ class Case:
     split: Split = "runs"
     """runs: one run without and one with the fault. creates: the first and the last CREATEs of one run."""
     level: Level = "L0"
+    shown: str = "scaled"
+    """Threshold of the row in the tables: scaled to the size where structure is what changed; 50, as
+    published, where every structural result is false and a small threshold would only show noise."""
     simulation: str = ""
     """Rows that look at the same runs in another way share this; empty: the key."""
 
@@ -91,13 +94,14 @@ PUBLISHED = (
     Case("8.5", "CREATE behaviour", "published", "postmark-large", "F4-btree-growth", None, "create",
          10, Figures(11, 40, 64, None), Target(90, 10, 90, 1), split="creates"),
     Case("8.6-100", "spin of 100 µs", "published", "sfs97", "F5-spin", 100.0, "spin",
-         50, Figures(17, 0, 100, 0), Target(100, 5, 90, 1)),
+         50, Figures(17, 0, 100, 0), Target(100, 5, 90, 1), shown="50"),
     Case("8.6-500", "spin of 500 µs", "published", "sfs97", "F5-spin", 500.0, "spin",
-         50, Figures(166, 100, 6, 92), _SPIN),
+         50, Figures(166, 100, 6, 92), _SPIN, shown="50"),
     Case("8.6-1000", "spin of 1 ms", "published", "sfs97", "F5-spin", 1000.0, "spin",
-         50, Figures(178, 100, 7, 93), _SPIN),
+         50, Figures(178, 100, 7, 93), _SPIN, shown="50"),
     Case("8.6-zoom", "spin of 1 ms, zoomed out", "published", "sfs97", "F5-spin", 1000.0, "spin",
-         50, Figures(178, None, None, 66), Target(None, None, 85), level="L3", simulation="8.6-1000"),
+         50, Figures(178, None, None, 66), Target(None, None, 85), level="L3", simulation="8.6-1000",
+         shown="50"),
     Case("8.7", "periodic spikes", "published", "ursa-minor-build", "F6-client-pause", None, "extra-requests",
          50, Figures(1, None, None, None), Target(results=0, explained_error_points=None)),
 )  # fmt: skip
@@ -113,7 +117,16 @@ def _fault(
     base_severity: float | None = None,
 ) -> Case:
     return Case(
-        key, title, "fault", workload, fault, None, rule, target=Target(), base_severity=base_severity
+        key,
+        title,
+        "fault",
+        workload,
+        fault,
+        None,
+        rule,
+        target=Target(),
+        base_severity=base_severity,
+        shown="50" if fault.startswith("F5-") else "scaled",
     )
 
 
@@ -157,7 +170,15 @@ def spin_case(delay_us: float) -> Case:
     if key in CASES:
         return CASES[key]
     return Case(
-        key, f"spin of {delay_us:g} µs", "fault", "sfs97", "F5-spin", delay_us, "spin", target=Target()
+        key,
+        f"spin of {delay_us:g} µs",
+        "fault",
+        "sfs97",
+        "F5-spin",
+        delay_us,
+        "spin",
+        target=Target(),
+        shown="50",
     )
 
 

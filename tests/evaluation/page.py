@@ -43,7 +43,8 @@ concerned and it flags an edge on which the fault acted (response time); rules m
 precursor. *top 10*: relevant among the first ten, %. *FP*: irrelevant among all, %. *cov*: concerned requests
 in relevant results, %. *rank*: of the first relevant result. *err*: |claimed by relevant results − true share
 of the causes|, in points of the true change of the mean response time. *CPU s*: of the analysis alone.
-*results* is also the number of rows that a person is shown.
+*results* is also the number of rows that a person is shown. *SM*: scaled to the size for cases in which the
+structure changes, else as published.
 `ceiling` is a reference that reads the truth and shows every category that the rule allows: what no analysis
 can beat. `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode (ALGORITHMS I.4), which
 joins later. Ranges in brackets are over seeds.
@@ -67,7 +68,7 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
         remarks,
         "## Does the simulator resemble the papers' system?",
         fit_table(content["fit"]),
-        "## The published cases\n\nRecords; structural threshold of the paper's row scaled to the size.",
+        "## The published cases\n\nRecords. SM: the structural threshold, in traced requests.",
         published_table(table, [c for c in PUBLISHED if c.level == "L0"]),
         "## Targets missed\n\nThe targets are the robust mode's; how far the published methods fall short.",
         misses_table(table, PUBLISHED),

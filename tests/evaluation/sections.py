@@ -77,7 +77,7 @@ def _figures(m: dict[str, Mean]) -> list[str]:
     ]
 
 
-_HEAD = ("case", "mode", "results", "top 10", "FP", "cov", "rank", "err", "CPU s")
+_HEAD = ("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank", "err", "CPU s")
 
 
 def published_table(table: Table, cases: Sequence[Case]) -> str:
@@ -87,21 +87,21 @@ def published_table(table: Table, cases: Sequence[Case]) -> str:
         trials = table.select(case.key)
         rows.append([f"**{case.key}** {case.title}", *_paper_row(case)])
         rows.append(["", *_target_row(case.target)])
-        rows += _mode_rows(table, trials)
+        rows += _mode_rows(table, trials, case.shown)
     return _markdown(_HEAD, rows)
 
 
 def _paper_row(case: Case) -> list[str]:
     p = case.paper
     if p is None:
-        return ["paper", *["–"] * 7]
+        return ["paper", *["–"] * 8]
     shown = [p.results, p.top10_pct, p.false_positive_pct, p.coverage_pct]
-    return ["paper", *map(_number, shown), "–", "–", "–"]
+    return ["paper", str(case.threshold), *map(_number, shown), "–", "–", "–"]
 
 
 def _target_row(target: Target | None) -> list[str]:
     if target is None:
-        return ["target", *["–"] * 7]
+        return ["target", *["–"] * 8]
     bounds = (
         ("≤ ", target.results),
         ("≥ ", target.top10_pct),
@@ -110,13 +110,17 @@ def _target_row(target: Target | None) -> list[str]:
         ("", target.first_rank),
         ("≤ ", target.explained_error_points),
     )
-    return ["target", *("–" if v is None else f"{sign}{v:g}" for sign, v in bounds), "–"]
+    return ["target", "–", *("–" if v is None else f"{sign}{v:g}" for sign, v in bounds), "–"]
 
 
-def _mode_rows(table: Table, trials: Sequence[Row]) -> list[list[str]]:
+def _mode_rows(table: Table, trials: Sequence[Row], sm: str) -> list[list[str]]:
     ceiling = means(rows_of(trials, "ceiling"))
-    rows = [["", "ceiling", *_figures(ceiling)[:5], "–", "–"]]
-    return rows + [["", mode, *_figures(means(rows_of(trials, mode)))] for mode in table.modes()]
+    rows = [["", "ceiling", "–", *_figures(ceiling)[:5], "–", "–"]]
+    for mode in table.modes():
+        found = rows_of(trials, mode, sm)
+        if found:
+            rows.append(["", mode, str(found[0]["threshold"]), *_figures(means(found))])
+    return rows
 
 
 _BOUNDS = (
@@ -151,7 +155,7 @@ def misses_table(table: Table, cases: Sequence[Case]) -> str:
     for case in cases:
         told_as = "otlp-json" if case.level == "L3" else "native"
         for mode in table.modes():
-            found = rows_of(table.select(case.key, told_as), mode)
+            found = rows_of(table.select(case.key, told_as), mode, case.shown)
             if not found or case.target is None:
                 continue
             missed = misses(case.target, means(found))
@@ -170,8 +174,9 @@ def spans_table(table: Table, cases: Sequence[Case]) -> str:
     for case in cases:
         spans = table.select(case.key, "otlp-json")
         for mode in ("ceiling", *table.modes()):
-            m = means(rows_of(spans, mode))
-            records = means(rows_of(table.select(case.key), mode))
+            sm = "scaled" if mode == "ceiling" else case.shown
+            m = means(rows_of(spans, mode, sm))
+            records = means(rows_of(table.select(case.key), mode, sm))
             label = f"**{case.key}** {case.title}" if mode == "ceiling" else ""
             rows.append([label, mode, *(_pair(records[k], m[k]) for k in _COMPARED), m["seconds"].text(2)])
     head = ("case", "mode", "results", "top 10", "FP", "cov", "rank", "CPU s")
@@ -211,7 +216,7 @@ def faults_table(table: Table, cases: Sequence[Case]) -> str:
     for case in cases:
         trials = table.select(case.key)
         rows.append([f"**{case.key}** {case.title}", *_target_row(case.target)])
-        rows += _mode_rows(table, trials)
+        rows += _mode_rows(table, trials, case.shown)
     return _markdown(_HEAD, rows)
 
 

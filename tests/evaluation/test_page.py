@@ -97,8 +97,8 @@ def test_the_page_is_written_from_the_figures_alone(tmp_path: Path) -> None:
     }
     write_page(content, tmp_path)
     page = (tmp_path / "evaluation.md").read_text(encoding="utf-8")
-    assert "| **8.2** MDS configuration | paper | 128 | 100 | 2 | 70 | – | – | – |" in page
-    assert "|  | paper/text | 8 | 75 | 25 | 61 | 2 | – | 0.25 |" in page
+    assert "| **8.2** MDS configuration | paper | 50 | 128 | 100 | 2 | 70 | – | – | – |" in page
+    assert "|  | paper/text | 4 | 8 | 75 | 25 | 61 | 2 | – | 0.25 |" in page
     assert "| A/A: nothing changed | 8.5 (8.0…9.0) |" in page
     assert "2 A/A pairs" in page
     for name in ("delay", "sample", "windows"):

@@ -16,7 +16,7 @@ from analyze.load import LakePeriod, resolve
 from analyze.periods import parse_period
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.session import open_session
-from schemas.errors import NotFoundError, QueryError
+from schemas.errors import ConfigError, NotFoundError, QueryError
 
 SHOP_FLOWS = 502 + 1071 + 509
 SHOP_SPANS = 22_969 + 25_122 + 23_282
@@ -113,7 +113,9 @@ def test_a_flow_is_found_by_the_beginning_of_its_id(all_of: LakePeriod) -> None:
         found = find_flow(session, some[:14])
         with pytest.raises(NotFoundError, match="No request"):
             find_flow(session, "no-such-request")
-        with pytest.raises(NotFoundError, match="several"):
+        with pytest.raises(NotFoundError, match=f"several ids: {some}, .* and others"):
+            find_flow(session, some[:1])
+        with pytest.raises(ConfigError, match="empty"):
             find_flow(session, "")
     assert found.flow["request_id"] == some
     assert len(found.structure["nodes"]) == found.flow["n_nodes"]
@@ -185,6 +187,103 @@ def test_an_export_imported_again_is_the_same(
     run("export", "--lake", str(before), "--format", form, "-o", str(file))
     run("import", str(file), "--lake", str(after))
     assert stored(after) == stored(before)
+
+
+def outline(lake: Path) -> list[tuple[str, int, float, int]]:
+    """Of each request: id, start, response time, and the first request that shares its category."""
+    found = resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+    with open_session(found) as session:
+        rows = session.query(
+            "WITH r AS (SELECT *, lpad(request_id, 32, '0') AS id FROM requests)"
+            " SELECT id, start_ns, response_us, min(id) OVER (PARTITION BY category) AS first"
+            " FROM r ORDER BY id"
+        ).to_pylist()
+    assert rows
+    return [tuple(row.values()) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "form"),
+    [
+        ("online-boutique/after-*.gz", "native"),
+        ("zipkin/messaging*.gz", "native"),
+        ("xtrace/gc.json.gz", "otlp"),
+        ("xtrace/upload.json.gz", "otlp"),
+    ],
+)
+def test_an_export_in_the_other_form_keeps_requests_times_and_partition(
+    shared_data: Path, tmp_path: Path, pattern: str, form: str
+) -> None:
+    before, after, file = tmp_path / "before", tmp_path / "after", tmp_path / f"flows.{form}"
+    run("import", str(shared_data / pattern), "--lake", str(before))
+    run("export", "--lake", str(before), "--format", form, "-o", str(file))
+    run("import", str(file), "--lake", str(after))
+    assert outline(after) == outline(before)
+
+
+def test_a_category_of_a_report_can_be_exported(lake: Path, tmp_path: Path) -> None:
+    periods = ("--reference", "2022-08-23T16:55/10m", "--problem", "2022-08-23T15:10/5m")
+    report = json.loads(run("compare", "--lake", str(lake), *periods, "--fail-on", "never", "--json", "-"))
+    refined = report["mutations"][0]
+    assert refined["category"] not in refined["stored"]
+    assert refined["stored_total"] == len(refined["stored"])
+    with open_session(resolve(parse_period("all", now_ns=0), default_lake=str(lake))) as session:
+        wanted = session.query(
+            "SELECT count(*) AS n FROM requests WHERE category IN"
+            " (SELECT unnest(stored) FROM mutations WHERE category = ?)",
+            [refined["category"]],
+        )["n"][0].as_py()
+    text = run("export", "--lake", str(lake), "--format", "dot", "--category", refined["category"][:10])
+    assert text.count("Digraph G {") == wanted > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--category", ""), "The category is empty"),
+        (("--category", "zz"), "No category 'zz'"),
+        (("--where", "root = 'no/such'"), "where root = 'no/such'"),
+    ],
+)
+def test_an_export_of_nothing_leaves_the_file_as_it_was(
+    lake: Path, tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    file = tmp_path / "kept.dot"
+    file.write_text("precious")
+    error = run("export", "--lake", str(lake), "--format", "dot", "-o", str(file), *options, code=2)
+    assert told in error
+    assert error.count("\n") == 1
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("kept.dot", "precious")]
+
+
+@pytest.mark.parametrize("where", ["/nonexist/x.csv", "folder.csv"])
+@pytest.mark.parametrize("command", [("sql", "-c", "SELECT 1"), ("export", "--format", "dot")])
+def test_output_that_cannot_be_written_is_one_line(
+    lake: Path, tmp_path: Path, where: str, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    error = run(*command, "--lake", str(lake), "-o", str(tmp_path / where), code=2)
+    assert "cannot be written" in error
+    assert error.endswith("[input]\n")
+    assert error.count("\n") == 1
+
+
+def test_sql_says_what_it_misses(lake: Path, tmp_path: Path) -> None:
+    assert ".csv" in run("sql", "--lake", str(lake), "-c", "SELECT 1", "-o", str(tmp_path / "w.xls"), code=2)
+    assert "no query" in run("sql", "--lake", str(lake), text=b" \n", code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_to_list_is_said_in_a_sentence(lake: Path, all_of: LakePeriod) -> None:
+    assert run("categories", "--lake", str(lake), "--root", "nope").startswith(
+        "This period holds no category"
+    )
+    assert json.loads(run("categories", "--lake", str(lake), "--root", "nope", "--json")) == []
+    with open_session(all_of) as session:
+        bare = session.query(
+            "SELECT request_id FROM requests WHERE request_id NOT IN (SELECT request_id FROM params) LIMIT 1"
+        ).to_pylist()
+    assert "No parameters" in run("flow", bare[0]["request_id"], "--params", "--lake", str(lake))
 
 
 def test_dot_is_what_spectroscope_reads(lake: Path, all_of: LakePeriod) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from oracles.lake_script import content
 from oracles.traffic import write_native
 
+from flowdiff.__main__ import main
 from stitch.lake.disk import LocalDisk
 from stitch.lake.fsck import check
 
@@ -47,6 +49,46 @@ def test_import_prints_a_summary_and_fsck_agrees(repository: Path, tmp_path: Pat
     next(lake.glob("flows/*/*.parquet")).unlink()
     broken = flowdiff(repository, "fsck", lake)
     assert (broken.returncode, broken.stdout.split()[0]) == (1, "I3:")
+    assert broken.stdout.endswith("\n1 error\n")
+    assert flowdiff(repository, "fsck", "--lake", lake).stdout == broken.stdout
+    nowhere = flowdiff(repository, "fsck", tmp_path / "nowhere")
+    assert (nowhere.returncode, str(tmp_path / "nowhere") in nowhere.stderr) == (2, True)
+
+
+def test_rejects_are_counted_and_can_be_read(repository: Path, tmp_path: Path) -> None:
+    write_native(tmp_path / "a.ndjson", 3)
+    with (tmp_path / "a.ndjson").open("ab") as file:
+        file.write(b"{broken\n\xff\n")
+    done = flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", tmp_path / "la ke")
+    *_, line = done.stdout.splitlines()
+    assert line.startswith("2 rejected: flowdiff sql ")
+    command = shlex.split(line.removeprefix("2 rejected: flowdiff "))
+    answer = flowdiff(repository, *command, "--format", "json")
+    letters = [(row["commit"], row["reason"], row["raw"]) for row in json.loads(answer.stdout)]
+    assert letters == [(1, "bad-json", "{broken"), (1, "bad-json", "\\xFF")]
+
+
+def test_a_lake_of_rejects_alone_can_be_queried(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "rotated").touch()
+    lake = tmp_path / "lake"
+    assert flowdiff(repository, "import", tmp_path / "rotated", "--lake", lake).returncode == 0
+    query = "select reason, (select count(*) from requests) as n from dead_letters"
+    answer = flowdiff(repository, "sql", "--lake", lake, "-c", query, "--format", "json")
+    assert json.loads(answer.stdout) == [{"reason": "empty", "n": 0}]
+
+
+def test_a_bug_keeps_its_traceback_and_is_no_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_names: list[str]) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("flowdiff.__main__.build_app", broken)
+    with pytest.raises(SystemExit) as ended:
+        main(["import"])
+    assert ended.value.code == 2
+    assert "Traceback" in (shown := capsys.readouterr().err)
+    assert "RuntimeError: a bug" in shown
 
 
 @pytest.mark.parametrize(
@@ -56,6 +98,8 @@ def test_import_prints_a_summary_and_fsck_agrees(repository: Path, tmp_path: Pat
         (["{file}", "--window", "7m"], "does not divide a day"),
         (["{file}", "--memory", "lots"], "is not a memory budget"),
         (["{file}", "--format", "no-such"], "no-such"),
+        (["{file}", "--format", "zipkin"], "No event could be read as zipkin"),
+        (["{file}", "--lake", "{file}"], "cannot be made"),
     ],
 )
 def test_expected_failures_are_one_line_and_a_code(
@@ -63,7 +107,7 @@ def test_expected_failures_are_one_line_and_a_code(
 ) -> None:
     write_native(tmp_path / "a.ndjson", 1)
     given = [argument.format(file=tmp_path / "a.ndjson") for argument in arguments]
-    result = flowdiff(repository, "import", *given, "--lake", tmp_path / "lake")
+    result = flowdiff(repository, "import", "--lake", tmp_path / "lake", *given)
     assert result.returncode == 2
     assert result.stdout == ""
     assert expected in result.stderr

@@ -262,6 +262,88 @@ def test_what_cannot_be_imported_leaves_the_lake_as_it_was(tmp_path: Path) -> No
     assert tree(lake) == before
 
 
+def dead_letters(lake: Path) -> list[tuple[str, str]]:
+    """(name of the file, reason) of each."""
+    disk = LocalDisk(lake)
+    files = [decode(f.table, disk.read(f.name)) for f in open_manifest(disk).files("dead_letters")]
+    return sorted((Path(row["source"]).name, row["reason"]) for t in files for row in t.to_pylist())
+
+
+def test_a_wrong_format_is_refused_and_the_right_one_can_follow(tmp_path: Path, lines: list[bytes]) -> None:
+    file, lake = tmp_path / "spans.jsonl", tmp_path / "lake"
+    file.write_bytes(b"".join(lines[:3]))
+    with pytest.raises(InputError, match=r"as zipkin; .*spans\.jsonl' \(missing-field: no trace id\)"):
+        put(lake, file, settings=ImportSettings(format="zipkin"))
+    assert open_manifest(LocalDisk(lake)).commits == ()
+    assert not (lake / "stage" / "lane=0" / f"{1:012d}").exists()
+    assert put(lake, file).counters.events_read == 300
+    with pytest.raises(UnknownFormatError, match="'bogus' is not a format"):
+        put(lake, file, settings=ImportSettings(format="bogus"))
+    assert put(lake, file, settings=ImportSettings(format="zipkin")).commit is None
+
+
+def test_a_file_of_which_nothing_came_may_be_tried_in_another_format(
+    tmp_path: Path, lines: list[bytes]
+) -> None:
+    spans, records, lake = tmp_path / "spans.jsonl", tmp_path / "records.ndjson", tmp_path / "lake"
+    spans.write_bytes(b"".join(lines[:3]))
+    n_events = write_native(records, 5)
+    native = ImportSettings(format="native")
+    assert put(lake, spans, records, settings=native).counters.events_read == n_events
+    assert put(lake, spans, records, settings=native).commit is None
+    again = put(lake, spans, records)
+    assert again.files_imported == (str(spans),)
+    assert (again.counters.events_read, again.files_known) == (300, (str(records),))
+
+
+def test_bad_files_among_good_ones_are_dead_letters(tmp_path: Path) -> None:
+    good, odd, lake = tmp_path / "good.ndjson", tmp_path / "odd.txt", tmp_path / "lake"
+    n_events = write_native(good, 5)
+    odd.write_text("hello\n")
+    empty = [tmp_path / name for name in ("rotated", "list", "object", "blank")]
+    for path, text in zip(empty, ("", "[]", "{ }\n", "\n \n"), strict=True):
+        path.write_text(text)
+    cut = tmp_path / "cut.gz"
+    cut.write_bytes(gzip.compress(good.read_bytes())[:12])
+    summary = put(lake, good, odd, cut, *empty)
+    assert summary.counters.events_read == n_events
+    assert dict(summary.counters.rejects) == {"bad-compression": 1, "empty": 4, "unknown-format": 1}
+    assert dead_letters(lake) == [
+        ("blank", "empty"),
+        ("cut.gz", "bad-compression"),
+        ("list", "empty"),
+        ("object", "empty"),
+        ("odd.txt", "unknown-format"),
+        ("rotated", "empty"),
+    ]
+    assert put(lake, good, odd, cut, *empty).commit is None
+
+
+def test_files_that_cannot_be_told_are_all_named(tmp_path: Path) -> None:
+    files = [tmp_path / f"odd-{n}.txt" for n in range(7)]
+    for number, file in enumerate(files):
+        file.write_text(f"hello {number}\n")
+    with pytest.raises(
+        UnknownFormatError, match=r"odd-\d\.txt'(, '.*odd-\d\.txt'){4} and 2 more are in no format"
+    ):
+        put(tmp_path / "lake", *files)
+    with pytest.raises(UnknownFormatError, match=r"odd-0\.txt' is in no format .* --format native"):
+        put(tmp_path / "lake", files[0])
+
+
+def test_empty_standard_input_is_a_dead_letter_of_that_name(tmp_path: Path) -> None:
+    assert put(tmp_path / "lake", Path("-")).counters.rejects == {"empty": 1}
+    assert dead_letters(tmp_path / "lake") == [("-", "empty")]
+
+
+def test_a_folder_that_cannot_be_made_is_an_expected_failure(tmp_path: Path) -> None:
+    file = tmp_path / "records.ndjson"
+    write_native(file, 1)
+    for lake in (file, file / "below"):
+        with pytest.raises(LakeError, match="cannot be made"):
+            put(lake, file)
+
+
 def test_a_crash_anywhere_in_an_import_is_mended_by_the_next(tmp_path: Path) -> None:
     file = tmp_path / "records.ndjson"
     file.write_text("".join(f"{line}\n" for line in native_lines(6, seconds=900)) + "garbage\n")

@@ -1,13 +1,16 @@
-"""The same spans as JSON or protobuf, shuffled, duplicated, cut in other files: the same analysis."""
+"""The same spans as JSON or protobuf, shuffled, duplicated, in other messages and files: the same report."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import random
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +21,9 @@ from schemas.config import DecodeConfig
 
 FILES = ("before", "after-recommendation-delay")
 
+Placed = tuple[str, dict[str, Any]]
+"""A span, and before it its resource as JSON."""
+
 
 def flowdiff(*arguments: str) -> str:
     result = CliRunner().invoke(build_app(["import", "compare"]), list(arguments), catch_exceptions=False)
@@ -25,17 +31,58 @@ def flowdiff(*arguments: str) -> str:
     return result.stdout
 
 
-def analysis(lake: Path, *files: Path) -> dict[str, Any]:
-    """The comparison of the two periods, without the name of the lake."""
-    for part in files:
-        flowdiff("import", str(part), "--lake", str(lake), "--window", "1m")
-    told = flowdiff(
-        *("compare", "--lake", str(lake), "--reference", "2022-08-23T16:59Z/2m"),
+def analysis(folder: Path, *files: Path) -> str:
+    """The comparison of the two periods as JSON, all files in one import; the lake's name is part of it."""
+    lake = str(folder / "lake")
+    flowdiff("import", *map(str, files), "--lake", lake, "--window", "1m")
+    return flowdiff(
+        *("compare", "--lake", lake, "--reference", "2022-08-23T16:59Z/2m"),
         *("--problem", "2022-08-23T15:12Z/2m", "--json", "-", "--no-save"),
     )
-    found: dict[str, Any] = json.loads(told)
-    del found["source"]
-    return found
+
+
+def check_same(found: str, plain: str) -> None:
+    """Equal to the byte; a difference is shown by its first lines, not as half a megabyte of JSON."""
+    pairs = zip_longest(found.splitlines(keepends=True), plain.splitlines(keepends=True))
+    assert list(islice((pair for pair in pairs if pair[0] != pair[1]), 10)) == []
+
+
+def placed_spans(lines: Sequence[bytes]) -> list[Placed]:
+    """Every span of the lines; the traces at hand have neither scopes nor schema URLs."""
+    return [
+        (json.dumps(resource["resource"]), span)
+        for line in lines
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+
+
+def regrouped(spans: Sequence[Placed], sizes: Sequence[int]) -> Iterator[bytes]:
+    """Other `ExportTraceServiceRequest` lines of the same spans, of `sizes` spans each, round and round."""
+    rest, size = iter(spans), cycle(sizes)
+    while taken := list(islice(rest, next(size))):
+        resources: dict[str, list[dict[str, Any]]] = {}
+        for resource, span in taken:
+            resources.setdefault(resource, []).append(span)
+        entries = [
+            {"resource": json.loads(resource), "scopeSpans": [{"spans": members}]}
+            for resource, members in resources.items()
+        ]
+        yield json.dumps({"resourceSpans": entries}).encode()
+
+
+def as_protobuf(spans: Sequence[Placed], spans_per_message: int) -> bytes:
+    events = OtlpJsonCodec().decode(list(regrouped(spans, [1000])), DecodeConfig()).events
+    return b"".join(length_prefixed(otlp_messages(events, spans_per_message)))
+
+
+def as_zstd(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as out:
+        out.write(content)
+    compressed: bytes = sink.getvalue().to_pybytes()
+    return compressed
 
 
 @pytest.fixture(scope="module")
@@ -49,28 +96,64 @@ def lines(shared_data: Path) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def plain(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def plain(lines: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("plain")
     (folder / "spans.jsonl").write_bytes(b"\n".join(lines))
-    found = analysis(folder / "lake", folder / "spans.jsonl")
-    assert found["response_time_total"] >= 4
+    found = analysis(folder, folder / "spans.jsonl")
+    assert json.loads(found)["response_time_total"] >= 4
     return found
 
 
-def test_shuffled_and_duplicated_json(lines: list[bytes], plain: dict[str, Any], tmp_path: Path) -> None:
+def test_shuffled_and_duplicated_json(lines: list[bytes], plain: str, tmp_path: Path) -> None:
     mixed = lines + lines[::3]
     random.Random(1).shuffle(mixed)
     (tmp_path / "mixed.jsonl.gz").write_bytes(gzip.compress(b"\n".join(mixed), 1))
-    assert analysis(tmp_path / "lake", tmp_path / "mixed.jsonl.gz") == plain
+    check_same(analysis(tmp_path, tmp_path / "mixed.jsonl.gz"), plain)
 
 
 @pytest.mark.parametrize("spans_per_message", [37, 5000])
 def test_protobuf_in_other_batches(
-    lines: list[bytes], plain: dict[str, Any], tmp_path: Path, spans_per_message: int
+    lines: list[bytes], plain: str, tmp_path: Path, spans_per_message: int
 ) -> None:
     events = OtlpJsonCodec().decode(lines, DecodeConfig()).events
     order = list(range(events.num_rows))
     random.Random(2).shuffle(order)
     messages = otlp_messages(events.take(order), spans_per_message)
     (tmp_path / "spans.otlp").write_bytes(b"".join(length_prefixed(messages)))
-    assert analysis(tmp_path / "lake", tmp_path / "spans.otlp") == plain
+    check_same(analysis(tmp_path, tmp_path / "spans.otlp"), plain)
+
+
+@pytest.mark.parametrize("n_files", [2, 7])
+@pytest.mark.parametrize("sizes", [[1], [3, 400, 11], [20_000]])
+def test_json_in_other_lines_and_files(
+    lines: list[bytes], plain: str, tmp_path: Path, n_files: int, sizes: list[int]
+) -> None:
+    """Spans dealt to files one by one, so that every request lies in all of them; every other one gzipped."""
+    spans = placed_spans(lines)
+    random.Random(3).shuffle(spans)
+    files = []
+    for number in range(n_files):
+        content = b"\n".join(regrouped(spans[number::n_files], sizes))
+        path = tmp_path / f"{number}.jsonl{'.gz' if number % 2 else ''}"
+        path.write_bytes(gzip.compress(content, 1) if number % 2 else content)
+        files.append(path)
+    check_same(analysis(tmp_path, *files), plain)
+
+
+def test_formats_and_compressions_mixed_in_one_import(lines: list[bytes], plain: str, tmp_path: Path) -> None:
+    """JSON lines, one JSON document over many lines, protobuf; plain, gzip, zstd; a tenth comes twice."""
+    spans = placed_spans(lines)
+    random.Random(4).shuffle(spans)
+    (document,) = regrouped(spans[1::4], [len(spans)])
+    contents = {
+        "lines.jsonl.zst": as_zstd(b"\n".join(regrouped(spans[0::4], [250, 2]))),
+        "document.json": json.dumps(json.loads(document), indent=1).encode(),
+        "messages.otlp.gz": gzip.compress(as_protobuf(spans[2::4], 64), 1),
+        "messages.otlp": as_protobuf(spans[3::4], 9),
+        "again.jsonl.gz": gzip.compress(b"\n".join(regrouped(spans[::10], [33])), 1),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = [tmp_path / name for name in contents]
+    check_same(analysis(tmp_path, *files), plain)
+    check_same(analysis(tmp_path / "turned", *reversed(files)), plain)

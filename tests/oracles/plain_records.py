@@ -84,7 +84,7 @@ def stitch_request(
 
 
 def _once_each(rows: list[Event]) -> tuple[list[Event], int, list[Event]]:
-    """Every content once, and every id once: of several contents the earliest, then by content."""
+    """Every content once, and every id once: the earliest content, then most parents, then by content."""
     distinct = {row["content"]: row for row in rows}
     by_id: dict[str, list[Event]] = defaultdict(list)
     records = []
@@ -95,7 +95,7 @@ def _once_each(rows: list[Event]) -> tuple[list[Event], int, list[Event]]:
             by_id[row["id"]].append(row)
     conflicts = []
     for versions in by_id.values():
-        versions.sort(key=lambda r: (r["ts_ns"], r["content"]))
+        versions.sort(key=lambda r: (r["ts_ns"], -len(_Graph.parents(r)), r["content"]))
         records.append(versions[0])
         conflicts += versions[1:]
     return records, len(rows) - len(distinct), conflicts

@@ -18,7 +18,7 @@ from analyze.report.fold import folded_steps
 from analyze.report.graphs import difference, graph_view
 from analyze.settings import PaperSettings
 from analyze.stats.ks import ks_columns
-from schemas.report import Comparison, MutationKind, from_json, to_json
+from schemas.report import Comparison, MutationKind, to_json
 
 BEFORE, AFTER = PeriodName("before", 0, 1), PeriodName("after", 1, 2)
 sequences = st.lists(st.sampled_from("abcde"), max_size=12).map(tuple)
@@ -96,7 +96,7 @@ def test_swapping_periods_keeps_timing_tests_and_flips_the_change(p: Population)
 @given(populations(), st.sampled_from(["text", "released"]), st.sampled_from(["nsdi", "tr"]), st.booleans())
 def test_model_survives_json_and_bounds_hold(p: Population, variant: str, ranking: str, one_to_n: bool):
     found = run(p, variant=variant, ranking=ranking, one_to_n=one_to_n)
-    assert from_json(to_json(found)) == found
+    assert Comparison.model_validate_json(to_json(found)) == found
     assert sum(m.share_of_listed for m in found.mutations) == pytest.approx(
         1 if any(m.contribution_us for m in found.mutations) else 0
     )

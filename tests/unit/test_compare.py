@@ -10,15 +10,15 @@ from pydantic import ValidationError
 
 from analyze.compare import Outcome, compare
 from analyze.population import Category, Population
-from analyze.report.assemble import PeriodName
+from analyze.report.assemble import PeriodName, fair_shares
 from analyze.settings import PaperSettings, ReportLimits
 from schemas.report import (
+    Comparison,
     Direction,
     MutationKind,
     Role,
     Verdict,
     content_id,
-    from_json,
     to_json,
 )
 
@@ -214,7 +214,7 @@ def test_an_empty_period_gives_a_report_all_the_same(categories: list[Category])
     assert found.problem.requests == 0
     assert found.problem.mean_us is None
     assert found.headline.delta_us is None
-    assert from_json(to_json(found)) == found
+    assert Comparison.model_validate_json(to_json(found)) == found
 
 
 def test_weights_move_means_and_not_counts():
@@ -243,10 +243,10 @@ def test_load_is_counted_over_the_time_in_which_there_was_traffic():
 def test_json_round_trip_and_version():
     found = run(population(*moved(), slowed())).comparison
     text = to_json(found)
-    assert from_json(text) == found
+    assert Comparison.model_validate_json(text) == found
     assert "NaN" not in text
     with pytest.raises(ValidationError):
-        from_json(text.replace('"schema_version": 1', '"schema_version": 2'))
+        Comparison.model_validate_json(text.replace('"schema_version": 1', '"schema_version": 2'))
 
 
 def test_same_input_same_bytes_and_the_id_is_of_the_content():
@@ -276,6 +276,54 @@ def test_lists_are_bounded_and_say_of_how_many():
     assert [bool(m.histograms) for m in found.mutations] == [True, True, False, False, False]
     assert outcome.tables["mutations"].num_rows == 12
     assert outcome.tables["categories"].num_rows == 13
+
+
+def test_each_direction_has_its_share_of_a_short_report():
+    worse = [constant_chain(("read", f"p{i:02}", "done"), 0, 100, 0, 9000 + i) for i in range(6)]
+    better = [slowed_in(f"r{i}", -90) for i in range(3)]
+    limits = ReportLimits(mutations=5, detailed=2)
+    ballast = constant_chain(("read", "x"), 200, 200, 100, 100)
+    found = run(population(*worse, *better, ballast), limits=limits).comparison
+    assert found.mutations_total == 9
+    assert [m.rank for m in found.mutations] == [1, 2, 3, 7, 8]
+    assert [m.rank_in_direction for m in found.mutations] == [1, 2, 3, 1, 2]
+    assert [m.rank for m in found.mutations if m.histograms] == [1, 7]
+
+
+@pytest.mark.parametrize(
+    ("increases", "decreases", "limit", "shares"),
+    [
+        (9, 9, 5, (3, 2)),
+        (9, 1, 5, (4, 1)),
+        (1, 9, 5, (1, 4)),
+        (9, 9, 1, (1, 0)),
+        (2, 1, 9, (2, 1)),
+        (9, 9, 0, (0, 0)),
+    ],
+)
+def test_fair_shares(increases: int, decreases: int, limit: int, shares: tuple[int, int]):
+    ways = [Direction.INCREASE] * increases + [Direction.DECREASE] * decreases
+    assert fair_shares(ways, limit) == dict(zip(Direction, shares, strict=True))
+
+
+@pytest.mark.parametrize(("us", "way"), [(20, Direction.DECREASE), (3000, Direction.INCREASE)])
+def test_a_mutation_that_costs_nothing_goes_last_with_the_change(us: int, way: Direction):
+    neutral = [constant_chain(LOST, 80, 0, 2000, 0), constant_chain(GAINED, 0, 80, 0, 2000)]
+    found = run(population(*neutral, constant_chain(("x", "y"), 40, 40, 1000, us))).comparison
+    assert [m.contribution_us for m in found.mutations] == [40 * (us - 1000), 0]
+    assert [m.direction for m in found.mutations] == [way, way]
+
+
+def test_stored_keys_are_told_of_mutations_precursors_and_categories():
+    outcome = run(population(*moved()))
+    (m,) = outcome.comparison.mutations
+    assert (m.stored, m.stored_total) == ((m.category,), 1)
+    (before,) = m.precursors
+    assert (before.stored, before.stored_total) == ((before.category,), 1)
+    for name in ("mutations", "precursors", "categories"):
+        rows = outcome.tables[name].to_pylist()
+        assert rows
+        assert [row["stored"] for row in rows] == [[row["category"]] for row in rows]
 
 
 def test_tables_hold_what_the_model_holds():

@@ -187,23 +187,46 @@ def test_a_line_that_is_too_long_is_refused_and_its_neighbours_are_not(tmp_path:
     assert [n for c in chunks for n in c.positions][-1] >= 2
 
 
+@pytest.mark.parametrize("format_", [None, *FORMATS])
 @pytest.mark.parametrize(
-    "content", [b"", b"hello world\n", b"\n\n", bytes(range(256)), b'{"some":"json"}', b"\x0aabc"]
+    "content", [b"", b"\n\n", b"[]", b"{}\n", b" [\n ]", gzip.compress(b""), gzip.compress(b"[]")]
 )
-def test_what_cannot_be_told_is_an_error_that_lists_the_formats(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_holds_nothing_is_a_reject(tmp_path: Path, content: bytes, format_: str | None) -> None:
+    path = tmp_path / "rotated"
+    path.write_bytes(content)
+    table, rejects = read(path, format_)
+    assert table.num_rows == 0
+    assert [(r["reason"], r["position"]) for r in rejects.to_pylist()] == [(Reason.EMPTY, 0)]
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello world\n", bytes(range(256)), b'{"some":"json"}', b"\x0aabc", b"[[]]"]
+)
+def test_what_cannot_be_told_is_a_reject(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "what"
     path.write_bytes(content)
-    with pytest.raises(UnknownFormatError) as caught:
-        list(decode_file(path, None, CONFIG))
-    assert all(name in str(caught.value) for name in FORMATS)
+    table, rejects = read(path)
+    assert table.num_rows == 0
+    assert [(r["reason"], r["raw"]) for r in rejects.to_pylist()] == [(Reason.UNKNOWN_FORMAT, content)]
 
 
-def test_an_empty_file_of_a_named_format_is_an_empty_batch(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.write_bytes(b"")
-    for format_ in FORMATS:
-        table, _ = read(path, format_)
-        assert table.num_rows == 0
+def test_an_archive_cut_near_its_start_gives_what_it_holds(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    lines = [record(rng.randrange(10**9)) for _ in range(1_000)]
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(b"\n".join(lines))[:3_000])
+    table, rejects = read(path)
+    whole = codec_for("native").decode([b"\n".join(lines)], CONFIG).events
+    assert table.num_rows > 50
+    assert table["breadcrumb"].to_pylist() == whole["breadcrumb"].to_pylist()[: table.num_rows]
+    assert Reason.BAD_COMPRESSION in rejects["reason"].to_pylist()
+
+
+def test_an_archive_without_anything_readable_says_only_that(tmp_path: Path) -> None:
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(record(0))[:11])
+    table, rejects = read(path)
+    assert (table.num_rows, rejects["reason"].to_pylist()) == (0, [Reason.BAD_COMPRESSION])
 
 
 def test_wrong_names_are_errors(tmp_path: Path) -> None:

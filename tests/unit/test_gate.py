@@ -3,38 +3,56 @@
 import pytest
 from oracles.populations import constant_chain, population
 
-from analyze.compare import compare
+from analyze.compare import Outcome, compare
 from analyze.report.assemble import PeriodName
 from analyze.report.gate import FailOn, Floor, fails, parse_floor
-from analyze.settings import PaperSettings
+from analyze.settings import PaperSettings, ReportLimits
 from schemas.errors import ConfigError
-from schemas.report import Comparison
+from schemas.report import MutationKind
 
 
 @pytest.fixture(scope="module")
-def structural() -> Comparison:
+def structural() -> Outcome:
     """One structural mutation of 60 requests x 3 ms = 180 ms; 200 ms + 10 ms before."""
     p = population(
         constant_chain(("r", "a"), 100, 20, 2000, 2000), constant_chain(("r", "b"), 2, 62, 5000, 5000)
     )
-    return compare(p, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
+    return compare(p, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings())
 
 
 @pytest.mark.parametrize(
     ("on", "expected"),
     [("mutations", True), ("structural", True), ("response-time", False), ("never", False)],
 )
-def test_kind_decides(structural: Comparison, on: str, expected: bool):
+def test_kind_decides(structural: Outcome, on: str, expected: bool):
     assert fails(structural, FailOn(on), Floor()) is expected
 
 
 @pytest.mark.parametrize(
     ("floor", "expected"), [("180ms", True), ("181ms", False), ("85%", True), ("86 %", False), ("0.5%", True)]
 )
-def test_floor_decides(structural: Comparison, floor: str, expected: bool):
-    assert structural.mutations[0].contribution_us == 180_000
-    assert structural.reference.total_us == 210_000
+def test_floor_decides(structural: Outcome, floor: str, expected: bool):
+    assert structural.comparison.mutations[0].contribution_us == 180_000
+    assert structural.comparison.reference.total_us == 210_000
     assert fails(structural, FailOn.MUTATIONS, parse_floor(floor)) is expected
+
+
+def test_what_the_report_leaves_out_counts_too():
+    slower = constant_chain(("w", "x"), 40, 40, 1000, 1100)  # 40 x 100 µs
+    p = population(
+        constant_chain(("r", "a"), 100, 20, 2000, 2000), constant_chain(("r", "b"), 2, 62, 5000, 5000), slower
+    )
+    names = PeriodName("x", 0, 1), PeriodName("y", 1, 2)
+    outcome = compare(p, *names, PaperSettings(), limits=ReportLimits(mutations=1, detailed=0))
+    assert [m.kind for m in outcome.comparison.mutations] == [MutationKind.STRUCTURAL]
+    assert fails(outcome, FailOn.RESPONSE_TIME, parse_floor("4ms"))
+    assert not fails(outcome, FailOn.RESPONSE_TIME, parse_floor("5ms"))
+
+
+def test_nothing_found_fails_nothing():
+    same = population(constant_chain(("r", "a"), 40, 40, 1000, 1000))
+    outcome = compare(same, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings())
+    assert not fails(outcome, FailOn.MUTATIONS, Floor())
 
 
 @pytest.mark.parametrize("text", ["", "5", "-1s", "much", "%"])

@@ -54,6 +54,13 @@ def test_a_commit_counts_once_all_its_files_are_visible() -> None:
     assert len(open_manifest(disk).entries) > len(seen)
 
 
+def test_a_file_of_the_last_commit_that_is_lost_is_not_taken_for_one_to_come(lake: LocalDisk) -> None:
+    last = open_manifest(lake).commits[-1].record
+    (lake.root / last.publish[0].final).unlink()
+    with pytest.raises(LakeError, match=r"last commit is missing\. Run `flowdiff fsck L`"):
+        open_manifest(lake, "L")
+
+
 def _die_at_the_second_rename(disk: MemoryDisk) -> None:
     """Run the second import half way through its publishing."""
     writer = open_writer(disk)
@@ -76,8 +83,8 @@ def _die_at_the_second_rename(disk: MemoryDisk) -> None:
 
 def test_a_missing_lake_and_a_foreign_folder_are_refused(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
-    with pytest.raises(LakeError, match="no lake here"):
-        open_manifest(disk)
+    with pytest.raises(LakeError, match="no lake at '/some/where'"):
+        open_manifest(disk, "/some/where")
     (tmp_path / "flows").mkdir()
     with pytest.raises(LakeError, match="yet the folder holds 'flows'"):
         ensure_lake(disk, None, WINDOW_NS, "test")

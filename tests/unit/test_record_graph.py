@@ -109,6 +109,16 @@ def test_records_alike_but_for_params_are_both_kept() -> None:
     assert flow.order == ["x", "x", "y"]
 
 
+def test_of_versions_of_one_time_the_one_with_most_parents_is_kept() -> None:
+    first = record(None, "a", 1, id="1", parents="")
+    side = record(None, "b", 2, id="2", parents="1")
+    versions = [record(None, "c", 3, id="3", parents=p) for p in ("", "1 2", "1", "2")]
+    for rows in (versions, versions[::-1], [*versions[2:], *versions[:2]]):
+        flow = one(first, side, *rows)
+        assert flow.quality == Quality.CONFLICT
+        assert flow.edges == one(first, side, versions[1]).edges
+
+
 def test_one_version_of_an_id_is_kept() -> None:
     rows = [record("A", "x", 3, id="1"), record("A", "y", 2, id="1"), record("A", "z", 9, "end", id="2")]
     assert one(*rows).order == ["y", "z"]

@@ -119,7 +119,7 @@ def test_a_parameter_filter_without_parameters_is_refused(files: dict[str, Path]
         (files["structures"],),
         (),
     )
-    with pytest.raises(PeriodError, match="hold none"):
+    with pytest.raises(PeriodError, match="no request of these windows has any"):
         read_flows(found)
 
 

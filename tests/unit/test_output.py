@@ -1,0 +1,93 @@
+"""Results on standard output and in files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flowdiff.output import TableFormat, open_output, write_csv, write_table
+from flowdiff.streams import tolerate_any_text
+from schemas.errors import InputError
+
+
+def as_csv(table: pa.Table) -> str:
+    out = io.BytesIO()
+    write_csv(table.to_reader(), out)
+    return out.getvalue().decode()
+
+
+def test_csv_quotes_only_what_needs_it():
+    table = pa.table(
+        {
+            "plain": ["frontend/Recv.", 'say "hi"', "a,b", "two\nlines", "", None],
+            "n": [1, 2, 3, 4, 5, None],
+            "x, y": [0.5, float("nan"), 1e20, None, -1.0, 2.0],
+        }
+    )
+    assert as_csv(table) == (
+        'plain,n,"x, y"\nfrontend/Recv.,1,0.5\n"say ""hi""",2,nan\n'
+        '"a,b",3,1e+20\n"two\nlines",4,\n"",5,-1\n,,2\n'
+    )
+    assert [row["plain"] for row in csv.DictReader(io.StringIO(as_csv(table)))][:4] == table[
+        "plain"
+    ].to_pylist()[:4]
+
+
+def test_csv_of_lists_and_of_text_that_a_spreadsheet_would_run():
+    table = pa.table({"list": [[1, 2]], "formula": ["=1+1"], "minus": [-3], "flag": [True]})
+    assert as_csv(table) == 'list,formula,minus,flag\n"[1, 2]",\'=1+1,-3,true\n'
+
+
+def test_csv_of_no_rows_is_its_header():
+    assert as_csv(pa.table({"a": pa.array([], pa.string()), "b": pa.array([], pa.int64())})) == "a,b\n"
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path):
+    file = tmp_path / "out.csv"
+    file.write_text("before")
+
+    def half_written() -> None:
+        with open_output(file) as out:
+            out.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half_written()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.csv", "before")]
+
+
+def test_a_result_takes_the_place_of_the_old_one_with_its_rights(tmp_path: Path):
+    file, link = tmp_path / "out.csv", tmp_path / "link.csv"
+    file.write_text("before")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    write_table(pa.table({"a": [1]}).to_reader(), TableFormat.CSV, link)
+    assert link.is_symlink()
+    assert file.read_text() == "a\n1\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.csv", "out.csv"]
+
+
+def test_a_device_is_written_to_and_not_replaced():
+    write_table(pa.table({"a": [1]}).to_reader(), TableFormat.CSV, Path(os.devnull))
+    assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/x.csv", "."])
+def test_what_cannot_be_written_is_named(tmp_path: Path, name: str):
+    with pytest.raises(InputError, match="cannot be written"), open_output(tmp_path / name) as out:
+        out.write(b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_encoding_without_the_sign_costs_the_sign_only(monkeypatch: pytest.MonkeyPatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    tolerate_any_text()
+    print("417 µs → 1 ms", flush=True)
+    assert raw.getvalue() == b"417 ?s ? 1 ms\n"

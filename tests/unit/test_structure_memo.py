@@ -1,0 +1,44 @@
+"""Structures already described (stitch.structure_memo)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stitch.structure.describe import Structure, describe
+from stitch.structure.template import Template
+from stitch.structure_memo import StructureMemo
+
+KEYS = [(i, i) for i in range(40)]
+
+
+def chain(length: int) -> Structure:
+    names = [("service", f"step-{i}", None) for i in range(length + 1)]
+    return describe(Template.of_graph(names, [(i, i + 1) for i in range(length)], [length]))
+
+
+def test_threads_that_share_a_memo_describe_each_structure_once() -> None:
+    memo = StructureMemo()
+    asked: list[int] = []
+
+    def count_and_describe(i: int) -> Structure:
+        asked.append(i)
+        return chain(i)
+
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(lambda _: memo.rows(KEYS, count_and_describe), range(8)))
+    assert sorted(asked) == list(range(len(KEYS)))
+    assert all(table.equals(tables[0]) for table in tables)
+    assert tables[0]["n_nodes"].to_pylist() == [i + 1 for i in range(len(KEYS))]
+
+
+@pytest.mark.parametrize("capacity", [1, 10, 1_000])
+def test_a_full_memo_forgets_but_answers_the_same(capacity: int) -> None:
+    memo, ample = StructureMemo(capacity), StructureMemo()
+    for start in (0, 5, 0, 20, 3):
+        wanted = KEYS[start : start + 8]
+        places = [key[0] for key in wanted]
+        rows = memo.rows(wanted, lambda i, places=places: chain(places[i]))
+        assert rows.equals(ample.rows(wanted, lambda i, places=places: chain(places[i])))
+        assert rows["n_nodes"].to_pylist() == [place + 1 for place in places]
