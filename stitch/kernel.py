@@ -21,13 +21,13 @@ from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
 from stitch.columns import whole
-from stitch.components import request_codes
 from stitch.labels import LabelCodes, encode_labels, label_nodes
 from stitch.param_rows import params_table
 from stitch.placed import PlacedFlows
-from stitch.record_graph import place_records
+from stitch.records.components import request_codes
+from stitch.records.graph import place_records
 from stitch.rejects import reject_rows
-from stitch.span_graph import place_spans
+from stitch.spans.graph import place_spans
 from stitch.structure_memo import StructureMemo
 from stitch.tables import categorise, flows_table, order_flows
 

@@ -1,6 +1,6 @@
 """Placed flows: what the two graph builders hand to the kernel (numpy, canonical order, no strings).
 
-`stitch.span_graph` (trees of spans) and `stitch.record_graph` (DAGs of activity records) both end here;
+`stitch.spans.graph` (trees of spans) and `stitch.records.graph` (DAGs of activity records) both end here;
 everything after (keys, text, loops, tables) does not care where a graph came from.
 """
 

@@ -96,7 +96,7 @@ def _print_rows(session: Session, query: str) -> None:
             for row in zip(*shown, strict=True)
         ]
     widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
-    if sum(min(width, LEGIBLE) + 2 for width in widths) <= console.width:
+    if sum(min(width, LEGIBLE) + 3 for width in widths) <= console.width:
         table = Table(box=None, header_style="bold")
         for name, width in zip(names, widths, strict=True):
             table.add_column(Text(name), min_width=min(width, LEGIBLE), overflow="ellipsis", no_wrap=True)
@@ -113,7 +113,7 @@ def _print_records(console: Console, names: list[str], rows: list[list[str]]) ->
     for number, row in enumerate(rows, 1):
         console.rule(Text(f"row {number}"), align="left", style="dim")
         table = Table(box=None, show_header=False)
-        table.add_column(style="bold", no_wrap=True)
+        table.add_column(style="bold", no_wrap=True, min_width=max(map(len, names), default=1))
         table.add_column(overflow="ellipsis", no_wrap=True)
         for name, value in zip(names, row, strict=True):
             table.add_row(Text(name), Text(value))

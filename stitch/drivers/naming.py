@@ -1,8 +1,8 @@
 """Names the records that came without a request id, when input is too large for the kernel to see at once.
 
-The kernel names them by the linked records of its batch (`stitch.components`); a batch here is a bucket by
-request id, so the name must be known before. Only the columns that link records are held in memory: bounded
-by the number of records *without* a request id (about 300 bytes each) and of those they touch.
+The kernel names them by the linked records of its batch (`stitch.records.components`); a batch here is a
+bucket by request id, so the name must be known before. Only the columns that link records are held in memory:
+bounded by the number of records *without* a request id (about 300 bytes each) and of those they touch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from schemas.events import SPAN_KIND_BASE
 from stitch.columns import whole
-from stitch.components import assign_requests, flat_list
 from stitch.drivers.stash import Stash
+from stitch.records.components import assign_requests, flat_list
 
 _LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 

@@ -11,7 +11,7 @@ from schemas.config import StitchConfig
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
 from schemas.quality import Quality
 from stitch.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
-from stitch.record_graph import place_records
+from stitch.records.graph import place_records
 
 KINDS = {
     "": EventKind.EVENT,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stitch.canon.mixing import mix
 from stitch.canon.tree import levels_of, order_trees
-from stitch.span_ids import SpanIndex
+from stitch.spans.ids import SpanIndex
 
 
 @st.composite

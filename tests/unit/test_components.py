@@ -1,4 +1,4 @@
-"""Requests of records without a request id (stitch.components)."""
+"""Requests of records without a request id (stitch.records.components)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from oracles.record_events import place, record, table
 
 from schemas.quality import Quality
-from stitch.components import assign_requests
+from stitch.records.components import assign_requests
 
 
 def requests(*rows: dict[str, Any]) -> list[str]:

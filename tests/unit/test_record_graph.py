@@ -1,4 +1,4 @@
-"""The rules of record graphs (stitch.record_graph, stitch.happens_before, stitch.strands), one a test."""
+"""The rules of record graphs (stitch.records), one a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oracles.record_events import Flow, place, read, record, table
 
 from schemas.config import StitchConfig
 from schemas.quality import Quality
-from stitch.record_graph import place_records
+from stitch.records.graph import place_records
 
 
 def one(*rows: dict[str, Any], config: StitchConfig | None = None) -> Flow:

@@ -17,7 +17,7 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from schemas.quality import Quality
 from stitch.placed import PlacedFlows
-from stitch.record_graph import place_records
+from stitch.records.graph import place_records
 
 FILES = ("download", "gc", "large", "medium", "small", "upload")
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
-from stitch.components import assign_requests
 from stitch.drivers.partition import FANOUT, bucket_of, hash_texts, payload_bytes, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import Buckets, EventSpill
+from stitch.records.components import assign_requests
 
 
 def record(request: str | None, ts_ns: int, **fields: object) -> dict[str, object]:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from schemas.events import EventKind
 from stitch.canon.dag import CanonicalOrder
 from stitch.canon.runs import distinct, ranges
-from stitch.entries import Entries
-from stitch.happens_before import HappensBefore
-from stitch.record_columns import NO_CODE, Records
-from stitch.strands import Strands
+from stitch.records.columns import NO_CODE, Records
+from stitch.records.entries import Entries
+from stitch.records.happens_before import HappensBefore
+from stitch.records.strands import Strands
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
@@ -34,7 +34,7 @@ class Ends:
 def find_ends(
     records: Records, strands: Strands, strand_flow: I8, edges: HappensBefore, entries: Entries, n_flows: int
 ) -> Ends:
-    """Candidates by the rules of `stitch.record_graph`. strand_flow: [strands] dense flow numbers."""
+    """Candidates by the rules of `stitch.records.graph`. strand_flow: [strands] dense flow numbers."""
     n_nodes, n_strands = len(strands.record), len(strands.flow)
     node_strand = strands.node_strand
     last = strands.first[1:] - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stitch.spans import UNKNOWN_NS
+from stitch.spans.columns import UNKNOWN_NS
 
 I8 = npt.NDArray[np.int64]
 

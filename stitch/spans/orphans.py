@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from schemas.quality import Quality
 from stitch.columns import whole
 from stitch.placed import MISSING_EVENT, ROOT_EVENT
-from stitch.span_parents import NO_PARENT, Parents
-from stitch.spans import UNKNOWN_NS, Spans
+from stitch.spans.columns import UNKNOWN_NS, Spans
+from stitch.spans.parents import NO_PARENT, Parents
 
 I8 = npt.NDArray[np.int64]
 U4 = npt.NDArray[np.uint32]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from stitch.canon.mixing import hash_word, mix
 from stitch.columns import whole
-from stitch.spans import Spans
+from stitch.spans.columns import Spans
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]

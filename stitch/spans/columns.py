@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from stitch.columns import whole
 from stitch.labels import LabelCodes
-from stitch.span_ids import id_keys
+from stitch.spans.ids import id_keys
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]
@@ -48,7 +48,7 @@ class Spans:
     start_ns: I8
     end_ns: I8
     key: U8
-    """Id key, see `stitch.span_ids`."""
+    """Id key, see `stitch.spans.ids`."""
     kind: U1
     """EventKind."""
     label: I8

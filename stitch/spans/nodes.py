@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stitch.canon.tree import CanonicalTree
-from stitch.marks import Marks
 from stitch.placed import END, POINT, START
+from stitch.spans.marks import Marks
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]

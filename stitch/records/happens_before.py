@@ -18,8 +18,8 @@ import numpy.typing as npt
 from schemas.events import EventKind
 from stitch.canon.runs import distinct, ranges
 from stitch.canon.segments import longest_paths
-from stitch.record_columns import NO_CODE, Records
-from stitch.strands import Strands
+from stitch.records.columns import NO_CODE, Records
+from stitch.records.strands import Strands
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

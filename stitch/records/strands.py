@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from stitch.canon.runs import distinct, group_stably, offsets
 from stitch.content import hash_rows
-from stitch.record_columns import NO_CODE, Records
+from stitch.records.columns import NO_CODE, Records
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

@@ -1,7 +1,7 @@
 """Activity records to placed flows: the graph of every request of a batch (A.1, ARCHITECTURE 4.1).
 
-Nodes are records on strands (`stitch.strands`), edges come from strands, splits, joins and explicit parents
-(`stitch.happens_before`). To make each graph a flow it gets one source and one response.
+Nodes are records on strands (`stitch.records.strands`), edges come from strands, splits, joins and explicit
+parents (`stitch.records.happens_before`). To make each graph a flow it gets one source and one response.
 
 Cycles. Every edge among the nodes that no topological order reaches is cut (CYCLE).
 
@@ -37,14 +37,14 @@ from stitch.canon.mixing import mix
 from stitch.canon.runs import distinct, offsets, ranges
 from stitch.columns import whole
 from stitch.content import hash_rows
-from stitch.entries import Entries, find_entries, make_synthetic
-from stitch.happens_before import HappensBefore, connect, cut_cycles
 from stitch.labels import LabelCodes
 from stitch.placed import POINT, PlacedFlows
-from stitch.raw_structures import Laid, lay_out
-from stitch.record_columns import Records, read_records
-from stitch.responses import Ends, find_ends, place_responses
-from stitch.strands import Strands, order_strands
+from stitch.records.columns import Records, read_records
+from stitch.records.entries import Entries, find_entries, make_synthetic
+from stitch.records.happens_before import HappensBefore, connect, cut_cycles
+from stitch.records.raw_structures import Laid, lay_out
+from stitch.records.responses import Ends, find_ends, place_responses
+from stitch.records.strands import Strands, order_strands
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.events import EventKind
-from stitch.span_identity import Identified
+from stitch.spans.identity import Identified
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

@@ -24,14 +24,14 @@ from schemas.quality import Quality
 from stitch.canon.tree import levels_of, order_trees
 from stitch.columns import whole
 from stitch.labels import LabelCodes, encode_labels, synthetic_hash
-from stitch.marks import Marks, read_marks
-from stitch.orphans import Forest, SpanServices, plant_forest
 from stitch.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
-from stitch.span_identity import Identified, identify
-from stitch.span_nodes import TreeRows, lay_nodes
-from stitch.span_parents import resolve_parents
-from stitch.span_times import fill_times
-from stitch.spans import UNKNOWN_NS, Spans, read_spans
+from stitch.spans.columns import UNKNOWN_NS, Spans, read_spans
+from stitch.spans.identity import Identified, identify
+from stitch.spans.marks import Marks, read_marks
+from stitch.spans.nodes import TreeRows, lay_nodes
+from stitch.spans.orphans import Forest, SpanServices, plant_forest
+from stitch.spans.parents import resolve_parents
+from stitch.spans.times import fill_times
 
 I8 = npt.NDArray[np.int64]
 U4 = npt.NDArray[np.uint32]

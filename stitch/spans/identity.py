@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.content import hash_rows
-from stitch.span_ids import SpanIndex
-from stitch.spans import UNKNOWN_NS, References, Spans
+from stitch.spans.columns import UNKNOWN_NS, References, Spans
+from stitch.spans.ids import SpanIndex
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

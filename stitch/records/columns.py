@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stitch.columns import whole
-from stitch.components import assign_requests, flat_list, split_and_join_links
 from stitch.labels import LabelCodes, encode_labels
+from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
