@@ -6,6 +6,7 @@ Python walk of `oracles.critical_path` on a subsample.
 
 from __future__ import annotations
 
+import gc
 import resource
 import time
 
@@ -18,6 +19,7 @@ from analyze.critical_path import critical_path, edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from flowdiff.__main__ import GC_THRESHOLDS
 
 REQUESTS = 200_000
 CATEGORIES = 1_600
@@ -47,6 +49,7 @@ def test_refine_and_critical_path(kind: str) -> None:
         if kind == "spans"
         else stored_records(1, REQUESTS, CATEGORIES, 30)
     )
+    gc.set_threshold(*GC_THRESHOLDS)  # as the command does
     start = time.process_time()
     wall = time.perf_counter()
     population = refine(flows, structures, RefineSettings())
