@@ -106,19 +106,20 @@ def sort_references(
     The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous
     parents; everything else is a link. An id of zeros names nothing; a trace of zeros is the span's own.
     """
-    follows: list[str] = []
-    links: list[tuple[str, str]] = []
     own = trace.lstrip("0").lower()
-    for kind, other, span in references:
-        if not span.strip("0"):
-            continue
-        same = other.lstrip("0").lower() in ("", own)
-        if same and kind == "FOLLOWS_FROM":
-            follows.append(span)
-        elif same and kind == "CHILD_OF" and not parent:
-            parent = span
-        elif not (same and span == parent):
-            links.append((other if other.strip("0") else trace, span))
+    named = [
+        (kind, other, span, other.lstrip("0").lower() in ("", own))
+        for kind, other, span in references
+        if span.strip("0")
+    ]
+    if not parent:
+        parent = next((span for kind, _, span, same in named if same and kind == "CHILD_OF"), parent)
+    follows = [span for kind, _, span, same in named if same and kind == "FOLLOWS_FROM"]
+    links = [
+        (other if other.strip("0") else trace, span)
+        for kind, other, span, same in named
+        if not (same and (kind == "FOLLOWS_FROM" or span == parent))
+    ]
     return parent, follows, links
 
 

@@ -82,6 +82,19 @@ def messages(draw: st.DrawFn) -> bytes:
     return data
 
 
+def test_a_reference_to_the_parent_is_no_link_wherever_it_stands() -> None:
+    ids = {"trace_id": bytes(range(16)), "span_id": bytes(range(8))}
+    span = JaegerSpan(trace_id=ids["trace_id"], span_id=bytes(range(1, 9)))
+    span.start_time.seconds = SECONDS
+    span.references.add(**ids, ref_type=2)
+    span.references.add(**ids)
+    decoded = codec_for("jaeger-proto").decode([span.SerializeToString()], CONFIG).events.to_pylist()
+    rows = SpanRows()
+    add_message(rows, 0, span)
+    assert events_of_spans(rows.batch(), CONFIG).events.to_pylist() == decoded
+    assert (decoded[0]["parents"], decoded[0]["links"]) == (["0001020304050607"], None)
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(messages().filter(bool), min_size=1, max_size=4))
 def test_all_at_once_and_one_by_one(payloads: list[bytes]) -> None:
