@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from schemas.errors import LakeError
 from stitch.placed import END, START
+from stitch.structure.template import Template
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -27,30 +28,12 @@ _COLUMNS = ["request_id", "start_ns", "category", "offset_ns", "host", "weight",
 
 
 @dataclass(frozen=True, slots=True)
-class StoredStructure:
-    """One row of the structures table; lists are by canonical position."""
+class StoredStructure(Template):
+    """One row of the structures table."""
 
     category: str
-    root: str
-    component: tuple[str, ...]
-    point: tuple[str, ...]
-    label: tuple[str | None, ...]
-    kind: tuple[int, ...]
-    side: tuple[int, ...]
-    """POINT, START or END of stitch.placed."""
-    mate: tuple[int, ...]
-    parent: tuple[int, ...]
-    deferred: tuple[bool, ...]
-    edges: tuple[tuple[int, int], ...]
-    """(src, dst), sorted by (dst, src)."""
-    responses: tuple[int, ...]
     canonical: str
     canonical_l1: str
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes."""
-        return len(self.point)
 
     def operation(self, position: int) -> str:
         """`component/point[/label]` of a node, without host and side."""
@@ -230,13 +213,11 @@ def read_structures(structures: pa.Table) -> list[StoredStructure]:
     edge_at = _bounds_of(in_edges).tolist()
     flat_edges = in_edges.flatten()
     pairs = list(zip(flat_edges.field("src").to_pylist(), flat_edges.field("dst").to_pylist(), strict=True))
-    roots = wanted["root"].to_pylist()
     responses = wanted["responses"].to_pylist()
     canonical, canonical_l1 = wanted["canonical"].to_pylist(), wanted["canonical_l1"].to_pylist()
     return [
         StoredStructure(
             category=key,
-            root=roots[row],
             edges=tuple(pairs[edge_at[row] : edge_at[row + 1]]),
             responses=tuple(responses[row]),
             canonical=canonical[row],
