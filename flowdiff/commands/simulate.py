@@ -70,7 +70,7 @@ def command(
         "workload": workload,
         "requests": sum(t.n_simulated for t in result.traces),
         "traced": sum(len(t) for t in result.traces),
-        "seconds": round(result.seconds, 3),
+        "simulated_seconds": round(result.seconds, 3),
         "tag": result.telling.tag,
     }
     if out is not None:
@@ -100,7 +100,8 @@ def _check_outputs(out: Path | None, truth: Path | None, show_fit: bool) -> None
 def _print_summary(workload: str, summary: dict[str, object], fitted: Run | None) -> None:
     for key, value in summary.items():
         if key != "fit":
-            typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
+            name = key.replace("_", " ")
+            typer.echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
     if fitted is not None:
         _print_fit(workload, fit(fitted.traces))
 
