@@ -18,12 +18,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).res
 
 import pyarrow as pa  # noqa: E402 (the path comes first: a script)
 from google.protobuf import json_format  # noqa: E402
+from heap import keep_freed_memory  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 from oracles.otlp_spans import read_slowly  # noqa: E402
 
 from ingest.codecs.registry import codec_for  # noqa: E402
 from schemas.config import DecodeConfig  # noqa: E402
-from stitch.heap import keep_freed_memory  # noqa: E402
 
 CONFIG = DecodeConfig()
 SPANS_PER_MESSAGE = 100

@@ -19,7 +19,8 @@ _NEVER = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Ask the allocator of this process not to return memory; False where it cannot be asked (no glibc).
 
-    For drivers that stitch batch after batch; call once at the start. Results never depend on it.
+    Call once at the start. The product does not: in a whole import the gain was within noise, and it keeps
+    the peak.
     """
     if not sys.platform.startswith("linux"):
         return False
