@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from analyze.mutations.paper import PaperResult, paper_mutations
+from analyze.methods.spectroscope.paper import PaperResult, paper_mutations
+from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits
 from analyze.population import Population
 from analyze.report import assemble, wording
 from analyze.report.assemble import PeriodName
 from analyze.report.rows import canonical
 from analyze.report.tables import report_tables
-from analyze.settings import PaperSettings, ReportLimits
 from schemas.report import (
     Comparison,
     ComparisonSettings,

@@ -7,7 +7,7 @@ dictionary codes; DuckDB answers filters (which rows match), where it reads narr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analyze.periods import Period, fitted, windows_of
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod, pending_note, resolve
 from analyze.sql.connection import arrays, statement, unreadable
 from analyze.sql.filters import filter_terms
 from schemas.errors import PeriodError
-from stitch.lake.disk import LocalDisk
-from stitch.lake.manifest import Manifest, open_manifest
+from schemas.periods import Period
 
 I8 = npt.NDArray[np.int64]
 
@@ -49,65 +48,6 @@ _STRUCTURE_COLUMNS: Final = [
     "responses",
     "canonical_l1",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class LakePeriod:
-    """A period of a lake that is there: its bounds fitted to windows, its files listed."""
-
-    period: Period
-    root: Path
-    """Folder of the lake."""
-    flows: tuple[Path, ...]
-    structures: tuple[Path, ...]
-    params: tuple[Path, ...]
-    dead_letters: tuple[Path, ...] = ()
-    """Those of the whole lake: what could not be read has no time."""
-    pending: int = 0
-    """Commits that are not published yet; none of their files is listed."""
-
-
-def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
-    """Find the windows and files of a period.
-
-    may_be_empty: a lake that has no window at all gives a period without flows. Raises PeriodError if no lake
-    is named or no sealed window lies in the period (or an unsealed one does), LakeError if there is no lake
-    or a file of its last commit is lost.
-    """
-    lake = period.lake if period.lake is not None else default_lake
-    if lake is None:
-        raise PeriodError(f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake.")
-    root = Path(lake)
-    manifest: Manifest = open_manifest(LocalDisk(root), lake)
-    entries = manifest.windows()
-    windows = []
-    if entries or not may_be_empty:
-        windows = windows_of(
-            period,
-            [entry.window for entry in entries if entry.sealed],
-            [entry.window for entry in entries if not entry.sealed],
-        )
-    flows, structures, params = (
-        tuple(root / file.name for file in manifest.files(table, windows))
-        for table in ("flows", "structures", "params")
-    )
-    return LakePeriod(
-        replace(fitted(period, windows), lake=lake),
-        root,
-        flows,
-        structures,
-        params,
-        dead_letters=tuple(root / file.name for file in manifest.files("dead_letters")),
-        pending=manifest.pending,
-    )
-
-
-def pending_note(found: LakePeriod) -> str | None:
-    """One sentence where an interrupted import keeps something from readers, else None."""
-    if not found.pending:
-        return None
-    commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
-    return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
 
 
 def load_population(

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from analyze.load import LakePeriod, pending_note, resolve
-from analyze.periods import parse_period
+from analyze.scope import LakePeriod, pending_note, resolve
+from schemas.periods import parse_period
 
 LakeOption = Annotated[Path, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake.")]
 PeriodOption = Annotated[

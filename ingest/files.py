@@ -14,8 +14,8 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from ingest.codecs.port import Decoded
-from ingest.codecs.registry import codec_for, require_format
 from ingest.compressed import ByteSource
+from ingest.formats import codec_for, require_format
 from ingest.framing import Framing, Message, framing_of, read_length
 from ingest.sniff import is_lines, sniff_format
 from schemas.config import DecodeConfig

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.config import StitchConfig
-from stitch.columns import whole
+from stitch.columnar.chunks import whole
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

@@ -20,16 +20,16 @@ from schemas.events import SPAN_KIND_BASE, concat_events, empty_events
 from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
-from stitch.columns import whole
-from stitch.labels import LabelCodes, encode_labels, label_nodes
+from stitch.columnar.chunks import whole
+from stitch.flow_rows import categorise, flows_table, order_flows
+from stitch.graph.labels import LabelCodes, encode_labels, label_nodes
+from stitch.graph.placed import PlacedFlows
 from stitch.param_rows import params_table
-from stitch.placed import PlacedFlows
 from stitch.records.components import request_codes
-from stitch.records.graph import place_records
+from stitch.records.record_graphs import place_records
 from stitch.rejects import reject_rows
-from stitch.spans.graph import place_spans
+from stitch.spans.span_graphs import place_spans
 from stitch.structure_memo import StructureMemo
-from stitch.tables import categorise, flows_table, order_flows
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

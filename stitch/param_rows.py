@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.lake import PARAMS_SCHEMA
-from stitch.canon.runs import ranges
-from stitch.columns import whole
-from stitch.placed import END, PlacedFlows
-from stitch.tables import FlowOrder, canonical_words
+from stitch.columnar.chunks import whole
+from stitch.columnar.runs import ranges
+from stitch.flow_rows import FlowOrder, canonical_words
+from stitch.graph.placed import END, PlacedFlows
 
 I8 = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from schemas.lake import STRUCTURES_SCHEMA
-from stitch.structure.describe import Structure
-from stitch.structure.rows import structures_table
+from stitch.graph.describe import Structure
+from stitch.structures import structures_table
 
 _MAX_CHUNKS = 64
 """Each batch with new structures adds a chunk; past this many they are copied into one."""

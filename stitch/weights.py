@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stitch.columns import whole
-from stitch.placed import PlacedFlows
+from stitch.columnar.chunks import whole
+from stitch.graph.placed import PlacedFlows
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

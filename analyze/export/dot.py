@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from stitch.placed import END, POINT, START
+from stitch.graph.placed import END, POINT, START
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 """What the two nodes of a span add to the name of its operation."""

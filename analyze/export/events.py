@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from analyze.export.dot import SIDE_MARK
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
-from stitch.placed import END, POINT, START
+from stitch.graph.placed import END, POINT, START
 
 I8 = npt.NDArray[np.int64]
 

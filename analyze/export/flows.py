@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
 from analyze.export.selection import LIST_CATEGORIES, named_categories
-from analyze.load import LakePeriod, read_flow_files, read_stored
-from ingest.encode_native import native_lines
-from ingest.encode_otlp import otlp_json_lines
+from analyze.load import read_flow_files, read_stored
+from analyze.scope import LakePeriod
+from ingest.codecs.native.encode_native import native_lines
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from schemas.errors import NotFoundError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA
 

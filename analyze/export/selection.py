@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.load import LakePeriod, read_stored
+from analyze.load import read_stored
+from analyze.scope import LakePeriod
 from schemas.errors import ConfigError, NotFoundError
 
 LIST_CATEGORIES = "List categories with `flowdiff categories`."

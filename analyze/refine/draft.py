@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.refine.stored import StoredCategory, StoredStructure
-from stitch.placed import END, START
+from stitch.graph.placed import END, START
 
 I8 = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ class Node(NamedTuple):
     text: str
     """Display label, `[host/]component/point[/label]`, with `>` or `<` for the side of a span."""
     side: int
-    """POINT, START or END of stitch.placed."""
+    """POINT, START or END of stitch.graph.placed."""
     mate: int
     """Node of the other side of the span; -1 for points."""
     deferred: bool

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import Population
-from analyze.refine.assemble import assemble
 from analyze.refine.asynchrony import find_asynchronous
 from analyze.refine.draft import Draft
 from analyze.refine.hosts import decide_host_labels
+from analyze.refine.merging import assemble
 from analyze.refine.record_drafts import record_drafts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import (

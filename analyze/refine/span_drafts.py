@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.refine.draft import Draft, Node, make_node
+from analyze.refine.equal_rows import equal_rows
 from analyze.refine.hosts import HostLabels, split_by_hosts
-from analyze.refine.rows import equal_rows
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import (
     Family,
@@ -26,7 +26,7 @@ from analyze.refine.siblings import (
 )
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory, StoredStructure
-from stitch.placed import END, POINT, START
+from stitch.graph.placed import END, POINT, START
 
 I8 = npt.NDArray[np.int64]
 I1 = npt.NDArray[np.int8]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from analyze.refine.stored import StoredStructure
 from schemas.events import EventKind
-from stitch.placed import END, POINT, START
+from stitch.graph.placed import END, POINT, START
 
 _REMOTE = frozenset(
     {EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER}

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.errors import LakeError
-from stitch.placed import END, START
-from stitch.structure.template import Template
+from stitch.graph.placed import END, START
+from stitch.graph.template import Template
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]

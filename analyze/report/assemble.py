@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.attribution import recoverable_us
-from analyze.mutations.paper import EdgeEvidence, PaperResult, Ranked
+from analyze.methods.spectroscope.paper import EdgeEvidence, PaperResult, Ranked
+from analyze.methods.spectroscope.paper_settings import ReportLimits
+from analyze.paths.attribution import recoverable_us
 from analyze.population import Category, Population
 from analyze.report import wording
-from analyze.report.graphs import difference, graph_view
+from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.rows import (
     canonical,
     displaced_us,
@@ -24,7 +25,6 @@ from analyze.report.rows import (
     precursor_row,
     stored,
 )
-from analyze.settings import ReportLimits
 from analyze.stats.moments import NS_PER_US, pooled
 from schemas.report import (
     CategoryRow,

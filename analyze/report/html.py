@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.draw import Drawing, EdgeMark, Heat, Marks, draw_graph
-from analyze.report.plot import draw_histogram
+from analyze.report.drawing.draw import Drawing, EdgeMark, Heat, Marks, draw_graph
+from analyze.report.drawing.plot import draw_histogram
 from schemas.report import Comparison, Direction, EdgeRow, GraphView, Mutation, MutationKind
 
 OPEN_SECTIONS = 5

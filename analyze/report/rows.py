@@ -7,13 +7,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from analyze.attribution import Attribution
-from analyze.critical_path import edge_latency_ns
-from analyze.mutations.paper import Candidates, EdgeEvidence, Ranked
-from analyze.mutations.timing import KsTests
+from analyze.methods.spectroscope.paper import Candidates, EdgeEvidence, Ranked
+from analyze.methods.spectroscope.paper_settings import ReportLimits
+from analyze.methods.spectroscope.timing import KsTests
+from analyze.paths.attribution import Attribution
+from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Population
 from analyze.report import wording
-from analyze.settings import ReportLimits
 from analyze.stats.histogram import log_histogram
 from analyze.stats.moments import LARGE, NS_PER_US, PeriodMoments
 from schemas.report import EdgeRow, Histogram, KsResult, Moments, PrecursorRow

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analyze.mutations.paper import PaperResult
+from analyze.methods.spectroscope.paper import PaperResult
 from analyze.population import Population
 from analyze.report.rows import critical_means
 from schemas.report import CategoryRow, KsResult, Moments

@@ -1,4 +1,4 @@
-"""A parsed filter (`analyze.periods.Filter`) as SQL terms: text from a closed list, values bound.
+"""A parsed filter (`schemas.periods.Filter`) as SQL terms: text from a closed list, values bound.
 
 Keys `root` and `status` are columns of a flow; `host` and `component` hold for a flow if they hold for any of
 its nodes; every other key is a parameter of any node. `!=` holds if no node has an equal value, so a flow
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from analyze.periods import Condition, Filter, Operator
+from schemas.periods import Condition, Filter, Operator
 
 _EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
 COLUMN_KEYS: Final = ("root", "status", "host", "component")

@@ -15,8 +15,8 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from analyze.load import LakePeriod
 from analyze.report.tables import MUTATIONS_SCHEMA
+from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.connection import locked_connection, unreadable_file
 from schemas.errors import ConfigError, LakeError, QueryError

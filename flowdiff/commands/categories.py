@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analyze.browse import CategorySort, categories
 from analyze.report.wording import count, duration, short, significant, visible
+from analyze.sql.browse import CategorySort, categories
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.output import print_json

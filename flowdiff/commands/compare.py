@@ -15,17 +15,18 @@ import typer
 from rich.console import Console
 
 from analyze.compare import Outcome, compare
-from analyze.load import LakePeriod, load_population, resolve
-from analyze.periods import parse_period
+from analyze.load import load_population
+from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings, Ranking, Variant
 from analyze.refine.settings import Level, RefineSettings
 from analyze.report.assemble import PeriodName
 from analyze.report.gate import FailOn, Floor, fails, parse_floor
 from analyze.report.html import render_html
 from analyze.report.store import HTML_FILE, write_report
 from analyze.report.terminal import print_report
-from analyze.settings import Distance, PaperSettings, Ranking, Variant
+from analyze.scope import LakePeriod, resolve
 from flowdiff.options import warn_of_pending
 from flowdiff.output import open_output
+from schemas.periods import parse_period
 from schemas.report import to_json
 
 STDOUT = "-"

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analyze.browse import StoredFlow, find_flow
-from analyze.report.swimlane import Activity, activities
+from analyze.report.drawing.swimlane import Activity, activities
 from analyze.report.wording import clip, duration, short, significant, visible
+from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.output import print_json_value

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from schemas.errors import ConfigError, LakeError
-from stitch.lake.disk import LocalDisk
 from stitch.lake.fsck import check
+from stitch.lake.store import LocalDisk
 
 
 def command(

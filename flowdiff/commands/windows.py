@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from analyze.browse import windows
 from analyze.report.wording import count, duration
+from analyze.sql.browse import windows
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.output import print_json

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 import msgspec
 
-from ingest.codecs.span_batch import BadSpan
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
@@ -84,15 +82,6 @@ def documents_of(payload: bytes) -> list[bytes]:
     if any(line.startswith(b"{") and is_json(line) for line in lines):
         return lines
     return [payload]
-
-
-def span_rejects(bad: list[BadSpan], open_payload: Callable[[int], Callable[[int], bytes]]) -> list[Reject]:
-    """Rejects for refused spans; `open_payload(payload)`, called once a payload, gives bytes by item."""
-    rejects = []
-    for payload, group in groupby(sorted(bad, key=lambda b: (b.payload, b.item)), key=lambda b: b.payload):
-        raw_of = open_payload(payload)
-        rejects += [Reject(b.reason, b.detail, raw_of(b.item), payload, b.item) for b in group]
-    return rejects
 
 
 def json_bytes(value: object) -> bytes:

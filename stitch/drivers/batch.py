@@ -19,26 +19,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from ingest.codecs.registry import require_format
 from ingest.files import DecodedBatch, decode_file
+from ingest.formats import require_format
 from schemas.config import Config, DecodeConfig, StitchConfig
 from schemas.errors import FlowdiffError, LakeError
 from schemas.quality import Quality
 from schemas.rejects import Reject, rejects_table
 from schemas.windows import NS_PER_MINUTE
-from stitch.columns import whole
-from stitch.content import hash_rows
+from stitch.columnar.chunks import whole
+from stitch.columnar.content import hash_rows
 from stitch.drivers.inputs import Source, open_sources
+from stitch.drivers.ledger import Tally
 from stitch.drivers.partition import hash_texts, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import EventSpill, Load
-from stitch.drivers.tally import Tally
 from stitch.kernel import RECORDS_SUFFIX, Stitched, stitch
 from stitch.lake.commits import Counters
-from stitch.lake.disk import Disk, LocalDisk, exclusive_lock
 from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.layout import STAGE
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import Disk, LocalDisk, exclusive_lock
 from stitch.lake.windowing import cut
 from stitch.lake.writer import LakeWriter
 from stitch.structure_memo import StructureMemo

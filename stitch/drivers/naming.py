@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.events import SPAN_KIND_BASE
-from stitch.columns import whole
+from stitch.columnar.chunks import whole
 from stitch.drivers.stash import Stash
 from stitch.records.components import assign_requests, flat_list
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stitch.canon.mixing import mix
-from stitch.columns import whole
+from stitch.columnar.chunks import whole
+from stitch.columnar.mixing import mix
 
 U8 = npt.NDArray[np.uint64]
 I8 = npt.NDArray[np.int64]

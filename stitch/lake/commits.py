@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError
 
 from schemas.config import Config
 from schemas.errors import LakeError
-from stitch.lake.disk import Disk
 from stitch.lake.layout import COMMITS, commit_name, lane_folder, make_folders, stage_folder
+from stitch.lake.store import Disk
 
 RECORD_VERSION: Final = 1
 NO_COMMIT: Final = "0" * 64

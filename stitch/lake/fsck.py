@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from schemas.config import Config
 from schemas.errors import LakeError
 from stitch.lake.commits import Chained, Publish, lanes, read_chain
-from stitch.lake.disk import Disk
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW
 from stitch.lake.layout import LAKE_FILE, SIDE_TABLES, WINDOW_TABLES, read_info
+from stitch.lake.store import Disk
 
 
 class Finding(Config):

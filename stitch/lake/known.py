@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.lake import FLOWS_SCHEMA
-from stitch.content import hash_rows
-from stitch.lake.disk import Disk
+from stitch.columnar.content import hash_rows
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import LakeFile
+from stitch.lake.store import Disk
 
 _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 

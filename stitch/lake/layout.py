@@ -14,7 +14,7 @@ from schemas.config import Config
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
 from schemas.windows import Window
-from stitch.lake.disk import Disk
+from stitch.lake.store import Disk
 
 LAKE_FILE: Final = "flowdiff.json"
 STAGE: Final = "stage"

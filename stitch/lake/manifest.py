@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.commits import Chained, lanes, read_chain
-from stitch.lake.disk import Disk
 from stitch.lake.layout import LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
+from stitch.lake.store import Disk
 
 
 @dataclass(frozen=True, slots=True)

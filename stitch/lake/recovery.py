@@ -15,8 +15,8 @@ from stitch.lake.commits import (
     link_commit,
     read_chain,
 )
-from stitch.lake.disk import Disk
 from stitch.lake.layout import lane_folder, make_folders, stage_folder, stage_lane_folder
+from stitch.lake.store import Disk
 
 MAX_FENCE_ATTEMPTS = 8
 """Another writer can win the fence only by committing, so each failed attempt is its progress."""

@@ -11,7 +11,6 @@ import pyarrow as pa
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.commits import Chained, Counters, InputFile, Publish, link_commit, taken
-from stitch.lake.disk import Disk
 from stitch.lake.encoding import encode
 from stitch.lake.layout import (
     SideTable,
@@ -23,6 +22,7 @@ from stitch.lake.layout import (
     window_folder,
 )
 from stitch.lake.recovery import next_record, publish, recover
+from stitch.lake.store import Disk
 
 FILE_LANE = 0
 """Lane of everything imported from files."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.events import EventKind
-from stitch.canon.connected import connected_components
-from stitch.canon.runs import group_stably
-from stitch.columns import whole
+from stitch.columnar.chunks import whole
+from stitch.columnar.connected import connected_components
+from stitch.columnar.runs import group_stably
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.events import EventKind
-from stitch.labels import synthetic_hash
-from stitch.placed import MISSING_EVENT, ROOT_EVENT
+from stitch.graph.labels import synthetic_hash
+from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.events import EventKind
-from stitch.canon.runs import distinct, ranges
-from stitch.canon.segments import longest_paths
-from stitch.records.columns import NO_CODE, Records
+from stitch.columnar.runs import distinct, ranges
+from stitch.graph.order.segments import longest_paths
+from stitch.records.record_columns import NO_CODE, Records
 from stitch.records.strands import Strands
 
 I8 = npt.NDArray[np.int64]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stitch.canon.dag import Dags
-from stitch.canon.mixing import mix
-from stitch.canon.runs import offsets, ranges, sum_runs
+from stitch.columnar.mixing import mix
+from stitch.columnar.runs import offsets, ranges, sum_runs
+from stitch.graph.order.dag import Dags
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]

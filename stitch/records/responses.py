@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.events import EventKind
-from stitch.canon.dag import CanonicalOrder
-from stitch.canon.runs import distinct, ranges
-from stitch.records.columns import NO_CODE, Records
+from stitch.columnar.runs import distinct, ranges
+from stitch.graph.order.dag import CanonicalOrder
 from stitch.records.entries import Entries
 from stitch.records.happens_before import HappensBefore
+from stitch.records.record_columns import NO_CODE, Records
 from stitch.records.strands import Strands
 
 I8 = npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ class Ends:
 def find_ends(
     records: Records, strands: Strands, strand_flow: I8, edges: HappensBefore, entries: Entries, n_flows: int
 ) -> Ends:
-    """Candidates by the rules of `stitch.records.graph`. strand_flow: [strands] dense flow numbers."""
+    """Candidates by the rules of `record_graphs`. strand_flow: [strands] dense flow numbers."""
     n_nodes, n_strands = len(strands.record), len(strands.flow)
     node_strand = strands.node_strand
     last = strands.first[1:] - 1

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stitch.canon.runs import distinct, group_stably, offsets
-from stitch.content import hash_rows
-from stitch.records.columns import NO_CODE, Records
+from stitch.columnar.content import hash_rows
+from stitch.columnar.runs import distinct, group_stably, offsets
+from stitch.records.record_columns import NO_CODE, Records
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

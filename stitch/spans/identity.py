@@ -24,9 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.events import SPAN_KIND_BASE, EventKind
-from stitch.content import hash_rows
-from stitch.spans.columns import UNKNOWN_NS, References, Spans
-from stitch.spans.ids import SpanIndex
+from stitch.columnar.content import hash_rows
+from stitch.spans.span_columns import UNKNOWN_NS, References, Spans
+from stitch.spans.span_ids import SpanIndex
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stitch.canon.mixing import hash_word, mix
-from stitch.columns import whole
-from stitch.spans.columns import Spans
+from stitch.columnar.chunks import whole
+from stitch.columnar.mixing import hash_word, mix
+from stitch.spans.span_columns import Spans
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stitch.canon.tree import CanonicalTree
-from stitch.placed import END, POINT, START
+from stitch.graph.order.tree import CanonicalTree
+from stitch.graph.placed import END, POINT, START
 from stitch.spans.marks import Marks
 
 I8 = npt.NDArray[np.int64]

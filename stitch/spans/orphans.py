@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.quality import Quality
-from stitch.columns import whole
-from stitch.placed import MISSING_EVENT, ROOT_EVENT
-from stitch.spans.columns import UNKNOWN_NS, Spans
+from stitch.columnar.chunks import whole
+from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
 from stitch.spans.parents import NO_PARENT, Parents
+from stitch.spans.span_columns import UNKNOWN_NS, Spans
 
 I8 = npt.NDArray[np.int64]
 U4 = npt.NDArray[np.uint32]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stitch.spans.columns import UNKNOWN_NS
+from stitch.spans.span_columns import UNKNOWN_NS
 
 I8 = npt.NDArray[np.int64]
 
@@ -18,7 +18,7 @@ def fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> t
     A missing start is the earliest start of the children, a missing end their latest end; what is still
     missing is the parent's, from the root down. A root without children's times gets its other time. A filled
     end never precedes the start, nor a filled start follows the end. parent, levels: as in
-    `stitch.canon.tree.order_trees`. O(spans).
+    `stitch.graph.order.tree.order_trees`. O(spans).
     """
     n = len(parent)
     rows, bounds = levels

@@ -22,7 +22,7 @@ from heap import keep_freed_memory  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 from oracles.otlp_spans import read_slowly  # noqa: E402
 
-from ingest.codecs.registry import codec_for  # noqa: E402
+from ingest.formats import codec_for  # noqa: E402
 from schemas.config import DecodeConfig  # noqa: E402
 
 CONFIG = DecodeConfig()

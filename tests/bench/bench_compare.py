@@ -20,13 +20,13 @@ from oracles.stored_lake import write_lake
 from scipy import stats
 
 from analyze.compare import compare
-from analyze.critical_path import edge_latency_ns
+from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.assemble import PeriodName
 from analyze.report.html import render_html
-from analyze.settings import PaperSettings
 from analyze.stats.ks import ks_columns
 from schemas.report import to_json
 

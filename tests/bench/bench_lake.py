@@ -18,9 +18,9 @@ from bench_kernel import span_batch
 from schemas.config import StitchConfig
 from stitch.drivers.batch import DEFAULT_WINDOW_NS, ImportSettings, import_into
 from stitch.kernel import stitch
-from stitch.lake.disk import LocalDisk
 from stitch.lake.encoding import encode
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalDisk
 from stitch.lake.windowing import cut
 
 

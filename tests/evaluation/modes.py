@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analyze.compare import compare
+from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits, Variant
 from analyze.population import Population
 from analyze.report.assemble import PeriodName
-from analyze.settings import PaperSettings, ReportLimits, Variant
 
 Kind = Literal["structural", "response-time"]
 

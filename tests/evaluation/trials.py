@@ -22,7 +22,7 @@ from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.assemble import PeriodName
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from ingest.simulate.faults import find_fault, plan_causes
 from ingest.simulate.output import Format, Run, run
 from ingest.simulate.run import RunPlan

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA
 

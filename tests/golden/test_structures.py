@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import EVENT_SCHEMA
 from schemas.lake import LAYOUT_VERSION, TABLES

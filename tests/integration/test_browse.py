@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from analyze.browse import CategorySort, categories, find_flow, windows
-from analyze.load import LakePeriod, resolve
-from analyze.periods import parse_period
+from analyze.scope import LakePeriod, resolve
+from analyze.sql.browse import CategorySort, categories, find_flow, windows
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.session import open_session
 from schemas.errors import ConfigError, NotFoundError, QueryError
+from schemas.periods import parse_period
 
 SHOP_FLOWS = 502 + 1071 + 509
 SHOP_SPANS = 22_969 + 25_122 + 23_282

@@ -15,8 +15,8 @@ from oracles.lake_script import content
 from oracles.traffic import write_native
 
 from flowdiff.__main__ import main
-from stitch.lake.disk import LocalDisk
 from stitch.lake.fsck import check
+from stitch.lake.store import LocalDisk
 
 MB = 2**20
 

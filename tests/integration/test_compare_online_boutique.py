@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from analyze.compare import compare
+from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import Level, RefineSettings
 from analyze.report.assemble import PeriodName
-from analyze.settings import PaperSettings
-from ingest.codecs.otlp_json import OtlpJsonCodec
+from ingest.codecs.otlp.otlp_json import OtlpJsonCodec
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.report import Comparison, Direction, Mutation, MutationKind, to_json
 from stitch.kernel import Stitched, stitch

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from flowdiff.__main__ import COMMANDS, build_app
 from schemas.errors import ConfigError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.lake.disk import LocalDisk
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalDisk
 
 READERS = {
     "windows": ["windows"],

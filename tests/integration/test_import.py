@@ -21,10 +21,10 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError, LakeError, UnknownFormatError
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, ImportSummary, import_files, import_into
-from stitch.lake.disk import LocalDisk, exclusive_lock
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalDisk, exclusive_lock
 
 Rows = Counter[tuple[str, str, str]]
 

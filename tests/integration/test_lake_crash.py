@@ -15,8 +15,8 @@ from oracles.memory_disk import CrashError, MemoryDisk, Node
 from schemas.errors import LakeError
 from stitch.lake import recovery, writer
 from stitch.lake.commits import CommitTakenError
-from stitch.lake.disk import Disk
 from stitch.lake.fsck import check
+from stitch.lake.store import Disk
 
 DiskFactory = Callable[[], MemoryDisk]
 Ending = Callable[[MemoryDisk], None]

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyze.attribution import attribute
-from analyze.load import load_population, read_flows, resolve
-from analyze.periods import Period, parse_period
+from analyze.load import load_population, read_flows
+from analyze.paths.attribution import attribute
 from analyze.population import Category, Population
 from analyze.refine.settings import RefineSettings
+from analyze.scope import resolve
 from schemas.errors import LakeError, PeriodError
+from schemas.periods import Period, parse_period
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.lake.disk import LocalDisk
+from stitch.lake.store import LocalDisk
 
 BEFORE = "2022-08-23T16:59/2022-08-23T17:01"
 DELAY = "2022-08-23T15:12/2022-08-23T15:14"

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flowdiff.__main__ import build_app
-from ingest.codecs.otlp_json import OtlpJsonCodec
-from ingest.encode_otlp import length_prefixed, otlp_messages
+from ingest.codecs.otlp.encode_otlp import length_prefixed, otlp_messages
+from ingest.codecs.otlp.otlp_json import OtlpJsonCodec
 from schemas.config import DecodeConfig
 
 FILES = ("before", "after-recommendation-delay")

@@ -12,12 +12,12 @@ from oracles.agreement import disagreements, refined_colours
 from oracles.canonical_text import read_text
 from oracles.stitcher import read_events, stitch_plainly
 
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
+from stitch.graph.describe import describe
+from stitch.graph.folding import node_words
 from stitch.kernel import Stitched, stitch
-from stitch.structure.describe import describe
-from stitch.structure.folding import node_words
-from stitch.structure.rows import structure_from_row
+from stitch.structures import structure_from_row
 
 CASES = [
     ("otlp-json", "online-boutique/before.otlp.jsonl.gz", 22_969),

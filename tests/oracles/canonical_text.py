@@ -1,4 +1,4 @@
-"""Reads canonical text back into a graph, by the grammar of `stitch.structure.text` alone."""
+"""Reads canonical text back into a graph, by the grammar of `stitch.graph.text` alone."""
 
 from __future__ import annotations
 

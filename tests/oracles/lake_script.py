@@ -13,10 +13,10 @@ from schemas.lake import FLOWS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import Reason, Reject, rejects_table
 from schemas.windows import Window
 from stitch.lake.commits import Counters, InputFile
-from stitch.lake.disk import Disk
 from stitch.lake.encoding import decode
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import Disk
 from stitch.lake.writer import LakeWriter
 
 MINUTE_NS = 60 * 10**9

@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from ingest.codecs.otlp_message import add_request, parse_request
-from ingest.codecs.span_rows import SpanRows
-from ingest.codecs.spans_to_events import events_of_spans
+from ingest.codecs.otlp.otlp_message import add_request, parse_request
+from ingest.codecs.spans.span_rows import SpanRows
+from ingest.codecs.spans.spans_to_events import events_of_spans
 from schemas.config import DecodeConfig
 
 T0 = 1_700_000_000_000_000_000

@@ -10,8 +10,8 @@ import pyarrow as pa
 from schemas.config import StitchConfig
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events
 from schemas.quality import Quality
-from stitch.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
-from stitch.records.graph import place_records
+from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
+from stitch.records.record_graphs import place_records
 
 KINDS = {
     "": EventKind.EVENT,

@@ -8,9 +8,9 @@ import numpy as np
 from oracles.populations import category, graph, population
 
 from analyze.compare import Outcome, compare
+from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Category, Population
 from analyze.report.assemble import PeriodName
-from analyze.settings import PaperSettings
 
 HOSTILE = '<script>alert(1)</script>/"quoted" & </script><b>bold</b>'
 

@@ -18,7 +18,7 @@ from oracles.plain_spans import stitch_trace
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE
 from schemas.quality import Quality
-from stitch.content import hash_rows
+from stitch.columnar.content import hash_rows
 
 
 @dataclass

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from schemas.events import EventKind
 from schemas.lake import FLOWS_SCHEMA
-from stitch.placed import END, POINT, START
-from stitch.structure.describe import describe
-from stitch.structure.rows import structures_table
-from stitch.structure.template import Template
+from stitch.graph.describe import describe
+from stitch.graph.placed import END, POINT, START
+from stitch.graph.template import Template
+from stitch.structures import structures_table
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import NS_PER_MINUTE
 from stitch.lake.commits import Counters
-from stitch.lake.disk import LocalDisk
+from stitch.lake.store import LocalDisk
 from stitch.lake.windowing import cut
 from stitch.lake.writer import LakeWriter
 

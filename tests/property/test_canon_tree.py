@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stitch.canon.mixing import mix
-from stitch.canon.tree import levels_of, order_trees
-from stitch.spans.ids import SpanIndex
+from stitch.columnar.mixing import mix
+from stitch.graph.order.tree import levels_of, order_trees
+from stitch.spans.span_ids import SpanIndex
 
 
 @st.composite

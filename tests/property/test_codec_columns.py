@@ -11,10 +11,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.codecs.attributes import attribute_table
-from ingest.codecs.ids import hex_of_binary, hex_of_text
-from ingest.codecs.json_params import attributes_of_json
-from ingest.codecs.params import params_column
+from ingest.codecs.values.attributes import attribute_table
+from ingest.codecs.values.ids import hex_of_binary, hex_of_text
+from ingest.codecs.values.json_params import attributes_of_json
+from ingest.codecs.values.params import params_column
 from schemas.config import DecodeConfig
 
 _ids = st.one_of(

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from ingest.codecs.registry import FORMATS, codec_for
-from ingest.encode_otlp import otlp_json_lines, otlp_messages
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
 from ingest.files import decode_file
+from ingest.formats import FORMATS, codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, concat_events
 from schemas.rejects import REJECT_SCHEMA, Reason
@@ -78,7 +78,7 @@ def seeds(shared_data: Path) -> dict[str, bytes]:
 
 
 def _jaeger_message() -> bytes:
-    from ingest.codecs.jaeger_proto import JaegerSpan
+    from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
 
     span = JaegerSpan(trace_id=bytes(range(16)), span_id=bytes(range(1, 9)), operation_name="get /a")
     span.start_time.seconds = 1_700_000_000

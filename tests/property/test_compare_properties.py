@@ -11,12 +11,12 @@ from oracles.populations import category, graph, population
 from scipy import stats
 
 from analyze.compare import compare
-from analyze.mutations.distance import TokenTexts
+from analyze.methods.spectroscope.distance import TokenTexts
+from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Category, Population
 from analyze.report.assemble import PeriodName
-from analyze.report.fold import folded_steps
-from analyze.report.graphs import difference, graph_view
-from analyze.settings import PaperSettings
+from analyze.report.drawing.fold import folded_steps
+from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.stats.ks import ks_columns
 from schemas.report import Comparison, MutationKind, to_json
 

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingest.codecs.jaeger_proto import JaegerSpan, add_message
-from ingest.codecs.registry import codec_for
-from ingest.codecs.span_rows import SpanRows
-from ingest.codecs.spans_to_events import events_of_spans
+from ingest.codecs.jaeger.jaeger_proto import JaegerSpan, add_message
+from ingest.codecs.spans.span_rows import SpanRows
+from ingest.codecs.spans.spans_to_events import events_of_spans
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 
 CONFIG = DecodeConfig(event_points=("mark",), host_keys=("pod",))

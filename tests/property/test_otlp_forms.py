@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from oracles.otlp_spans import as_json, read_slowly, requests
 
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 
 CONFIG = DecodeConfig(event_points=("mark",), max_params_per_event=6)

@@ -11,16 +11,16 @@ from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.stored_flows import random_program, stored_records, stored_spans
 
-from analyze.attribution import attribute
-from analyze.critical_path import critical_path, edge_latency_ns
+from analyze.paths.attribution import attribute
+from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import Interner, decide_order, families, order_evidence, pair_rows
 from analyze.refine.span_tree import span_tree
 from analyze.refine.stored import group_flows
-from stitch.structure.describe import describe, tokens
-from stitch.structure.template import Template
+from stitch.graph.describe import describe, tokens
+from stitch.graph.template import Template
 
 SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from oracles.canonical_text import read_text
 from oracles.plain_flow import reduce_transitively
 
-from stitch.structure.describe import Structure, describe, tokens
-from stitch.structure.folding import node_words
-from stitch.structure.rows import structure_from_row, structures_table
-from stitch.structure.template import Template
+from stitch.graph.describe import Structure, describe, tokens
+from stitch.graph.folding import node_words
+from stitch.graph.template import Template
+from stitch.structures import structure_from_row, structures_table
 
 Names = list[tuple[str, str, str | None]]
 

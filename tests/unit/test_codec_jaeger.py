@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ingest.codecs.jaeger_proto import JaegerSpan
-from ingest.codecs.registry import codec_for
+from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
 from schemas.rejects import Reason

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ingest.codecs.registry import codec_for
-from ingest.encode_native import native_lines
+from ingest.codecs.native.encode_native import native_lines
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 from schemas.events import EventKind

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingest.codecs.registry import codec_for
-from ingest.encode_otlp import otlp_json_lines, otlp_messages
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
 from schemas.rejects import Reason

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from ingest.codecs.hrt import refine_times
-from ingest.codecs.registry import codec_for
+from ingest.codecs.xtrace.hrt import refine_times
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
 from schemas.rejects import Reason

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
 from schemas.rejects import Reason

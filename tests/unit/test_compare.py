@@ -9,9 +9,9 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 from pydantic import ValidationError
 
 from analyze.compare import Outcome, compare
+from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits
 from analyze.population import Category, Population
 from analyze.report.assemble import PeriodName, fair_shares
-from analyze.settings import PaperSettings, ReportLimits
 from schemas.report import (
     Comparison,
     Direction,

@@ -9,8 +9,8 @@ import pytest
 from oracles.critical_path import walk
 from oracles.populations import category, graph
 
-from analyze.attribution import attribute, recoverable_us
-from analyze.critical_path import critical_path, edge_latency_ns
+from analyze.paths.attribution import attribute, recoverable_us
+from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
 
 US = 1_000

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ingest.codecs.registry import FORMATS, codec_for
-from ingest.encode_otlp import length_prefixed, otlp_json_lines, otlp_messages
+from ingest.codecs.otlp.encode_otlp import length_prefixed, otlp_json_lines, otlp_messages
 from ingest.files import decode_file, read_payloads
+from ingest.formats import FORMATS, codec_for
 from schemas.config import DecodeConfig
 from schemas.errors import InputError, UnknownFormatError
 from schemas.events import concat_events
@@ -143,7 +143,7 @@ def test_framings_of_protobuf_are_told_apart(tmp_path: Path, spans: pa.Table) ->
 
 
 def test_jaeger_messages_are_told_from_otlp(tmp_path: Path) -> None:
-    from ingest.codecs.jaeger_proto import JaegerSpan
+    from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
 
     message = JaegerSpan(trace_id=bytes(range(16)), span_id=bytes(range(8)), operation_name="op")
     message.start_time.seconds = T0 // 10**9

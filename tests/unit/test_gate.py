@@ -4,9 +4,9 @@ import pytest
 from oracles.populations import constant_chain, population
 
 from analyze.compare import Outcome, compare
+from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits
 from analyze.report.assemble import PeriodName
 from analyze.report.gate import FailOn, Floor, fails, parse_floor
-from analyze.settings import PaperSettings, ReportLimits
 from schemas.errors import ConfigError
 from schemas.report import MutationKind
 

@@ -10,7 +10,7 @@ import pytest
 from oracles.memory_disk import MemoryDisk
 
 from schemas.errors import LakeError
-from stitch.lake.disk import Disk, LocalDisk, exclusive_lock
+from stitch.lake.store import Disk, LocalDisk, exclusive_lock
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -80,7 +80,7 @@ def test_remove_takes_files_and_trees_and_nothing(disk: Disk) -> None:
 
 def test_one_writer_at_a_time_and_the_system_frees_the_lock(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from stitch.lake.disk import exclusive_lock\n"
+        "import sys; from pathlib import Path; from stitch.lake.store import exclusive_lock\n"
         "with exclusive_lock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     root = Path(__file__).resolve().parents[2]

@@ -12,10 +12,10 @@ from oracles.memory_disk import CrashError, MemoryDisk
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.commits import Counters
-from stitch.lake.disk import LocalDisk
 from stitch.lake.fsck import check
 from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalDisk
 
 
 @pytest.fixture

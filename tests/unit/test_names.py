@@ -7,7 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from ingest.codecs.names import clean_words, cut_utf8, map_words, normalise_label, normalise_name
+from ingest.codecs.values.names import clean_words, cut_utf8, map_words, normalise_label, normalise_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from analyze.periods import (
+from schemas.errors import PeriodError
+from schemas.periods import (
     Condition,
     Operator,
     Period,
@@ -16,7 +17,6 @@ from analyze.periods import (
     parse_period,
     windows_of,
 )
-from schemas.errors import PeriodError
 from schemas.windows import Window
 
 DAY = 86_400 * 10**9

@@ -10,7 +10,7 @@ from oracles.record_events import Flow, place, read, record, table
 
 from schemas.config import StitchConfig
 from schemas.quality import Quality
-from stitch.records.graph import place_records
+from stitch.records.record_graphs import place_records
 
 
 def one(*rows: dict[str, Any], config: StitchConfig | None = None) -> Flow:

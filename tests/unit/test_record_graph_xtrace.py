@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ingest.codecs.xtrace import XTraceCodec
+from ingest.codecs.xtrace.xtrace import XTraceCodec
 from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from schemas.quality import Quality
-from stitch.placed import PlacedFlows
-from stitch.records.graph import place_records
+from stitch.graph.placed import PlacedFlows
+from stitch.records.record_graphs import place_records
 
 FILES = ("download", "gc", "large", "medium", "small", "upload")
 

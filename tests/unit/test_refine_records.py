@@ -13,7 +13,7 @@ from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from schemas.errors import LakeError
 from schemas.quality import Quality
-from stitch.structure.template import Template
+from stitch.graph.template import Template
 
 RNG = np.random.default_rng(0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from oracles.refined import Call, call, edge_labels, only, population
 
-from analyze.critical_path import edge_latency_ns
+from analyze.paths.critical_path import edge_latency_ns
 from analyze.refine.settings import RefineSettings
 
 

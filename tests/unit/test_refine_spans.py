@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from oracles.refined import T0, Call, call, edge_labels, only, population, request_events, stored, table
 
-from analyze.critical_path import critical_path, edge_latency_ns
+from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from schemas.events import EventKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.codecs.registry import FORMATS, codec_for
+from ingest.formats import FORMATS, codec_for
 from schemas.errors import UnknownFormatError
 
 

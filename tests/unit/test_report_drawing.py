@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from analyze.report.draw import EdgeMark, Heat, Marks, draw_graph
-from analyze.report.fold import StepKind, all_steps, folded_steps
-from analyze.report.layout import Box, lay_out
+from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
+from analyze.report.drawing.fold import StepKind, all_steps, folded_steps
+from analyze.report.drawing.layout import Box, lay_out
 from schemas.report import GraphEdge, GraphNode, GraphView
 
 

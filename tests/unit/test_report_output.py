@@ -15,12 +15,12 @@ from oracles.shop import HOSTILE, shop_outcome
 from rich.console import Console
 
 from analyze.compare import compare
+from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.report import wording
 from analyze.report.assemble import PeriodName
 from analyze.report.html import render_html
 from analyze.report.store import write_report
 from analyze.report.terminal import print_report
-from analyze.settings import PaperSettings
 from schemas.errors import LakeError
 from schemas.report import Comparison
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ingest.codecs.registry import codec_for
+from ingest.formats import codec_for
 from ingest.simulate.emit_otlp import threshold
 from ingest.simulate.faults import find_fault, plan_causes
 from ingest.simulate.output import Format, Run, run, write_lines

@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from oracles.refined import T0, event, table
 
-from analyze.load import LakePeriod, read_flows
-from analyze.periods import Period, parse_filter
+from analyze.load import read_flows
+from analyze.scope import LakePeriod
 from analyze.sql.connection import locked_connection
 from schemas.config import StitchConfig
 from schemas.errors import PeriodError
 from schemas.lake import TABLES
+from schemas.periods import Period, parse_filter
 from stitch.kernel import stitch
 
 

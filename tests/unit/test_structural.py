@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from analyze.mutations.contribution import (
+from analyze.methods.spectroscope.contribution import (
     response_time_contribution,
     similarity_weights,
     structural_contribution,
 )
-from analyze.mutations.counts import candidates, structural_sets
-from analyze.mutations.distance import TokenTexts
-from analyze.settings import PaperSettings
+from analyze.methods.spectroscope.counts import candidates, structural_sets
+from analyze.methods.spectroscope.distance import TokenTexts
+from analyze.methods.spectroscope.paper_settings import PaperSettings
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")
 

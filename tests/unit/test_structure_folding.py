@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas.lake import STRUCTURES_SCHEMA
-from stitch.structure.describe import Structure, describe
-from stitch.structure.folding import LoopRow
-from stitch.structure.rows import structure_from_row, structures_table
-from stitch.structure.tandem import Repeat, repeats
-from stitch.structure.template import Template
+from stitch.graph.describe import Structure, describe
+from stitch.graph.folding import LoopRow
+from stitch.graph.tandem import Repeat, repeats
+from stitch.graph.template import Template
+from stitch.structures import structure_from_row, structures_table
 
 
 def chain(letters: str) -> Template:

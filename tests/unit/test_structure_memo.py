@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stitch.structure.describe import Structure, describe
-from stitch.structure.template import Template
+from stitch.graph.describe import Structure, describe
+from stitch.graph.template import Template
 from stitch.structure_memo import StructureMemo
 
 KEYS = [(i, i) for i in range(40)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stitch.structure.describe import describe, tokens
-from stitch.structure.template import Template
-from stitch.structure.text import MAX_TEXT_CHARS
+from stitch.graph.describe import describe, tokens
+from stitch.graph.template import Template
+from stitch.graph.text import MAX_TEXT_CHARS
 
 
 def template(

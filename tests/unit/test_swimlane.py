@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analyze.report.swimlane import activities
-from stitch.placed import END, POINT, START
+from analyze.report.drawing.swimlane import activities
+from stitch.graph.placed import END, POINT, START
 
 
 def node(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from analyze.mutations.timing import response_time_tests, run_tests
-from analyze.settings import PaperSettings
+from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.methods.spectroscope.timing import response_time_tests, run_tests
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")
 US, MS = 1000, 1_000_000

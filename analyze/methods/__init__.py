@@ -1,0 +1,1 @@
+"""Analyses behind one port; one folder a method."""

@@ -1,0 +1,1 @@
+"""Spectroscope as published: mutations, precursors and their ranking."""

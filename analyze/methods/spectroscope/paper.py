@@ -1,0 +1,252 @@
+"""Paper mode: all mutations of a population, ranked (NSDI §5, TR §5; ALGORITHMS B.1, B.1b, C.1, C.7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.spectroscope.contribution import (
+    response_time_contribution,
+    similarity_weights,
+    structural_contribution,
+)
+from analyze.methods.spectroscope.counts import StructuralSets, candidates, structural_sets
+from analyze.methods.spectroscope.distance import TokenTexts
+from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings
+from analyze.methods.spectroscope.timing import KsTests, response_time_tests, run_tests
+from analyze.paths.attribution import Attribution, attribute
+from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.population import Category, Population
+from analyze.stats.moments import PeriodMoments, category_moments, pooled
+from schemas.report import Direction, MutationKind
+
+NOTHING_US: Final = 1e-3
+"""A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+INDEX = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Candidate precursors of one structural mutation, most likely first."""
+
+    category: INDEX
+    edits: npt.NDArray[np.int32]
+    distance: F8
+    weight: F8
+    """Sum to 1."""
+    relaxed: bool
+    """The 1:N heuristic left none, so these are the candidates without it: many categories may have given to
+    one. The papers leave the case open; `candidates` with an empty `category` means nothing of the root lost
+    the threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEvidence:
+    """What happened at the edges of one response-time mutation."""
+
+    tests: KsTests
+    attribution: Attribution
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One mutation; `category` indexes the population."""
+
+    category: int
+    kind: MutationKind
+    contribution_us: float
+    contribution_nsdi_us: float
+    contribution_tr_us: float
+    baseline_mean_us: float
+    virtual: str
+    candidates: Candidates | None
+    """Structural only; without candidates, `category` is empty."""
+    edges: EdgeEvidence | None
+    """Response time only."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperResult:
+    """Everything paper mode found."""
+
+    moments: PeriodMoments
+    root: I8
+    """[categories] code of the root type, in order of first appearance."""
+    times: KsTests
+    """[categories] KS on response time."""
+    sets: StructuralSets
+    mutations: tuple[Ranked, ...]
+    """Those that moved the mean response time the way it went first; among them by |contribution|, largest
+    first; ties by kind and category key."""
+    change_sign: float
+    """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
+
+    def direction(self, mutation: Ranked) -> Direction:
+        """Whether a mutation made requests take longer in sum; one that did neither goes with the mean."""
+        none = abs(mutation.contribution_us) < NOTHING_US
+        towards = self.change_sign if none else mutation.contribution_us
+        return Direction.INCREASE if towards >= 0 else Direction.DECREASE
+
+
+def paper_mutations(population: Population, settings: PaperSettings) -> PaperResult:
+    """All mutations of both kinds, ranked: the direction of the change of the mean, then |contribution|.
+
+    Complexity: one sort of each category's response times; for response-time mutations the critical path and
+    one sort of each edge; one edit distance a distinct pair of structural mutation and precursor of a root.
+    """
+    categories = population.categories
+    moments = category_moments(categories)
+    root = _root_codes(categories)
+    times = response_time_tests(categories, settings)
+    sets = structural_sets(moments.count, settings)
+    found = _structural(categories, moments, root, sets, settings)
+    found += [_response_time(i, categories[i], moments, settings) for i in np.flatnonzero(times.changed)]
+    named = _name_virtual(found, sets, settings)
+    change_sign = _change_sign(moments)
+    named.sort(
+        key=lambda m: (
+            m.contribution_us * change_sign < 0 and abs(m.contribution_us) >= NOTHING_US,
+            -abs(m.contribution_us),
+            m.kind,
+            categories[m.category].graph.key,
+        )
+    )
+    return PaperResult(moments, root, times, sets, tuple(named), change_sign)
+
+
+def _change_sign(moments: PeriodMoments) -> float:
+    before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
+    return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
+
+
+def _root_codes(categories: tuple[Category, ...]) -> I8:
+    place: dict[str, int] = {}
+    return np.array([place.setdefault(c.graph.root, len(place)) for c in categories], dtype=np.int64)
+
+
+def _structural(
+    categories: tuple[Category, ...],
+    moments: PeriodMoments,
+    root: I8,
+    sets: StructuralSets,
+    settings: PaperSettings,
+) -> list[Ranked]:
+    """Structural mutations, root by root, each with its candidates and contribution."""
+    texts = TokenTexts([c.graph.tokens for c in categories])
+    found: list[Ranked] = []
+    for code in np.unique(root[sets.mutations]):
+        mutations = sets.mutations[root[sets.mutations] == code]
+        precursors = sets.precursors[root[sets.precursors] == code]
+        distances = texts.distances(mutations, precursors)
+        root_mean = float(pooled(moments, np.flatnonzero(root == code)).mean_us[1, 0])
+        for row, m in enumerate(mutations):
+            chosen = candidates(int(m), precursors, moments.count, root, one_to_n=settings.one_to_n)
+            relaxed = settings.one_to_n and len(chosen) == 0
+            if relaxed:
+                chosen = candidates(int(m), precursors, moments.count, root, one_to_n=False)
+            column = np.searchsorted(precursors, chosen)
+            found.append(
+                _rank_candidates(
+                    int(m),
+                    chosen,
+                    distances.edits[row, column],
+                    distances.normalized[row, column],
+                    moments,
+                    root_mean,
+                    settings,
+                    relaxed=relaxed and len(chosen) > 0,
+                )
+            )
+    return found
+
+
+def _rank_candidates(
+    mutation: int,
+    chosen: INDEX,
+    edits: npt.NDArray[np.int32],
+    normalized: F8,
+    moments: PeriodMoments,
+    root_mean_us: float,
+    settings: PaperSettings,
+    *,
+    relaxed: bool,
+) -> Ranked:
+    """Contribution of one structural mutation by both papers' formulas; candidates by distance.
+
+    Ties of distance go to the precursor that lost more requests, then to category order.
+    """
+    gained = int(moments.count[1, mutation] - moments.count[0, mutation])
+    mean1 = float(moments.mean_us[1, mutation])
+    precursor_means = moments.filled_mean_us()[1, chosen]
+
+    def held_against(distance: Distance) -> tuple[float, F8]:
+        if len(chosen) == 0:
+            return root_mean_us, np.zeros(0)
+        weight = similarity_weights(edits, normalized, distance, settings)
+        return float((weight * precursor_means).sum()), weight
+
+    in_force = settings.resolved_distance
+    baseline, weight = held_against(in_force)
+    # The released tool has one distance only: both papers' columns show the same there.
+    nsdi, _ = held_against("raw" if settings.variant == "text" else in_force)
+    tr, _ = held_against("normalized" if settings.variant == "text" else in_force)
+    distance = edits.astype(np.float64) if in_force == "raw" else normalized
+    lost = moments.count[0, chosen] - moments.count[1, chosen]
+    order = np.lexsort((chosen, -lost, distance))
+    return Ranked(
+        category=mutation,
+        kind=MutationKind.STRUCTURAL,
+        contribution_us=structural_contribution(gained, mean1, baseline),
+        contribution_nsdi_us=structural_contribution(gained, mean1, nsdi),
+        contribution_tr_us=structural_contribution(gained, mean1, tr),
+        baseline_mean_us=baseline,
+        virtual="",
+        candidates=Candidates(chosen[order], edits[order], distance[order], weight[order], relaxed),
+        edges=None,
+    )
+
+
+def _response_time(
+    index: np.intp, category: Category, moments: PeriodMoments, settings: PaperSettings
+) -> Ranked:
+    """One response-time mutation with the tests of its critical-path edges."""
+    mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
+    value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
+    latency, critical = edge_latency_ns(category), critical_path(category)
+    tests = run_tests(latency, category.period == 1, critical, settings)
+    return Ranked(
+        category=int(index),
+        kind=MutationKind.RESPONSE_TIME,
+        contribution_us=value,
+        contribution_nsdi_us=value,
+        contribution_tr_us=value,
+        baseline_mean_us=mean0,
+        virtual="",
+        candidates=None,
+        edges=EdgeEvidence(tests, attribute(category, latency_ns=latency, on_path=critical)),
+    )
+
+
+def _name_virtual(found: list[Ranked], sets: StructuralSets, settings: PaperSettings) -> list[Ranked]:
+    """Mark the rows of a category that is several things at once (C.7: the papers split it).
+
+    Both papers split response time + structural; the tech report also response time + precursor.
+    """
+    slower = {m.category for m in found if m.kind is MutationKind.RESPONSE_TIME}
+    both = slower & set(sets.mutations.tolist())
+    also_precursor = slower & set(sets.precursors.tolist()) if settings.ranking == "tr" else set()
+    named = []
+    for m in found:
+        note = ""
+        if m.category in both:
+            note = "structural and response-time mutation: ranked once as each"
+        elif m.category in also_precursor:
+            note = "response-time mutation that is also a precursor: ranked as the mutation"
+        named.append(replace(m, virtual=note))
+    return named

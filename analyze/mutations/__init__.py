@@ -1,1 +1,0 @@
-"""Mutations, precursors and their ranking."""

@@ -1,0 +1,1 @@
+"""Critical path of every request, and what each edge of it contributes."""

@@ -1,0 +1,214 @@
+"""Drafts to categories: canonical positions, one key for equal graphs, one settled matrix a category."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from analyze.population import Category, Graph
+from analyze.refine.draft import Draft, Node
+from analyze.refine.settle import Frame, frame, settle
+from analyze.refine.stored import row_order
+from stitch.columnar.mixing import hash_word
+from stitch.graph.describe import describe, tokens
+from stitch.graph.order.dag import Dags, canonical_order
+from stitch.graph.template import Template
+from stitch.graph.text import split_words
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A draft in canonical positions."""
+
+    draft: Draft
+    order: tuple[int, ...]
+    """[positions] node of the draft."""
+    edges: I4
+    """[edges, 2] positions, sorted by (dst, src), transitively reduced."""
+    responses: tuple[int, ...]
+    key: str
+
+    def node(self, position: int) -> Node:
+        """Node at a canonical position."""
+        return self.draft.nodes[self.order[position]]
+
+
+def assemble(drafts: Sequence[Draft]) -> tuple[Category, ...]:
+    """Categories of all drafts, sorted by (root, key); drafts with equal graphs become one.
+
+    Matrices are built one category at a time; beside the results, at most one draft's copy is alive.
+    """
+    groups: dict[tuple[str, str], list[_Placed]] = {}
+    for placed in _placed(drafts):
+        groups.setdefault((placed.draft.category.structure.root, placed.key), []).append(placed)
+    return tuple(_category(root, members) for (root, _), members in sorted(groups.items()))
+
+
+def _placed(drafts: Sequence[Draft]) -> Iterable[_Placed]:
+    """Canonical positions of every draft, from one vectorised call for all of them."""
+    if not drafts:
+        return
+    dags = _dags(drafts)
+    # Columns of interchangeable branches stand in order of start, so their number serves as time.
+    result = canonical_order(dags, np.arange(len(dags.label), dtype=np.int64))
+    for number, draft in enumerate(drafts):
+        nodes = slice(dags.first_node[number], dags.first_node[number + 1])
+        edges = slice(result.first_edge[number], result.first_edge[number + 1])
+        order = tuple(result.order[nodes].tolist())
+        positions = {node: at for at, node in enumerate(order)}
+        responses = tuple(sorted(positions[node] for node in draft.responses))
+        pairs = np.stack((result.src[edges], result.dst[edges]), axis=1).astype(np.int32)
+        if draft.twins_by_row:
+            draft = _by_row(draft, order)
+        labels = [draft.nodes[node].text for node in order]
+        yield _Placed(draft, order, pairs, responses, _key(labels, pairs, responses))
+
+
+def _dags(drafts: Sequence[Draft]) -> Dags:
+    first_node = np.cumsum([0, *(len(draft.nodes) for draft in drafts)]).astype(np.int64)
+    hashes: dict[str, int] = {}
+    label = []
+    src: list[int] = []
+    dst: list[int] = []
+    for base, draft in zip(first_node.tolist(), drafts, strict=False):
+        for at, node in enumerate(draft.nodes):
+            # Whether the response may leave at a node tells it apart, too.
+            text = f"{node.text}\0" if at in draft.responses else node.text
+            if text not in hashes:
+                hashes[text] = hash_word(text)
+            label.append(hashes[text])
+        src += [base + edge[0] for edge in draft.edges]
+        dst += [base + edge[1] for edge in draft.edges]
+    return Dags(
+        first_node=first_node,
+        label=np.array(label, dtype=np.uint64),
+        src=np.array(src, dtype=np.int64),
+        dst=np.array(dst, dtype=np.int64),
+    )
+
+
+def _by_row(draft: Draft, order: tuple[int, ...]) -> Draft:
+    """The draft with interchangeable branches in order of start in every request (times moved, not nodes)."""
+    columns = [node.column for node in draft.nodes]
+    times = draft.times[:, columns]
+    dags = _dags([draft])
+    members = np.zeros(len(times), dtype=np.int64)
+    by_row = canonical_order(dags, times.reshape(-1), member=members).order.reshape(times.shape)
+    settled = draft.times.copy()
+    # Position p of a request is its node by_row[p]; the shared order has node order[p] there.
+    settled[:, [columns[node] for node in order]] = np.take_along_axis(times, by_row, axis=1)
+    return Draft(draft.category, draft.rows, settled, draft.nodes, draft.edges, draft.responses, draft.shift)
+
+
+def _key(labels: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
+    """128-bit key of (labels, edges, responses), 32 hex digits; what is hashed is injective."""
+    digest = blake2b(b"flowdiff refined 1\0", digest_size=16)
+    digest.update(np.array([len(labels), len(edges), len(responses)], dtype="<i8").tobytes())
+    for label in labels:
+        text = label.encode("utf-8", "surrogatepass")
+        digest.update(len(text).to_bytes(8, "little") + text)
+    digest.update(edges.astype("<i4").tobytes())
+    digest.update(np.array(responses, dtype="<i4").tobytes())
+    return digest.hexdigest()
+
+
+def _graph(root: str, placed: _Placed) -> Graph:
+    nodes = [placed.node(at) for at in range(len(placed.order))]
+    if placed.draft.as_stored:
+        stored = placed.draft.category.structure
+        canonical, words = stored.canonical, split_words(stored.canonical_l1)
+    else:
+        described = describe(_template(placed, nodes))
+        canonical, words = described.canonical, tokens(described)
+    return Graph(
+        key=placed.key,
+        root=root,
+        labels=tuple(node.text for node in nodes),
+        components=tuple(node.component for node in nodes),
+        edges=placed.edges,
+        responses=np.array(placed.responses, dtype=np.int32),
+        canonical=canonical,
+        tokens=words,
+    )
+
+
+def _template(placed: _Placed, nodes: Sequence[Node]) -> Template:
+    position = {node: at for at, node in enumerate(placed.order)}
+    return Template.of_graph(
+        [(f"{n.host}/{n.component}" if n.host else n.component, n.point, n.label) for n in nodes],
+        [(int(src), int(dst)) for src, dst in placed.edges.tolist()],
+        placed.responses,
+        side=[node.side for node in nodes],
+        mate=[position.get(node.mate, -1) for node in nodes],
+        deferred=[node.deferred for node in nodes],
+    )
+
+
+def _frame(placed: _Placed) -> Frame:
+    position = {node: at for at, node in enumerate(placed.order)}
+    predecessors: list[list[int]] = [[] for _ in placed.order]
+    for src, dst in placed.edges.tolist():
+        predecessors[dst].append(src)
+    nodes = [placed.node(at) for at in range(len(placed.order))]
+    return frame(
+        tuple(tuple(before) for before in predecessors),
+        tuple((position.get(node.within[0], -1), position.get(node.within[1], -1)) for node in nodes),
+        tuple(node.deferred for node in nodes),
+        placed.responses,
+    )
+
+
+def _category(root: str, members: list[_Placed]) -> Category:
+    graph = _graph(root, members[0])
+    bounds = [0, *np.cumsum([len(placed.draft.rows) for placed in members]).tolist()]
+    offset_ns = np.empty((bounds[-1], graph.n_nodes), dtype=np.int64)
+    response_ns = np.empty(bounds[-1], dtype=np.int64)
+    skewed = np.zeros(len(graph.edges), dtype=np.bool_)
+    for (start, end), placed in zip(pairwise(bounds), members, strict=True):
+        columns = np.array([placed.node(at).column for at in range(graph.n_nodes)], dtype=np.int64)
+        response_ns[start:end], moved = settle(
+            placed.draft.times, columns, _frame(placed), offset_ns[start:end]
+        )
+        skewed |= _changed_edges(placed, columns, moved, offset_ns[start:end])
+    start_ns = np.concatenate([p.draft.category.start_ns[p.draft.rows] for p in members])
+    weight = np.concatenate([p.draft.category.weight[p.draft.rows] for p in members])
+    period = np.concatenate([p.draft.category.period[p.draft.rows] for p in members])
+    request_id = pa.concat_arrays([p.draft.category.request_id.take(pa.array(p.draft.rows)) for p in members])
+    if len(members) > 1:
+        order = row_order(period.astype(np.int64), start_ns, request_id)
+        offset_ns, response_ns, start_ns = offset_ns[order], response_ns[order], start_ns[order]
+        weight, period, request_id = weight[order], period[order], request_id.take(pa.array(order))
+    return Category(
+        graph=graph,
+        offset_ns=offset_ns,
+        response_ns=response_ns,
+        start_ns=start_ns,
+        weight=weight,
+        period=period,
+        request_id=request_id,
+        stored=tuple(sorted({placed.draft.category.structure.category for placed in members})),
+        skewed_edges=skewed,
+    )
+
+
+def _changed_edges(placed: _Placed, columns: I8, moved: B1, settled: I8) -> B1:
+    """[edges] whether the skew correction or the settling changed an edge's latency in any request."""
+    changed = np.zeros(len(placed.edges), dtype=np.bool_)
+    draft = placed.draft
+    for number, (src, dst) in enumerate(placed.edges.tolist()):
+        if moved[src] or moved[dst]:
+            before = draft.times[:, columns[dst]] - draft.times[:, columns[src]]
+            changed[number] = bool((before != settled[:, dst] - settled[:, src]).any())
+        if draft.shift is not None and not changed[number]:
+            changed[number] = bool((draft.shift[:, columns[dst]] != draft.shift[:, columns[src]]).any())
+    return changed

@@ -1,0 +1,1 @@
+"""Drawings as SVG: graphs, distributions, swim lanes."""

@@ -1,0 +1,179 @@
+"""One request as a swim lane (ALGORITHMS H.5): what ran where and when, the critical path marked.
+
+Pure model: `activities` turns a stored flow into bars; `flowdiff flow` draws them in the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from stitch.graph.placed import END, START
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One bar: a span, or a run of records on one component and host that follow each other."""
+
+    lane: str
+    """Component, with the host where it is known."""
+    name: str
+    depth: int
+    """Nesting below the root, for indentation."""
+    start_us: float
+    end_us: float
+    critical_us: float
+    """Time of this bar that lies on the critical path, microseconds."""
+    deferred: bool
+
+    @property
+    def duration_us(self) -> float:
+        """Length of the bar, microseconds; 0 for a single point."""
+        return self.end_us - self.start_us
+
+
+def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
+    """Bars of one flow, in canonical order, which nests.
+
+    `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
+    """
+    nodes: list[dict[str, Any]] = structure["nodes"]
+    if any(node["side"] == START for node in nodes):
+        return _span_bars(flow, nodes)
+    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
+    return _record_bars(flow, nodes, edges, structure["responses"])
+
+
+def _lane(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], position: int) -> str:
+    host = flow["host"][position]
+    component: str = nodes[position]["component"]
+    return f"{component}@{host}" if host is not None else component
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["point"]) + (f" [{node['label']}]" if node["label"] is not None else "")
+
+
+def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[Activity]:
+    """A bar a span, and a point a span event."""
+    offsets = flow["offset_ns"]
+    own = _own_critical_ns(nodes, offsets)
+    depth: dict[int, int] = {}
+    bars = []
+    for position, node in enumerate(nodes):
+        if node["side"] == END:
+            continue
+        depth[position] = depth.get(node["parent"], -1) + 1
+        last = node["mate"] if node["side"] == START else position
+        bars.append(
+            Activity(
+                lane=_lane(flow, nodes, position),
+                name=_name(node),
+                depth=depth[position],
+                start_us=offsets[position] / 1e3,
+                end_us=offsets[last] / 1e3,
+                critical_us=own.get(position, 0) / 1e3,
+                deferred=bool(node["deferred"]),
+            )
+        )
+    return bars
+
+
+def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
+    """Start position of a span -> ns of its own work that the response of this one request waited for.
+
+    Stored siblings have no order, and one request is no population to learn it from, so this is the usual
+    walk over one trace: from the end of a span backwards to the child that ended last, on from that
+    child's start to the sibling that had ended by then, and so on. Sums to the response time where every
+    span lies inside its parent.
+    """
+    children: dict[int, list[int]] = {}
+    for position, node in enumerate(nodes):
+        if node["side"] == START and node["parent"] >= 0 and not node["deferred"]:
+            children.setdefault(node["parent"], []).append(position)
+    own: dict[int, int] = {}
+    if nodes[0]["side"] != START:
+        return own
+    waiting = [(0, offsets[nodes[0]["mate"]])]
+    while waiting:
+        span, until = waiting.pop()
+        waited = 0
+        ends = sorted(((offsets[nodes[c]["mate"]], c) for c in children.get(span, [])), reverse=True)
+        for end, child in ends:
+            if end <= until and offsets[child] >= offsets[span]:
+                waited += until - end
+                waiting.append((child, end))
+                until = offsets[child]
+        own[span] = waited + max(until - offsets[span], 0)
+    return own
+
+
+def critical_positions(
+    offsets: Sequence[int], edges: Sequence[tuple[int, int]], responses: Sequence[int]
+) -> list[int]:
+    """Positions on the critical path of one request, from the root to the response (B.9).
+
+    At a join the last arrival wins, ties go to the lower position. O(nodes + edges).
+    """
+    predecessors: dict[int, list[int]] = {}
+    for src, dst in edges:
+        predecessors.setdefault(dst, []).append(src)
+    at = max(responses, key=lambda position: (offsets[position], -position))
+    path = [at]
+    while at in predecessors:
+        at = max(predecessors[at], key=lambda position: (offsets[position], -position))
+        path.append(at)
+    return path[::-1]
+
+
+def _record_bars(
+    flow: Mapping[str, Any],
+    nodes: Sequence[Mapping[str, Any]],
+    edges: Sequence[tuple[int, int]],
+    responses: Sequence[int],
+) -> list[Activity]:
+    """A bar a run of consecutive records on one component and host (no split or join inside)."""
+    offsets = flow["offset_ns"]
+    path = critical_positions(offsets, edges, responses)
+    # The time of a critical edge belongs to the run in which it ends.
+    waited = {dst: (offsets[dst] - offsets[src]) / 1e3 for src, dst in pairwise(path)}
+    successors: dict[int, list[int]] = {}
+    predecessors: dict[int, list[int]] = {}
+    for src, dst in edges:
+        successors.setdefault(src, []).append(dst)
+        predecessors.setdefault(dst, []).append(src)
+    run_of: dict[int, int] = {}
+    runs: list[list[int]] = []
+    for position in range(len(nodes)):
+        before = predecessors.get(position, [])
+        continues = (
+            len(before) == 1
+            and len(successors[before[0]]) == 1
+            and _lane(flow, nodes, before[0]) == _lane(flow, nodes, position)
+        )
+        if continues:
+            run_of[position] = run_of[before[0]]
+            runs[run_of[position]].append(position)
+        else:
+            run_of[position] = len(runs)
+            runs.append([position])
+    strand_depth: list[int] = []
+    for run in runs:
+        before = predecessors.get(run[0], [])
+        above = [strand_depth[run_of[position]] for position in before]
+        forked = len(before) == 1 and len(successors[before[0]]) > 1
+        strand_depth.append(min(above) + forked if above else 0)
+    return [
+        Activity(
+            lane=_lane(flow, nodes, run[0]),
+            name=" … ".join(_name(nodes[position]) for position in dict.fromkeys((run[0], run[-1]))),
+            depth=depth,
+            start_us=offsets[run[0]] / 1e3,
+            end_us=offsets[run[-1]] / 1e3,
+            critical_us=sum(waited.get(position, 0.0) for position in run),
+            deferred=bool(nodes[run[0]]["deferred"]),
+        )
+        for run, depth in zip(runs, strand_depth, strict=True)
+    ]

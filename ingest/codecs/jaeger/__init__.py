@@ -1,0 +1,1 @@
+"""Jaeger: UI exports, JSON spans, protobuf spans."""

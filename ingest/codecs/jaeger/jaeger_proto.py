@@ -1,0 +1,171 @@
+"""Jaeger protobuf: `jaeger.api_v2.Span` messages, one a payload, as the collector writes them to Kafka."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from ptars import HandlerPool
+
+from ingest.codecs.jaeger.jaeger_columns import MAX_SECONDS, span_columns
+from ingest.codecs.jaeger.jaeger_spans import add_log, add_tagged_span, sort_references, split_host
+from ingest.codecs.payloads import sized
+from ingest.codecs.port import Decoded
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, span_rejects
+from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.values.nested import batches_of
+from schemas.config import DecodeConfig
+from schemas.rejects import Reason, Reject
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "string": _FIELD.TYPE_STRING,
+    "bytes": _FIELD.TYPE_BYTES,
+    "bool": _FIELD.TYPE_BOOL,
+    "int64": _FIELD.TYPE_INT64,
+    "double": _FIELD.TYPE_DOUBLE,
+    "uint32": _FIELD.TYPE_UINT32,
+    # Enums, and other small numbers, are read as int32: the wire form is the same, and no value is unknown.
+    "enum": _FIELD.TYPE_INT32,
+}
+_MESSAGES = {
+    # google.protobuf.Timestamp and Duration: the same on the wire, and ptars leaves them as they are.
+    "Time": "1 seconds int64; 2 nanos enum",
+    "KeyValue": "1 key string; 2 v_type enum; 3 v_str string; 4 v_bool bool; 5 v_int64 int64;"
+    "6 v_float64 double; 7 v_binary bytes",
+    "Log": "1 timestamp Time; 2 fields *KeyValue",
+    "SpanRef": "1 trace_id bytes; 2 span_id bytes; 3 ref_type enum",
+    "Process": "1 service_name string; 2 tags *KeyValue",
+    "Span": "1 trace_id bytes; 2 span_id bytes; 3 operation_name string; 4 references *SpanRef;"
+    "5 flags uint32; 6 start_time Time; 7 duration Time;"
+    "8 tags *KeyValue; 9 logs *Log; 10 process Process; 11 process_id string; 12 warnings *string",
+}
+"""Fields of api_v2/model.proto: number, name, type; `*` repeated."""
+
+_REFERENCE_TYPES = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
+
+
+def _span_class() -> Any:
+    """The class of `jaeger.api_v2.Span`, from descriptors made here (no generated code, no protoc)."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="flowdiff_jaeger.proto", package="jaeger.api_v2", syntax="proto3"
+    )
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field in fields.split(";"):
+            number, field_name, kind = field.split()
+            label = _FIELD.LABEL_REPEATED if kind.startswith("*") else _FIELD.LABEL_OPTIONAL
+            kind = kind.removeprefix("*")
+            if kind in _SCALARS:
+                message.field.add(name=field_name, number=int(number), label=label, type=_SCALARS[kind])
+            else:
+                type_name = f".jaeger.api_v2.{kind}"
+                message.field.add(
+                    name=field_name,
+                    number=int(number),
+                    label=label,
+                    type=_FIELD.TYPE_MESSAGE,
+                    type_name=type_name,
+                )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("jaeger.api_v2.Span"))
+
+
+JaegerSpan = _span_class()
+"""Message class `jaeger.api_v2.Span`."""
+_HANDLER = HandlerPool([JaegerSpan.DESCRIPTOR.file]).get_for_message(JaegerSpan.DESCRIPTOR)
+
+
+class JaegerProtoCodec:
+    """`jaeger-proto`: one Span message a payload."""
+
+    name = "jaeger-proto"
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        """See `Codec.decode`; `item` is 0."""
+        good, rejects = sized(payloads, config)
+        results: list[SpanResult] = []
+        left = set(good)
+        pieces = list(batches_of(_HANDLER, payloads, good))
+        if pieces:
+            index = np.array([i for part, _ in pieces for i in part], np.int64)
+            left.difference_update(index.tolist())
+            table = pa.Table.from_batches([batch for _, batch in pieces]).combine_chunks()
+            spans = span_columns(table.to_batches()[0])
+            results.append(events_of_spans(replace(spans, payload=index[spans.payload]), config))
+        rows = SpanRows()
+        for index_ in sorted(left):
+            try:
+                add_message(rows, index_, JaegerSpan.FromString(payloads[index_]))
+            except DecodeError:
+                detail = "no jaeger.api_v2.Span message"
+                rejects.append(Reject(Reason.BAD_PROTOBUF, detail, payloads[index_], index_))
+        if len(rows):
+            results.append(events_of_spans(rows.batch(), config))
+        for result in results:
+            rejects += span_rejects(result.bad, lambda payload: lambda _: payloads[payload])
+        rejects.sort(key=lambda r: (r.payload, r.item))
+        oddities = sum((r.oddities for r in results), Counter[str]())
+        return Decoded(in_payload_order(results), rejects, oddities)
+
+
+def add_message(rows: SpanRows, payload: int, span: Any) -> None:
+    """One span as a row: for what ptars refuses, and the differential oracle of `jaeger_columns`."""
+    trace, span_id = _hex(span.trace_id, (8, 16)), _hex(span.span_id, (8,))
+    references = [
+        (_REFERENCE_TYPES.get(r.ref_type, ""), _hex(r.trace_id, (8, 16)), _hex(r.span_id, (8,)))
+        for r in span.references
+    ]
+    parent, follows, links = sort_references(trace, references, None)
+    start = _start_ns(span.start_time)
+    end = ns(start + _duration_ns(span.duration)) if start > BAD_TIME else start
+    host, tags = split_host(list(_pairs(span.process.tags)))
+    resource = rows.add_resource(span.process.service_name or None, host, tags)
+    ids, name = (trace, span_id, parent), span.operation_name
+    add_tagged_span(
+        rows, payload, 0, ids, name, (start, end), resource, list(_pairs(span.tags)), follows, links
+    )
+    for log in span.logs:
+        add_log(rows, _start_ns(log.timestamp), list(_pairs(log.fields)))
+
+
+def _hex(raw: bytes, widths: tuple[int, ...]) -> str:
+    """Hex; an id of a wrong length stays wrong (`!` is no digit)."""
+    return raw.hex() if len(raw) in (0, *widths) else "!"
+
+
+def _start_ns(time: Any) -> int:
+    if time.seconds == 0 and time.nanos == 0:
+        return NO_TIME
+    if abs(time.seconds) > MAX_SECONDS:
+        return BAD_TIME
+    return ns(time.seconds * 10**9 + time.nanos)
+
+
+def _duration_ns(duration: Any) -> int:
+    seconds = max(-MAX_SECONDS, min(MAX_SECONDS, duration.seconds))
+    return int(seconds * 10**9 + duration.nanos)
+
+
+def _pairs(pairs: Any) -> Iterator[tuple[str, object]]:
+    for pair in pairs:
+        kind = pair.v_type
+        if kind == 0:
+            yield pair.key, pair.v_str
+        elif kind == 1:
+            yield pair.key, pair.v_bool
+        elif kind == 2:
+            yield pair.key, pair.v_int64
+        elif kind == 3:
+            yield pair.key, pair.v_float64
+        else:
+            yield pair.key, base64.b64encode(pair.v_binary).decode()

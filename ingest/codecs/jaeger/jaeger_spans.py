@@ -1,0 +1,192 @@
+"""Jaeger JSON spans, as the UI exports and as the storage plugins write them: one object → one span row."""
+
+from __future__ import annotations
+
+from ingest.codecs.spans.span_batch import NO_TIME
+from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.values.attributes import plain_value
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
+from schemas.events import EventKind
+from schemas.rejects import Reason
+
+Pair = tuple[str, object]
+
+KINDS = {
+    "server": EventKind.SPAN_SERVER,
+    "client": EventKind.SPAN_CLIENT,
+    "producer": EventKind.SPAN_PRODUCER,
+    "consumer": EventKind.SPAN_CONSUMER,
+    "internal": EventKind.SPAN_INTERNAL,
+}
+_NS_PER_US = 1000
+PLAIN_ERRORS = ("true", "false")
+"""Values of the tag `error` that say no more than the status does."""
+FALSE_WORDS = ("", "false", "0")
+"""Values of the tag `error` that mean there was none, in lower case."""
+HOST_TAGS = ("hostname", "ip")
+"""Process tags of Jaeger clients that name the machine, best first."""
+
+
+def add_jaeger_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+    """One span with the process in it. Raises ItemError."""
+    span = as_object(value, "a span")
+    trace, span_id = text(span, "traceID"), text(span, "spanID")
+    references = [_reference(r) for r in array(span, "references")]
+    parent, follows, links = sort_references(trace or "", references, text(span, "parentSpanID"))
+    start = _time(span, "startTime")
+    duration = span.get("duration")
+    end = NO_TIME if duration is None or start == NO_TIME else ns(start + _us(duration, "duration"))
+    tags = read_tags(array(span, "tags"))
+    logs = [_log(entry) for entry in array(span, "logs")]
+    name = text(span, "operationName") or ""
+    resource = _resource(rows, child(span, "process"))
+    add_tagged_span(
+        rows, payload, item, (trace, span_id, parent), name, (start, end), resource, tags, follows, links
+    )
+    for ts, pairs in logs:
+        add_log(rows, ts, pairs)
+
+
+def add_tagged_span(
+    rows: SpanRows,
+    payload: int,
+    item: int,
+    ids: tuple[str | None, str | None, str | None],
+    name: str,
+    times: tuple[int, int],
+    resource: int,
+    tags: list[Pair],
+    follows: list[str],
+    links: list[tuple[str, str]],
+) -> None:
+    """A span whose kind, status and tracestate stand in tags, as Jaeger's do."""
+    first = {key: _as_text(value) for key, value in reversed(tags)}
+    kind = KINDS.get(first.get("span.kind", "").lower(), EventKind.SPAN_UNSPECIFIED)
+    failed = first.get("error", "").lower() not in FALSE_WORDS
+    failed |= first.get("otel.status_code", "").upper() == "ERROR"
+    # The kind and a bare "error" are in columns of their own.
+    named = kind != EventKind.SPAN_UNSPECIFIED
+    rest = [
+        (key, value)
+        for key, value in tags
+        if not (key == "span.kind" and named) and not (key == "error" and _as_text(value) in PLAIN_ERRORS)
+    ]
+    rows.add(
+        payload,
+        item,
+        ids,
+        name,
+        kind,
+        times,
+        resource,
+        rest,
+        error=failed,
+        trace_state=first.get("w3c.tracestate"),
+    )
+    for span in follows:
+        rows.add_follows(span)
+    for link in links:
+        rows.add_link(*link)
+
+
+def _as_text(value: object) -> str:
+    """A tag's value as text; whole numbers without a point."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53:
+        return str(int(value))
+    return "" if value is None else str(value)
+
+
+def sort_references(
+    trace: str, references: list[tuple[str, str, str]], parent: str | None
+) -> tuple[str | None, list[str], list[tuple[str, str]]]:
+    """(parent, follows, links) of `(type, trace, span)` references.
+
+    The first CHILD_OF within the trace is the parent (A.6 S1), FOLLOWS_FROM within it are asynchronous
+    parents; everything else is a link. An id of zeros names nothing; a trace of zeros is the span's own.
+    """
+    own = trace.lstrip("0").lower()
+    named = [
+        (kind, other, span, other.lstrip("0").lower() in ("", own))
+        for kind, other, span in references
+        if span.strip("0")
+    ]
+    if not parent:
+        parent = next((span for kind, _, span, same in named if same and kind == "CHILD_OF"), parent)
+    follows = [span for kind, _, span, same in named if same and kind == "FOLLOWS_FROM"]
+    links = [
+        (other if other.strip("0") else trace, span)
+        for kind, other, span, same in named
+        if not (same and (kind == "FOLLOWS_FROM" or span == parent))
+    ]
+    return parent, follows, links
+
+
+def add_log(rows: SpanRows, ts: int, pairs: list[Pair]) -> None:
+    """A log as a span event: its `event` (or `message`) field is the name, the other fields attributes."""
+    fields = dict(reversed(pairs))
+    key = next((k for k in ("event", "message") if isinstance(fields.get(k), str)), None)
+    name = str(fields[key]) if key is not None else "log"
+    rows.add_event(name, ts, [(k, v) for k, v in pairs if k != key])
+
+
+def read_tags(tags: list[object]) -> list[Pair]:
+    """Typed values of `{key, type, value}` tags. Raises ItemError."""
+    out: list[Pair] = []
+    for entry in tags:
+        tag = as_object(entry, "a tag")
+        key = text(tag, "key")
+        if key is None:
+            raise ItemError(Reason.MISSING_FIELD, "a tag has no key")
+        out.append((key, _typed(tag.get("value"), tag.get("type"))))
+    return out
+
+
+def _typed(value: object, kind: object) -> object:
+    """Storage plugins write every value as text; the type says what it was."""
+    if isinstance(value, str):
+        if kind == "bool" and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if kind in ("int64", "float64"):
+            try:
+                return int(value) if kind == "int64" else float(value)
+            except ValueError:
+                return value
+    return plain_value(value)
+
+
+def _reference(value: object) -> tuple[str, str, str]:
+    reference = as_object(value, "a reference")
+    kind = text(reference, "refType") or "CHILD_OF"
+    return kind, text(reference, "traceID") or "", text(reference, "spanID") or ""
+
+
+def _us(value: object, name: str) -> int:
+    return integer(value, name) * _NS_PER_US
+
+
+def _time(parent: Object, name: str) -> int:
+    value = parent.get(name)
+    if value is None or value == 0:
+        return NO_TIME
+    return ns(_us(value, name))
+
+
+def _log(value: object) -> tuple[int, list[Pair]]:
+    log = as_object(value, "a log")
+    return _time(log, "timestamp"), read_tags(array(log, "fields"))
+
+
+def _resource(rows: SpanRows, process: Object) -> int:
+    tags = read_tags(array(process, "tags"))
+    return rows.add_resource(text(process, "serviceName"), *split_host(tags))
+
+
+def split_host(tags: list[Pair]) -> tuple[str | None, list[Pair]]:
+    """The machine that process tags name, and the other tags."""
+    for key in HOST_TAGS:
+        for name, value in tags:
+            if name == key and isinstance(value, str) and value:
+                return value, [(k, v) for k, v in tags if k != key]
+    return None, tags

@@ -1,0 +1,1 @@
+"""Native activity records, version 1: both ways."""

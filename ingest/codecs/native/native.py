@@ -1,0 +1,246 @@
+"""Native activity records (ARCHITECTURE 4.1): one object, NDJSON, or a JSON array in a payload.
+
+All lines of all payloads go through DuckDB at once. Lines that it, or a check on the columns, refuses are
+parsed again one by one with the pydantic model, which says what is wrong; what the model takes after all is
+written out plainly and read like the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import ValidationError
+
+from ingest.codecs.native.native_columns import DUCKDB_TYPES, check_record, events_of_columns
+from ingest.codecs.native.ndjson_reader import NdjsonReader
+from ingest.codecs.payloads import JSON_ERRORS, is_json, parse_json, sized, without_bom
+from ingest.codecs.port import Decoded
+from schemas.config import DecodeConfig
+from schemas.events import concat_events, empty_events
+from schemas.records import FIELDS, ActivityRecord, explain
+from schemas.rejects import Reason, Reject
+
+I8 = npt.NDArray[np.int64]
+_LINE_END = ord("\n")
+_LONG_TEXT = 16 * 1024
+_RUN_BYTES = 256 * 2**20
+"""Lines are read in runs of about this size."""
+
+
+class NativeCodec:
+    """`native`: activity records, version 1."""
+
+    name = "native"
+
+    def __init__(self) -> None:
+        self._reader = NdjsonReader(DUCKDB_TYPES)
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        """See `Codec.decode`; `item` is the line, or the index in the array. O(bytes)."""
+        good, rejects = sized(payloads, config)
+        oddities: Counter[str] = Counter()
+        tables = []
+        for run in _runs(payloads, good):
+            lines = _Lines()
+            for index in run:
+                reject = lines.add(payloads[index], index)
+                if reject is not None:
+                    rejects.append(reject)
+            tables.append(self._read(lines, config, rejects, oddities))
+        rejects.sort(key=lambda r: (r.payload, r.item))
+        return Decoded(concat_events(tables), rejects, +oddities)
+
+    def _read(
+        self, lines: _Lines, config: DecodeConfig, rejects: list[Reject], oddities: Counter[str]
+    ) -> pa.Table:
+        """Events of the lines, in their order."""
+        if not lines.blocks:
+            return empty_events()
+        columns = self._reader.read(lines.blocks)
+        if len(columns) != lines.count:
+            # DuckDB gives no row for a blank line: number the others, and read again.
+            lines = lines.without_blanks()
+            if lines.count == 0:
+                return empty_events()
+            columns = self._reader.read(lines.blocks)
+        events, bad = events_of_columns(columns, config, oddities)
+        oddities["unknown-field"] += _unknown_fields(lines.blocks, columns)
+        if not bad.any():
+            return events
+        rows = np.flatnonzero(bad)
+        payload, item = lines.places()
+        taken: list[int] = []
+        plain: list[bytes] = []
+        for row, line in zip(rows.tolist(), _pick_lines(lines.blocks, rows), strict=True):
+            record = _explain(line, int(payload[row]), int(item[row]), config)
+            if isinstance(record, Reject):
+                rejects.append(record)
+            else:
+                taken.append(row)
+                plain.append(record)
+        events = events.filter(pa.array(~bad))
+        if not taken:
+            return events
+        again, still_bad = events_of_columns(self._reader.read(plain), config, oddities, trusted=True)
+        for i in np.flatnonzero(still_bad).tolist():
+            row = taken[i]
+            detail = "the record cannot be represented in columns"
+            rejects.append(Reject(Reason.BAD_VALUE, detail, plain[i], int(payload[row]), int(item[row])))
+        order = np.argsort(np.concatenate([np.flatnonzero(~bad), np.array(taken)[~still_bad]]), kind="stable")
+        return concat_events([events, again.filter(pa.array(~still_bad))]).take(pa.array(order))
+
+
+class _Lines:
+    """Lines of many payloads, and where each came from."""
+
+    def __init__(self) -> None:
+        self.blocks: list[bytes] = []
+        """Blocks of lines, none ending with a line end."""
+        self.count = 0
+        self._payload: list[int] = []
+        self._counts: list[int] = []
+        self._items: list[list[int] | None] = []
+        """Numbers of the lines where they are not 0, 1, …"""
+
+    def add(self, payload: bytes, index: int) -> Reject | None:
+        """Add the records of a payload; a reject if it is a broken array."""
+        text = without_bom(payload).strip(b" \t\r\n")
+        if text.startswith(b"["):
+            records = _array_items(text, index)
+            if isinstance(records, Reject):
+                return records
+            if records:
+                self._append(b"\n".join(records), index, len(records))
+        elif b"\n" in text and text.startswith(b"{") and is_json(text):
+            self._append(msgspec.json.format(text, indent=-1), index, 1)
+        else:
+            self._append(text, index, _line_ends(text) + 1)
+        return None
+
+    def _append(self, text: bytes, index: int, count: int, items: list[int] | None = None) -> None:
+        self.blocks.append(text)
+        self._payload.append(index)
+        self._counts.append(count)
+        self._items.append(items)
+        self.count += count
+
+    def without_blanks(self) -> _Lines:
+        """The same without blank lines; the other lines keep their numbers."""
+        out = _Lines()
+        for text, payload in zip(self.blocks, self._payload, strict=True):
+            lines = text.split(b"\n")
+            full = [i for i, line in enumerate(lines) if line and not line.isspace()]
+            if full:
+                out._append(b"\n".join(lines[i] for i in full), payload, len(full), full)
+        return out
+
+    def places(self) -> tuple[I8, I8]:
+        """[count] payload and item of each line."""
+        items = [
+            np.arange(count) if numbers is None else np.array(numbers)
+            for count, numbers in zip(self._counts, self._items, strict=True)
+        ]
+        return np.repeat(self._payload, self._counts), np.concatenate(items)
+
+
+def _line_ends(text: bytes) -> int:
+    """Number of line ends. For long text numpy is several times faster than `bytes.count`."""
+    if len(text) < _LONG_TEXT:
+        return text.count(b"\n")
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _LINE_END))
+
+
+def _runs(payloads: Sequence[bytes], indexes: list[int]) -> list[list[int]]:
+    runs: list[list[int]] = []
+    room = 0
+    for index in indexes:
+        size = len(payloads[index]) + 1
+        if not runs or size > room:
+            runs.append([])
+            room = _RUN_BYTES
+        runs[-1].append(index)
+        room -= size
+    return runs
+
+
+def _array_items(text: bytes, index: int) -> list[bytes] | Reject:
+    """The elements of a JSON array, a line each."""
+    try:
+        raws = msgspec.json.decode(text, type=list[msgspec.Raw])
+    except JSON_ERRORS:
+        reject = parse_json(text, index)
+        if isinstance(reject, Reject):
+            return reject
+        return Reject(Reason.BAD_JSON, "the payload is no JSON array", text, index)
+    return [msgspec.json.format(raw, indent=-1) if b"\n" in bytes(raw) else bytes(raw) for raw in raws]
+
+
+def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
+    """The lines `rows` (ascending) of blocks without blank lines."""
+    out: list[bytes] = []
+    first = 0
+    for block in blocks:
+        ends = np.append(np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_END), len(block))
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        here = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(ends))] - first
+        out += [block[a:b] for a, b in zip(starts[here].tolist(), ends[here].tolist(), strict=True)]
+        first += len(ends)
+    return out
+
+
+def _explain(line: bytes, payload: int, item: int, config: DecodeConfig) -> bytes | Reject:
+    """Why a line was refused; or, if the model takes it, the record written out plainly."""
+    value = parse_json(line, payload, item)
+    if isinstance(value, Reject):
+        return value
+    try:
+        record = ActivityRecord.model_validate(value)
+    except ValidationError as error:
+        return Reject(*explain(error), line, payload, item)
+    complaint = check_record(record, config)
+    if complaint is not None:
+        return Reject(*complaint, line, payload, item)
+    return json.dumps(record.model_dump(mode="json", exclude_none=True), ensure_ascii=False).encode()
+
+
+def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:
+    """How many fields of the lines are not in the table.
+
+    Every name is followed by `":`, so their number shows whether any name is left over; only then the lines
+    are parsed to count.
+    """
+    names = sum(_names(block) for block in blocks)
+    known = sum(len(columns) - columns[name].null_count for name in FIELDS)
+    for params in columns["params"].chunks:
+        _, offsets, data = params.buffers()
+        if data is not None:
+            bounds = np.frombuffer(offsets, np.int32)[params.offset : params.offset + len(params) + 1]
+            known += _names(memoryview(data)[bounds[0] : bounds[-1]])
+    return 0 if names == known else _count_unknown(blocks)
+
+
+def _names(data: bytes | memoryview) -> int:
+    """Occurrences of `":`."""
+    if isinstance(data, bytes) and len(data) < _LONG_TEXT:
+        return data.count(b'":')
+    text = np.frombuffer(data, np.uint8)
+    return int(np.count_nonzero((text[:-1] == ord('"')) & (text[1:] == ord(":"))))
+
+
+def _count_unknown(blocks: Sequence[bytes]) -> int:
+    decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+    known = frozenset(FIELDS)
+    count = 0
+    for line in chain.from_iterable(block.split(b"\n") for block in blocks):
+        try:
+            count += sum(1 for name in decode(line) if name not in known)
+        except JSON_ERRORS:
+            continue
+    return count

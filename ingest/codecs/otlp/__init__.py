@@ -1,0 +1,1 @@
+"""OTLP: protobuf and JSON in, JSON out."""

@@ -1,0 +1,279 @@
+"""OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, or one a line.
+
+pyarrow.json reads all documents at once into nested Arrow if they are spelt as exporters spell them. A list
+that it refuses is halved until the culprits are few; those, and documents in which a span is refused, are
+read again item by item, which is slower, more lenient about types, and names what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
+from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, span_values
+from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, sized
+from ingest.codecs.port import Decoded
+from ingest.codecs.spans.span_batch import SpanBatch, span_rejects
+from ingest.codecs.spans.span_rows import SpanRows
+from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.values.json_fields import ItemError
+from schemas.config import DecodeConfig
+from schemas.rejects import Reject
+
+_FEW = 4
+"""A refused list of so many documents is read item by item rather than halved again."""
+_RUN_BYTES = 64 * 2**20
+"""Documents are given to pyarrow in runs of about this size: its offsets are 32 bit."""
+
+
+class OtlpJsonCodec:
+    """`otlp-json`: one request object a payload, or one a line."""
+
+    name = "otlp-json"
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        """See `Codec.decode`. In a payload of several lines, `item` is the line. O(bytes)."""
+        good, rejects = sized(payloads, config)
+        documents: list[_Document] = []
+        for index in good:
+            texts = documents_of(payloads[index])
+            documents += [
+                _Document(text, index, line if len(texts) > 1 else None) for line, text in enumerate(texts)
+            ]
+        results: list[SpanResult] = []
+        left: list[int] = [i for i, d in enumerate(documents) if not _is_plain_object(d.text)]
+        plain = sorted(set(range(len(documents))).difference(left))
+        for run in _runs(documents, plain):
+            left += _read_run(documents, run, config, results)
+        rejects += _read_items(documents, sorted(left), config, results)
+        oddities: Counter[str] = Counter()
+        for result in results:
+            oddities += result.oddities
+        rejects.sort(key=lambda r: (r.payload, r.item))
+        return Decoded(in_payload_order(results), rejects, oddities)
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    text: bytes
+    payload: int
+    line: int | None
+    """Line in its payload; None: the payload is one document."""
+
+
+class _Nothing(msgspec.Struct):
+    """Any object: decoding into it checks the grammar and skips the contents, at about 1.6 GB/s."""
+
+
+_ANY_OBJECT = msgspec.json.Decoder(_Nothing)
+
+
+def _is_plain_object(text: bytes) -> bool:
+    """Exactly one well-formed JSON object in UTF-8, not too deep.
+
+    pyarrow.json must see nothing else: it takes several values in a row for several documents, does not check
+    UTF-8, and crashes the process on input that is a lone `null`.
+    """
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return False
+    try:
+        _ANY_OBJECT.decode(text)
+    except JSON_ERRORS:
+        return False
+    return True
+
+
+def _runs(documents: list[_Document], indexes: list[int]) -> list[list[int]]:
+    """`indexes` cut into runs of about `_RUN_BYTES`."""
+    runs: list[list[int]] = []
+    room = 0
+    for index in indexes:
+        size = len(documents[index].text) + 1
+        if not runs or size > room:
+            runs.append([])
+            room = _RUN_BYTES
+        runs[-1].append(index)
+        room -= size
+    return runs
+
+
+def _read_run(
+    documents: list[_Document], run: list[int], config: DecodeConfig, results: list[SpanResult]
+) -> list[int]:
+    """Append events of the documents that read as they are; the indexes of those that do not."""
+    spans = _columns(documents, run)
+    if spans is None:
+        if len(run) <= _FEW:
+            return run
+        middle = len(run) // 2
+        left = _read_run(documents, run[:middle], config, results)
+        return left + _read_run(documents, run[middle:], config, results)
+    result = events_of_spans(spans, config)
+    if not result.bad:
+        results.append(replace(result, payload=_payloads(documents)[result.payload]))
+        return []
+    bad = {b.payload for b in result.bad}
+    return sorted(bad) + _read_run(documents, [i for i in run if i not in bad], config, results)
+
+
+def _payloads(documents: list[_Document]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array([d.payload for d in documents], np.int64)
+
+
+def _columns(documents: list[_Document], run: list[int]) -> SpanBatch | None:
+    """Span columns of the documents (`payload`: index of the document); None if they are spelt otherwise."""
+    try:
+        table = pj.read_json(
+            pa.BufferReader(b"\n".join([*(documents[i].text for i in run), b""])),
+            read_options=pj.ReadOptions(use_threads=False, block_size=_RUN_BYTES * 16),
+            parse_options=_PARSE,
+        )
+        column = table.column(0).combine_chunks()
+        if len(column) != len(run) or not _is_complete(column):
+            return None
+        spans = _READER.spans(column)
+    except (pa.ArrowInvalid, _TooNestedError, ItemError):
+        return None
+    return replace(spans, payload=np.array(run, np.int64)[spans.payload])
+
+
+def _is_complete(resource_spans: pa.Array) -> bool:
+    """Every level is there under its usual name (an absent one could be under an older name)."""
+    resources = resource_spans.flatten()
+    scopes = pc.struct_field(resources, "scopeSpans")
+    spans = pc.struct_field(scopes.flatten(), "spans")
+    return bool(resource_spans.null_count + scopes.null_count + spans.null_count == 0)
+
+
+def _read_items(
+    documents: list[_Document], indexes: list[int], config: DecodeConfig, results: list[SpanResult]
+) -> list[Reject]:
+    """Append events of the documents, read item by item; rejects for what is wrong in them."""
+    rows = SpanRows()
+    rejects = []
+    values: dict[int, object] = {}
+    for index in indexes:
+        value = parse_json(documents[index].text, index)
+        if isinstance(value, Reject):
+            rejects.append(value)
+        else:
+            values[index] = value
+            rejects += add_document(rows, index, value)
+    if len(rows):
+        result = events_of_spans(rows.batch(), config)
+        results.append(replace(result, payload=_payloads(documents)[result.payload]))
+        rejects += span_rejects(result.bad, lambda index: _raw_spans(values[index]))
+    return [_placed(documents, reject) for reject in rejects]
+
+
+def _placed(documents: list[_Document], reject: Reject) -> Reject:
+    """`reject` of a document (its index stands in `payload`) as a reject of its payload."""
+    document = documents[reject.payload]
+    item = reject.item if document.line is None else document.line
+    return replace(reject, payload=document.payload, item=item)
+
+
+def _raw_spans(value: object) -> Callable[[int], bytes]:
+    """JSON text of a span of a decoded document, by item."""
+    spans = span_values(value)
+    return lambda item: json_bytes(spans[item])
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
+
+
+class _TooNestedError(Exception):
+    """An attribute value has more levels than the Arrow schema."""
+
+
+_TEXT = pa.string()
+_SCALARS = [
+    ("stringValue", _TEXT),
+    ("boolValue", pa.bool_()),
+    ("intValue", _TEXT),
+    ("doubleValue", pa.float64()),
+    ("bytesValue", _TEXT),
+]
+_NO_FIELDS = pa.struct([])
+"""Not null where there is an object, whatever is in it."""
+_ELEMENT = pa.struct([*_SCALARS, ("arrayValue", _NO_FIELDS), ("kvlistValue", _NO_FIELDS)])
+_PAIR = pa.struct([("key", _TEXT), ("value", _ELEMENT)])
+_VALUE = pa.struct(
+    [
+        *_SCALARS,
+        ("arrayValue", pa.struct([("values", pa.list_(_ELEMENT))])),
+        ("kvlistValue", pa.struct([("values", pa.list_(_PAIR))])),
+    ]
+)
+_ATTRIBUTES = pa.list_(pa.struct([("key", _TEXT), ("value", _VALUE)]))
+_EVENT = pa.struct([("timeUnixNano", _TEXT), ("name", _TEXT), ("attributes", _ATTRIBUTES)])
+_LINK = pa.struct([("traceId", _TEXT), ("spanId", _TEXT)])
+_SPAN = pa.struct(
+    [
+        ("traceId", _TEXT),
+        ("spanId", _TEXT),
+        ("parentSpanId", _TEXT),
+        ("traceState", _TEXT),
+        ("name", _TEXT),
+        ("kind", pa.int32()),
+        ("startTimeUnixNano", _TEXT),
+        ("endTimeUnixNano", _TEXT),
+        ("attributes", _ATTRIBUTES),
+        ("events", pa.list_(_EVENT)),
+        ("links", pa.list_(_LINK)),
+        ("status", pa.struct([("code", pa.int32()), ("message", _TEXT)])),
+    ]
+)
+_RESOURCE = pa.struct([("attributes", _ATTRIBUTES)])
+_SCOPE = pa.struct([("spans", pa.list_(_SPAN))])
+_RESOURCE_SPANS = pa.struct([("resource", _RESOURCE), ("scopeSpans", pa.list_(_SCOPE))])
+_PARSE = pj.ParseOptions(
+    explicit_schema=pa.schema([("resourceSpans", pa.list_(_RESOURCE_SPANS))]),
+    unexpected_field_behavior="ignore",
+)
+
+
+def _nested_text(column: pa.Array, which: str) -> pa.Array:
+    """Compact JSON of arrays and key-value lists, and checked base64; Python per value, they are rare.
+
+    Raises _TooNestedError for a level that the schema has not, ItemError for what is no value.
+    """
+    out: list[str | None] = []
+    for value in column.to_pylist():
+        if value is None:
+            out.append(None)
+        elif which == "bytes_value":
+            out.append(base64_text(value))
+        else:
+            elements = [e for e in value["values"] or () if e is not None]
+            if which == "array_value":
+                plain: object = [_scalar(e) for e in elements]
+            else:
+                plain = {e["key"] or "": _scalar(e["value"]) for e in elements}
+            out.append(msgspec.json.encode(plain).decode())
+    return pa.array(out, _TEXT)
+
+
+def _scalar(element: dict[str, object] | None) -> object:
+    """Plain value of an element as the item reader gives it."""
+    if element is None:
+        return None
+    if element["arrayValue"] is not None or element["kvlistValue"] is not None:
+        raise _TooNestedError
+    return any_value(element)
+
+
+_READER = OtlpArrowReader(_camel, _nested_text)

@@ -1,0 +1,235 @@
+"""OTLP JSON item by item: for payloads that the columnar reader does not take as they are.
+
+Takes what the protobuf JSON mapping allows beyond what exporters write (numbers as text or not, enum names,
+snake_case field names, nested attribute values, the older `instrumentationLibrarySpans`), and names each
+item that is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+
+from ingest.codecs.spans.span_batch import NO_TIME
+from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.values.attributes import plain_value
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, integer, text, too_deep
+from schemas.events import SPAN_KIND_BASE
+from schemas.rejects import Reason, Reject
+
+_KINDS = {
+    "SPAN_KIND_UNSPECIFIED": 0,
+    "SPAN_KIND_INTERNAL": 1,
+    "SPAN_KIND_SERVER": 2,
+    "SPAN_KIND_CLIENT": 3,
+    "SPAN_KIND_PRODUCER": 4,
+    "SPAN_KIND_CONSUMER": 5,
+}
+_STATUS = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_OLD_NAMES = {"instrumentationLibrarySpans": "scopeSpans", "instrumentation_library_spans": "scopeSpans"}
+_SNAKE = re.compile(r"_([a-z])")
+
+
+def add_document(rows: SpanRows, payload: int, document: object) -> list[Reject]:
+    """Every good span of a decoded payload as a row; rejects for the others, and for wrong containers."""
+    rejects: list[Reject] = []
+    item = 0
+    try:
+        resources = array(_object(document, "the payload"), "resourceSpans", required=True)
+    except ItemError as error:
+        return [error.reject(document, payload, 0)]
+    for resource in resources:
+        try:
+            entry = _object(resource, "an element of resourceSpans")
+            attributes = _pairs(_child(entry, "resource"))
+            scopes = array(entry, "scopeSpans")
+        except ItemError as error:
+            rejects.append(error.reject(resource, payload, item))
+            continue
+        except RecursionError:
+            rejects.append(too_deep(resource, payload, item))
+            continue
+        number = rows.add_resource(None, None, attributes)
+        for scope in scopes:
+            try:
+                spans = array(_object(scope, "an element of scopeSpans"), "spans")
+            except ItemError as error:
+                rejects.append(error.reject(scope, payload, item))
+                continue
+            for span in spans:
+                try:
+                    _add_span(rows, payload, item, _object(span, "a span"), number)
+                except ItemError as error:
+                    rejects.append(error.reject(span, payload, item))
+                except RecursionError:
+                    rejects.append(too_deep(span, payload, item))
+                item += 1
+    return rejects
+
+
+def span_values(document: object) -> list[object]:
+    """The spans of a document that `add_document` has read, by item."""
+    out: list[object] = []
+    for resource in array(_object(document, "the payload"), "resourceSpans"):
+        try:
+            entry = _object(resource, "")
+            _pairs(_child(entry, "resource"))
+            scopes = array(entry, "scopeSpans")
+        except (ItemError, RecursionError):
+            continue
+        for scope in scopes:
+            try:
+                out += array(_object(scope, ""), "spans")
+            except ItemError:
+                continue
+    return out
+
+
+def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: int) -> None:
+    # Everything is read before anything is added: a span that is wrong leaves no trace.
+    ids = (text(span, "traceId"), text(span, "spanId"), text(span, "parentSpanId"))
+    name = text(span, "name") or ""
+    kind = _number(span, "kind", _KINDS)
+    times = (_time(span, "startTimeUnixNano"), _time(span, "endTimeUnixNano"))
+    attributes = _pairs(span)
+    status = _child(span, "status")
+    code, message = _number(status, "code", _STATUS), text(status, "message")
+    state = text(span, "traceState")
+    events = [(text(e, "name") or "", _time(e, "timeUnixNano"), _pairs(e)) for e in _objects(span, "events")]
+    links = [(text(k, "traceId") or "", text(k, "spanId") or "") for k in _objects(span, "links")]
+    rows.add(
+        payload,
+        item,
+        ids,
+        name,
+        SPAN_KIND_BASE + (kind if 0 <= kind <= 5 else 0),
+        times,
+        resource,
+        attributes,
+        error=code == _STATUS["STATUS_CODE_ERROR"],
+        trace_state=state,
+        message=message,
+    )
+    for event in events:
+        rows.add_event(*event)
+    for link in links:
+        rows.add_link(*link)
+
+
+def _object(value: object, what: str) -> Object:
+    """`value` with camelCase names. Raises ItemError."""
+    fields = as_object(value, what)
+    if any("_" in key or key in _OLD_NAMES for key in fields):
+        return {_camel(key): v for key, v in fields.items()}
+    return fields
+
+
+def _camel(name: str) -> str:
+    if name in _OLD_NAMES:
+        return _OLD_NAMES[name]
+    return _SNAKE.sub(lambda m: m[1].upper(), name) if "_" in name else name
+
+
+def _child(parent: Object, name: str) -> Object:
+    value = parent.get(name)
+    return {} if value is None else _object(value, name)
+
+
+def _objects(parent: Object, name: str) -> Iterator[Object]:
+    return (_object(value, f"an element of {name}") for value in array(parent, name))
+
+
+def _number(parent: Object, name: str, words: dict[str, int]) -> int:
+    value = parent.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, str) and value in words:
+        return words[value]
+    return integer(value, name)
+
+
+def _time(parent: Object, name: str) -> int:
+    value = parent.get(name)
+    if value is None or value == "":
+        return NO_TIME
+    number = integer(value, name)
+    return ns(number) if number else NO_TIME
+
+
+def _pairs(parent: Object) -> list[tuple[str, object]]:
+    """Attributes as (key, plain value). Raises ItemError."""
+    return [
+        (text(pair, "key") or "", plain_value(any_value(pair.get("value"))))
+        for pair in _objects(parent, "attributes")
+    ]
+
+
+def any_value(value: object) -> object:
+    """Plain value of an AnyValue object; None where none is set. Raises ItemError."""
+    if value is None:
+        return None
+    fields = {k: v for k, v in _object(value, "an attribute value").items() if v is not None}
+    for name, read in _READERS.items():
+        if name in fields:
+            return read(fields[name])
+    return None
+
+
+def _string(value: object) -> object:
+    if not isinstance(value, str):
+        raise ItemError(Reason.BAD_TYPE, "stringValue is not a string")
+    return value
+
+
+def _boolean(value: object) -> object:
+    if not isinstance(value, bool):
+        raise ItemError(Reason.BAD_TYPE, "boolValue is not true or false")
+    return value
+
+
+def _double(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _as_float(value)
+    if isinstance(value, str):
+        return _as_float(value)
+    raise ItemError(Reason.BAD_TYPE, "doubleValue is not a number")
+
+
+def _as_float(value: str | float) -> float:
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        raise ItemError(Reason.BAD_TYPE, "doubleValue is not a number") from None
+
+
+def _list_of_values(value: object) -> object:
+    return [any_value(v) for v in array(_object(value, "arrayValue"), "values")]
+
+
+def _object_of_values(value: object) -> object:
+    pairs = _objects(_object(value, "kvlistValue"), "values")
+    return {text(pair, "key") or "": any_value(pair.get("value")) for pair in pairs}
+
+
+def base64_text(value: object) -> str:
+    """Base64 as protobuf would write it again. Raises ItemError."""
+    if isinstance(value, str):
+        try:
+            data = base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
+            return base64.b64encode(data).decode()
+        except (binascii.Error, ValueError):
+            pass
+    raise ItemError(Reason.BAD_TYPE, "bytesValue is not base64")
+
+
+_READERS = {
+    "stringValue": _string,
+    "intValue": lambda value: integer(value, "intValue"),
+    "doubleValue": _double,
+    "boolValue": _boolean,
+    "arrayValue": _list_of_values,
+    "kvlistValue": _object_of_values,
+    "bytesValue": base64_text,
+}

@@ -1,0 +1,185 @@
+"""Span columns built item by item: for formats, and for broken payloads, that are read span by span."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.codecs.spans.span_batch import BAD_TIME, Owned, SpanBatch, SpanEvents
+from ingest.codecs.values.attributes import AttributeTable, attribute_table
+from ingest.codecs.values.ids import hex_of_text
+
+INT64_MAX = 2**63 - 1
+
+Pairs = Iterable[tuple[str, object]]
+
+
+def ns(value: int) -> int:
+    """A time as a column holds it: BAD_TIME for what int64 cannot."""
+    return value if 0 <= value <= INT64_MAX else BAD_TIME
+
+
+class SpanRows:
+    """Collects spans; `batch` makes the columns. Add a span, then its events, links and follows."""
+
+    def __init__(self) -> None:
+        self.oddities: Counter[str] = Counter()
+        self._payload: list[int] = []
+        self._item: list[int] = []
+        self._ids: tuple[list[str | None], list[str | None], list[str | None]] = ([], [], [])
+        self._name: list[str] = []
+        self._kind: list[int] = []
+        self._start: list[int] = []
+        self._end: list[int] = []
+        self._error: list[bool] = []
+        self._resource: list[int] = []
+        self._peer: list[str | None] = []
+        self._shared: list[bool] = []
+        self._state: list[str | None] = []
+        self._message: list[str | None] = []
+        self._attributes = _PairRows()
+        self._component: list[str | None] = []
+        self._host: list[str | None] = []
+        self._resource_attributes = _PairRows()
+        self._event_owner: list[int] = []
+        self._event_ts: list[int] = []
+        self._event_name: list[str] = []
+        self._event_attributes = _PairRows()
+        self._links: tuple[list[int], list[str], list[str]] = ([], [], [])
+        self._follows: tuple[list[int], list[str]] = ([], [])
+
+    def __len__(self) -> int:
+        return len(self._payload)
+
+    def add_resource(self, component: str | None, host: str | None, attributes: Pairs) -> int:
+        """A new resource; its number for `add`."""
+        self._resource_attributes.extend(len(self._component), attributes)
+        self._component.append(component)
+        self._host.append(host)
+        return len(self._component) - 1
+
+    def add(
+        self,
+        payload: int,
+        item: int,
+        ids: tuple[str | None, str | None, str | None],
+        name: str,
+        kind: int,
+        times: tuple[int, int],
+        resource: int,
+        attributes: Pairs,
+        *,
+        error: bool = False,
+        peer: str | None = None,
+        shared: bool = False,
+        trace_state: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """One span; `ids` are trace, span and parent as hex text, `times` start and end in ns."""
+        self._attributes.extend(len(self._payload), attributes)
+        self._payload.append(payload)
+        self._item.append(item)
+        for column, value in zip(self._ids, ids, strict=True):
+            column.append(value)
+        self._name.append(name)
+        self._kind.append(kind)
+        self._start.append(times[0])
+        self._end.append(times[1])
+        self._error.append(error)
+        self._resource.append(resource)
+        self._peer.append(peer)
+        self._shared.append(shared)
+        self._state.append(trace_state)
+        self._message.append(message)
+
+    def add_event(self, name: str, ts_ns: int, attributes: Pairs) -> None:
+        """An event of the span added last."""
+        self._event_attributes.extend(len(self._event_owner), attributes)
+        self._event_owner.append(len(self._payload) - 1)
+        self._event_ts.append(ts_ns)
+        self._event_name.append(name)
+
+    def add_link(self, trace: str, span: str) -> None:
+        """A link of the span added last. Ids that are none are left out."""
+        self._links[0].append(len(self._payload) - 1)
+        self._links[1].append(trace)
+        self._links[2].append(span)
+
+    def add_follows(self, span: str) -> None:
+        """A FOLLOWS_FROM parent of the span added last."""
+        self._follows[0].append(len(self._payload) - 1)
+        self._follows[1].append(span)
+
+    def batch(self) -> SpanBatch:
+        """Everything added, in columns."""
+        (trace, bad_trace), (span, bad_span), (parent, bad_parent) = (
+            hex_of_text(pa.array(column, pa.string())) for column in self._ids
+        )
+        return SpanBatch(
+            payload=np.array(self._payload, np.int64),
+            item=np.array(self._item, np.int64),
+            trace_id=trace,
+            span_id=span,
+            parent_id=parent,
+            bad_id=bad_trace | bad_span | bad_parent,
+            name=pa.array(self._name, pa.string()),
+            kind=np.array(self._kind, np.uint8),
+            start_ns=np.array(self._start, np.int64),
+            end_ns=np.array(self._end, np.int64),
+            error=np.array(self._error, np.bool_),
+            resource=np.array(self._resource, np.int64),
+            component=pa.array(self._component, pa.string()),
+            host=pa.array(self._host, pa.string()),
+            attributes=self._attributes.table(),
+            resource_attributes=self._resource_attributes.table(),
+            peer=pa.array(self._peer, pa.string()) if any(self._peer) else None,
+            shared=np.array(self._shared, np.bool_),
+            trace_state=pa.array(self._state, pa.string()) if any(self._state) else None,
+            status_message=pa.array(self._message, pa.string()) if any(self._message) else None,
+            events=SpanEvents(
+                np.array(self._event_owner, np.int64),
+                np.array(self._event_ts, np.int64),
+                pa.array(self._event_name, pa.string()),
+                self._event_attributes.table(),
+            ),
+            links=_linked(*self._links),
+            follows=_owned_ids(*self._follows),
+            oddities=self.oddities,
+        )
+
+
+class _PairRows:
+    """Key and value rows with their owners."""
+
+    def __init__(self) -> None:
+        self._owner: list[int] = []
+        self._keys: list[str] = []
+        self._values: list[object] = []
+
+    def extend(self, owner: int, pairs: Pairs) -> None:
+        for key, value in pairs:
+            self._owner.append(owner)
+            self._keys.append(key)
+            self._values.append(value)
+
+    def table(self) -> AttributeTable:
+        return attribute_table(self._owner, self._keys, self._values)
+
+
+def _owned_ids(owner: list[int], ids: list[str]) -> Owned:
+    column, _ = hex_of_text(pa.array(ids, pa.string()))
+    there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    return Owned(np.array(owner, np.int64)[there], column.drop_null())
+
+
+def _linked(owner: list[int], traces: list[str], spans: list[str]) -> Owned:
+    trace, _ = hex_of_text(pa.array(traces, pa.string()))
+    span, _ = hex_of_text(pa.array(spans, pa.string()))
+    pairs = [
+        f"{t}/{s}" if t and s else None for t, s in zip(trace.to_pylist(), span.to_pylist(), strict=True)
+    ]
+    there = np.array([p is not None for p in pairs], np.bool_)
+    return Owned(np.array(owner, np.int64)[there], pa.array([p for p in pairs if p is not None], pa.string()))

@@ -1,0 +1,274 @@
+"""Span columns → event batch. The one place that says how a span reads, whatever its format.
+
+Columnar; Python runs per distinct name, key or host only. What cannot be a span (no id, bad time) comes
+back as `BadSpan`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.codecs.spans.sampling import sample_rates
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, BadSpan, Owned, SpanBatch
+from ingest.codecs.spans.span_events import event_params, marks_column
+from ingest.codecs.values.attributes import AttributeTable, no_attributes
+from ingest.codecs.values.names import clean_words, constant_words, normalise_name, words
+from ingest.codecs.values.params import params_column
+from schemas.config import DecodeConfig
+from schemas.events import EVENT_SCHEMA, EventKind, concat_events, empty_events
+from schemas.rejects import Reason
+
+I8 = npt.NDArray[np.int64]
+U1 = npt.NDArray[np.uint8]
+B1 = npt.NDArray[np.bool_]
+
+EARLIEST_NS = 631_152_000 * 10**9
+"""1990-01-01 UTC. Earlier is a clock that was never set."""
+LATEST_NS = 7_258_118_400 * 10**9
+"""2200-01-01 UTC. Later is a wrong unit or garbage (int64 ends in 2262)."""
+
+FAULTS: tuple[tuple[Reason, str], ...] = (
+    (Reason.BAD_TIME, "start or end lies outside 1990 to 2200"),
+    (Reason.BAD_TIME, "the span ends before it starts"),
+    (Reason.MISSING_FIELD, "no span id"),
+    (Reason.MISSING_FIELD, "no trace id"),
+    (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
+)
+"""Why a span is refused; the last that applies is told."""
+
+# On a server span these name the server itself, so they count for callers only.
+_PEER_OF_CALLER = ("server.address", "net.peer.name")
+_CALLERS = (EventKind.SPAN_CLIENT, EventKind.SPAN_PRODUCER)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanResult:
+    """What became of a span batch."""
+
+    events: pa.Table
+    """EVENT_SCHEMA, rows in the order of the batch."""
+    payload: I8
+    """[rows] index of the payload of each event."""
+    bad: list[BadSpan]
+    oddities: Counter[str]
+
+
+def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
+    """Events and refused spans (see FAULTS). A span without times is kept, untimed. O(n log n)."""
+    oddities: Counter[str] = Counter(spans.oddities)
+    fault = _faults(spans)
+    good = fault == 0
+    problems = [
+        BadSpan(int(spans.payload[i]), int(spans.item[i]), *FAULTS[fault[i] - 1])
+        for i in np.flatnonzero(~good).tolist()
+    ]
+    if not good.any():
+        return SpanResult(empty_events(), spans.payload[:0], problems, oddities)
+    oddities["untimed"] += int(((spans.start_ns == NO_TIME) & good).sum())
+    columns = _columns(spans, config, oddities)
+    table = pa.table([columns[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+    if problems:
+        table = table.filter(pa.array(good))
+    return SpanResult(table, spans.payload[good], problems, +oddities)
+
+
+def in_payload_order(results: list[SpanResult]) -> pa.Table:
+    """Events of several batches over the same payloads, rows in the order of the payloads."""
+    results = [r for r in results if len(r.payload)]
+    if len(results) < 2:
+        return results[0].events if results else empty_events()
+    order = np.argsort(np.concatenate([r.payload for r in results]), kind="stable")
+    return concat_events([r.events for r in results]).take(pa.array(order))
+
+
+def bad_times(ts_ns: I8) -> B1:
+    """Times that are given and lie outside 1990 to 2200."""
+    bad: B1 = ((ts_ns < EARLIEST_NS) | (ts_ns >= LATEST_NS)) & (ts_ns != NO_TIME)
+    return bad
+
+
+def _faults(spans: SpanBatch) -> U1:
+    """[n] 0, or 1 + index into FAULTS."""
+    start, end = spans.start_ns, spans.end_ns
+    timed = (start != NO_TIME) & (end != NO_TIME)
+    fault = np.zeros(len(spans), np.uint8)
+    fault[bad_times(start) | bad_times(end)] = 1
+    fault[timed & (end < start) & (end != BAD_TIME) & (fault == 0)] = 2
+    fault[_nulls(spans.span_id)] = 3
+    fault[_nulls(spans.trace_id)] = 4
+    fault[spans.bad_id] = 5
+    return fault
+
+
+def _columns(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> dict[str, pa.Array]:
+    n = len(spans)
+    names = words(pc.fill_null(spans.name, ""))
+    point = clean_words(names, config.max_name_bytes, oddities, lambda w: normalise_name(w) or "?")
+    component, host, resource_attributes = _resources(spans, config, oddities)
+    attributes, label = _take_label(spans.attributes, n, config, oddities)
+    params = [
+        attributes,
+        _status_messages(spans.status_message),
+        _changed_names(names, point),
+        resource_attributes.spread(spans.resource),
+        *event_params(spans.events, spans.start_ns, config),
+    ]
+    return {
+        "kind": pa.array(spans.kind),
+        "request_id": spans.trace_id,
+        "breadcrumb": pa.nulls(n, pa.string()),
+        "id": spans.span_id,
+        "parents": _lists(_singles(spans.parent_id), n),
+        "follows": _lists(spans.follows, n),
+        "links": _lists(spans.links, n),
+        "seq": pa.nulls(n, pa.int64()),
+        "ts_ns": time_column(spans.start_ns),
+        "end_ns": time_column(spans.end_ns),
+        "component": component,
+        "point": point,
+        "label": label,
+        "host": host,
+        "peer": _peer(spans, config, oddities),
+        "shared": pa.array(np.zeros(n, np.bool_) if spans.shared is None else spans.shared),
+        "status": _status(spans, config, oddities),
+        "sample_rate": sample_rates(spans.trace_state, spans.attributes, n),
+        "marks": marks_column(spans.events, n, config),
+        "params": params_column(n, params, config, oddities),
+    }
+
+
+def time_column(ts_ns: I8) -> pa.Array:
+    """int64 column with nulls for NO_TIME and BAD_TIME."""
+    missing = ts_ns <= BAD_TIME
+    return pa.array(ts_ns, mask=missing) if missing.any() else pa.array(ts_ns)
+
+
+def _nulls(column: pa.Array) -> B1:
+    if column.null_count == 0:
+        return np.zeros(len(column), np.bool_)
+    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False))
+
+
+def _singles(column: pa.Array) -> Owned:
+    """Each value of a column as a list of one."""
+    at = np.flatnonzero(~_nulls(column))
+    return Owned(at, column.drop_null())
+
+
+def _lists(owned: Owned, n: int) -> pa.Array:
+    """`list<string>` column; null where a span owns nothing."""
+    lengths = np.bincount(owned.owner, minlength=n)
+    offsets = np.zeros(n + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    empty = lengths == 0
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), owned.text, mask=pa.array(empty) if empty.any() else None
+    )
+
+
+def _resources(
+    spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]
+) -> tuple[pa.DictionaryArray, pa.DictionaryArray, AttributeTable]:
+    """Component and host of every span; the resource attributes that are neither."""
+    table = spans.resource_attributes
+    n = len(spans.component)
+    component = pc.coalesce(spans.component, table.first_text("service.name", n))
+    component = pc.fill_null(pc.if_else(pc.equal(component, ""), None, component), "?")
+    host = spans.host
+    used = np.full(n, -1, np.int64)
+    for key in config.host_keys:
+        found = table.first_text(key, n)
+        new = _nulls(host) & ~_nulls(found)
+        if new.any():
+            used[new] = table.keys.index(key)
+            host = pc.coalesce(host, found)
+    rest = np.ones(len(table), np.bool_)
+    if "service.name" in table.keys:
+        rest &= table.code != table.keys.index("service.name")
+    rest &= table.code != used[table.owner]
+    of_span = pa.array(spans.resource)
+    return (
+        clean_words(words(component.take(of_span)), config.max_name_bytes, oddities),
+        clean_words(words(host.take(of_span)), config.max_name_bytes, oddities),
+        table.rows(rest),
+    )
+
+
+def _take_label(
+    table: AttributeTable, n: int, config: DecodeConfig, oddities: Counter[str]
+) -> tuple[AttributeTable, pa.DictionaryArray]:
+    """The attributes that are no label, and the label column (values in the order of `label_keys`)."""
+    present = [k for k in config.label_keys if k in table.keys]
+    if not present:
+        return table, constant_words(None, n)
+    values = [table.first_text(k, n) for k in present]
+    joined = values[0]
+    for value in values[1:]:
+        joined = pc.coalesce(pc.binary_join_element_wise(joined, value, ";"), joined, value)
+    joined = pc.if_else(pc.equal(joined, ""), None, joined)
+    codes = [table.keys.index(k) for k in present]
+    return (
+        table.rows(~np.isin(table.code, codes)),
+        clean_words(words(joined), config.max_name_bytes, oddities),
+    )
+
+
+def _changed_names(names: pa.DictionaryArray, point: pa.DictionaryArray) -> AttributeTable:
+    """`span.name`: the name as recorded, where it is not the point (ids were replaced)."""
+    before = names.dictionary_decode()
+    changed = pc.and_(pc.not_equal(before, point.dictionary_decode()), pc.not_equal(before, ""))
+    at = np.flatnonzero(changed.to_numpy(zero_copy_only=False))
+    return AttributeTable(
+        at,
+        np.zeros(len(at), np.int64),
+        ("span.name",),
+        pa.nulls(len(at), pa.float64()),
+        names.take(pa.array(at)).dictionary_decode(),
+    )
+
+
+def _status_messages(message: pa.Array | None) -> AttributeTable:
+    """`status.message` of the spans that have one."""
+    if message is None:
+        return no_attributes()
+    at = np.flatnonzero(np.asarray(pc.fill_null(pc.greater(pc.binary_length(message), 0), False)))
+    none = pa.nulls(len(message), pa.float64())
+    return AttributeTable(at, np.zeros(len(at), np.int64), ("status.message",), none, message, at)
+
+
+def _peer(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
+    """What the format says, else `peer.service`, else (callers only) the address of the server."""
+    n, table = len(spans), spans.attributes
+    keys = [k for k in ("peer.service", *_PEER_OF_CALLER) if k in table.keys]
+    peer = spans.peer
+    if not keys:
+        return (
+            constant_words(None, n)
+            if peer is None
+            else clean_words(words(peer), config.max_name_bytes, oddities)
+        )
+    caller = pa.array(np.isin(spans.kind, _CALLERS))
+    for key in keys:
+        found = table.first_text(key, n)
+        if key in _PEER_OF_CALLER:
+            found = pc.if_else(caller, found, None)
+        peer = found if peer is None else pc.coalesce(peer, found)
+    return clean_words(words(peer), config.max_name_bytes, oddities)
+
+
+def _status(spans: SpanBatch, config: DecodeConfig, oddities: Counter[str]) -> pa.DictionaryArray:
+    """`ok`, or for a failed span its `error.type`, or `error`."""
+    n = len(spans)
+    if not spans.error.any():
+        return constant_words("ok", n)
+    error = pa.array(spans.error)
+    class_ = spans.attributes.first_text("error.type", n)
+    class_ = pc.if_else(pc.is_in(class_, pa.array(["", "ok"])), None, class_)
+    status = pc.if_else(error, pc.fill_null(class_, "error"), "ok")
+    return clean_words(words(status), config.max_name_bytes, oddities)

@@ -1,0 +1,1 @@
+"""Values inside records: attributes, ids, names, parameters, JSON fields."""

@@ -1,0 +1,178 @@
+"""Parameters from a column of JSON objects (compact text), without parsing row by row.
+
+In a flat object without escapes every quote opens or closes a string, keys are the strings before a colon,
+and a value runs to the next key; so a few numpy passes over the bytes find all keys and values. Rows with
+escapes or nesting are parsed one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.codecs.payloads import JSON_ERRORS
+from ingest.codecs.values.attributes import AttributeTable, attribute_table, no_attributes, plain_value
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+_QUOTE, _COLON, _MINUS, _ZERO, _NINE, _NULL = (ord(c) for c in '":-09n')
+_BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")
+
+
+def attributes_of_json(objects: pa.Array) -> tuple[list[AttributeTable], I8]:
+    """Tables over the rows of `objects` (string column: JSON objects in compact text, or null), and bad rows.
+
+    Each row is in one of the tables only. Bad is a row whose text is no object, is nested too deep, or holds
+    a number out of the range of a double. O(bytes).
+    """
+    legal = pc.starts_with(objects, "{")
+    bad = np.flatnonzero(_mask(pc.fill_null(pc.invert(legal), False)))
+    there = np.flatnonzero(_mask(pc.fill_null(legal, False)))
+    texts = objects.drop_null() if len(bad) == 0 else objects.filter(pc.fill_null(legal, False))
+    odd = _rows_with_escapes(texts)
+    if odd is None:
+        flat = _flat(texts)
+        odd = flat.nested_rows(len(texts))
+        if odd is None:
+            table, infinite = flat.attributes(there)
+            return [table], np.concatenate([bad, infinite])
+    else:
+        # Nested rows show only once the rows with escapes are out of the way.
+        plain = np.flatnonzero(~odd)
+        nested = _flat(texts.take(pa.array(plain))).nested_rows(len(plain))
+        if nested is not None:
+            odd[plain[nested]] = True
+    flat = _flat(texts.filter(pa.array(~odd)))
+    table, infinite = flat.attributes(there[~odd])
+    parsed, refused = _parsed(texts.filter(pa.array(odd)), there[odd])
+    return [table, parsed], np.concatenate([bad, infinite, refused])
+
+
+def _mask(column: pa.Array) -> B1:
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _rows_with_escapes(texts: pa.Array) -> B1 | None:
+    """Rows that hold a backslash; None: no row does."""
+    offsets, data = _bytes_of(texts)
+    if not (data[offsets[0] : offsets[-1]] == _BACKSLASH).any():
+        return None
+    return _mask(pc.match_substring(texts, "\\"))
+
+
+def _parsed(texts: pa.Array, owner: I8) -> tuple[AttributeTable, I8]:
+    decode = msgspec.json.Decoder(dict[str, object]).decode
+    owners: list[int] = []
+    keys: list[str] = []
+    values: list[object] = []
+    bad: list[int] = []
+    for row, text in zip(owner.tolist(), texts.to_pylist(), strict=True):
+        try:
+            pairs = [(k, plain_value(v)) for k, v in decode(text).items()]
+        except JSON_ERRORS:
+            bad.append(row)
+            continue
+        owners += [row] * len(pairs)
+        keys += [k for k, _ in pairs]
+        values += [v for _, v in pairs]
+    return attribute_table(owners, keys, values), np.array(bad, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """Keys and values found in rows without escapes."""
+
+    texts: pa.Array
+    row: I8
+    """[keys] ascending."""
+    key_start: I8
+    key_end: I8
+    value_start: I8
+    value_end: I8
+    """[keys] byte positions; of a string value, inside its quotes."""
+    first: npt.NDArray[np.uint8]
+    """[keys] first byte of the value."""
+
+    def nested_rows(self, n: int) -> B1 | None:
+        """Rows with an object or array as a value: what was found in them means nothing."""
+        nested = (self.first == _BRACE) | (self.first == _BRACKET)
+        if not nested.any():
+            return None
+        rows: B1 = np.zeros(n, np.bool_)
+        rows[self.row[nested]] = True
+        return rows
+
+    def attributes(self, owner: I8) -> tuple[AttributeTable, I8]:
+        """The attributes, row r owned by `owner[r]`, and the owners with a number out of range of a double.
+
+        Only for rows that are not nested. Nulls are left out.
+        """
+        if len(self.row) == 0:
+            return no_attributes(), np.empty(0, np.int64)
+        is_num = (self.first == _MINUS) | ((self.first >= _ZERO) & (self.first <= _NINE))
+        has_text = ~is_num & (self.first != _NULL)
+        at = np.flatnonzero(is_num)
+        number = np.zeros(len(self.row))
+        number[at] = pc.cast(
+            _slices(self.texts, self.value_start[at], self.value_end[at]), pa.float64()
+        ).to_numpy()
+        infinite = ~np.isfinite(number)
+        is_num &= ~infinite
+        keys = _slices(self.texts, self.key_start, self.key_end).dictionary_encode()
+        values = _slices(self.texts, self.value_start, self.value_end)
+        table = AttributeTable(
+            owner[self.row],
+            np.asarray(keys.indices, np.int64),
+            tuple(keys.dictionary.to_pylist()),
+            pa.array(number, mask=~is_num),
+            values if has_text.all() else pc.if_else(pa.array(has_text), values, None),
+        )
+        return table.rows(is_num | has_text), owner[np.unique(self.row[infinite])]
+
+
+def _flat(texts: pa.Array) -> _Flat:
+    """Find keys and values; `texts` are compact JSON objects without a backslash."""
+    offsets, data = _bytes_of(texts)
+    quotes = np.flatnonzero(data[offsets[0] : offsets[-1]] == _QUOTE) + offsets[0]
+    opens, closes = quotes[0::2], quotes[1::2]
+    string = np.flatnonzero(data[closes + 1] == _COLON)
+    key_open, key_close = opens[string], closes[string]
+    per_row = np.diff(np.searchsorted(key_open, offsets))
+    row = np.repeat(np.arange(len(texts)), per_row)
+    # A value that is no string ends before the comma of the next key, or before the closing brace.
+    end = np.empty(len(string), np.int64)
+    end[:-1] = key_open[1:] - 1
+    last = np.cumsum(per_row)[per_row > 0] - 1
+    end[last] = offsets[1:][per_row > 0] - 1
+    start = key_close + 2
+    first = data[start]
+    is_text = first == _QUOTE
+    start += is_text
+    end[is_text] = closes[string[is_text] + 1]
+    return _Flat(texts, row, key_open + 1, key_close, start, end, first)
+
+
+def _bytes_of(texts: pa.Array) -> tuple[I8, npt.NDArray[np.uint8]]:
+    """Offsets [n + 1] and data of a string array without nulls."""
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    return bounds, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _slices(texts: pa.Array, start: I8, end: I8) -> pa.Array:
+    """Strings between byte positions of the array's data; starts ascend, slices do not overlap.
+
+    The slices and the gaps between them are laid over the data as one array; every second element is taken.
+    """
+    if len(start) == 0:
+        return pa.array([], pa.string())
+    bounds = np.empty(2 * len(start), np.int32)
+    bounds[0::2], bounds[1::2] = start, end
+    laid = pa.StringArray.from_buffers(len(bounds) - 1, pa.py_buffer(bounds), texts.buffers()[2])
+    return laid.take(pa.array(np.arange(0, len(bounds) - 1, 2)))

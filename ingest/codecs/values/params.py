@@ -1,0 +1,169 @@
+"""The params column: attributes of spans, resources and events, sorted by key and bounded.
+
+Spans of one instrumentation carry the same keys in the same order, so what happens to a span's keys
+(sorting, dropping, cutting, duplicates) is worked out once per distinct key sequence and applied to all
+spans that have it. That is about twice as fast as sorting (owner, key) pairs, and never slower by much.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.codecs.values.attributes import AttributeTable
+from ingest.codecs.values.names import NUL_MARK, cut_utf8
+from schemas.config import DecodeConfig
+from schemas.events import PARAM_TYPE
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+_WEIGHT_SEED = 20_261_120
+
+
+def params_column(
+    n_rows: int, tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
+) -> pa.Array:
+    """`list<PARAM_TYPE>`, one a row, sorted by key; null where a row has none.
+
+    Of several values under one key the first counts (tables in order, then rows); the others are counted
+    as `duplicate-param`. Bounds: `max_text_bytes`, `max_params_per_event`; keys without NUL, cut likewise.
+    O(attributes + distinct key sequences · their length).
+    """
+    tables = [t for t in tables if len(t)]
+    if not tables:
+        return pa.nulls(n_rows, pa.list_(PARAM_TYPE))
+    names, codes = _shared_keys(tables, config, oddities)
+    lengths, code, source = _side_by_side(n_rows, tables, codes)
+    sequence, first_owner = _sequences(lengths, code)
+    keep, count = _kept(lengths, code, first_owner, config, np.bincount(sequence), oddities)
+    lengths_out = count[sequence]
+    slot = np.repeat((np.cumsum(count) - count)[sequence] - _begin(lengths_out), lengths_out)
+    slot += np.arange(len(slot))
+    index = np.repeat(_begin(lengths), lengths_out) + keep[slot]
+    key = code[index]
+    row = pa.array(source[index])
+    num = pa.concat_arrays([t.num for t in tables]).take(row)
+    text = clean_text(pa.concat_arrays([t.text for t in tables]).take(row), config, oddities)
+    return _list_column(lengths_out, pa.array(names, pa.string()).take(pa.array(key)), num, text)
+
+
+def _list_column(lengths: I8, key: pa.Array, num: pa.Array, text: pa.Array) -> pa.Array:
+    values = pa.StructArray.from_arrays([key, num, text], fields=list(PARAM_TYPE))
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    empty = lengths == 0
+    return pa.ListArray.from_arrays(
+        pa.array(offsets),
+        values,
+        type=pa.list_(PARAM_TYPE),
+        mask=pa.array(empty) if empty.any() else None,
+    )
+
+
+def _begin(lengths: I8) -> I8:
+    """Offset at which each run begins."""
+    out: I8 = np.cumsum(lengths) - lengths
+    return out
+
+
+def _side_by_side(n_rows: int, tables: Sequence[AttributeTable], codes: Sequence[I8]) -> tuple[I8, I8, I8]:
+    """Attributes of all tables laid out row by row: lengths [n_rows], key codes, place in the values."""
+    counts = [np.bincount(t.owner, minlength=n_rows) for t in tables]
+    lengths = np.sum(counts, axis=0)
+    total = int(lengths.sum())
+    code, source = np.empty(total, np.int64), np.empty(total, np.int64)
+    free = _begin(lengths)
+    base = 0
+    for table, table_code, count in zip(tables, codes, counts, strict=True):
+        slot = np.repeat(free - _begin(count), count) + np.arange(len(table))
+        code[slot] = table_code
+        source[slot] = base + (np.arange(len(table)) if table.row is None else table.row)
+        free = free + count
+        base += len(table.num)
+    return lengths, code, source
+
+
+def _sequences(lengths: I8, code: I8) -> tuple[I8, I8]:
+    """Distinct key sequences: number of each row's, and one row that has it.
+
+    Told apart by a random-weighted sum modulo 2^64 (collision: 2^-64 a pair).
+    """
+    place = np.arange(len(code)) - np.repeat(_begin(lengths), lengths)
+    random = np.random.default_rng(_WEIGHT_SEED)
+    by_place = random.integers(1, 2**63, int(lengths.max(initial=0)) + 1, np.int64) | 1
+    by_code = random.integers(1, 2**63, int(code.max(initial=0)) + 2, np.int64)
+    prefix = np.zeros(len(code) + 1, np.int64)
+    np.cumsum(by_place[place] * by_code[code], out=prefix[1:])
+    ends = np.cumsum(lengths)
+    digest = prefix[ends] - prefix[ends - lengths]
+    _, first, inverse = np.unique(digest, return_index=True, return_inverse=True)
+    return inverse.astype(np.int64), first.astype(np.int64)
+
+
+def _kept(
+    lengths: I8, code: I8, rows: I8, config: DecodeConfig, weight: I8, oddities: Counter[str]
+) -> tuple[I8, I8]:
+    """For each sequence (of row `rows[s]`): places kept, in key order, concatenated; and how many.
+
+    `weight[s]` rows have it, for the counts. One sort over the distinct sequences.
+    """
+    size = lengths[rows]
+    sequence = np.repeat(np.arange(len(rows)), size)
+    place = np.arange(len(sequence)) - np.repeat(_begin(size), size)
+    its_code = code[np.repeat(_begin(lengths)[rows], size) + place]
+    order = np.lexsort((place, its_code, sequence))
+    sequence, its_code, place = sequence[order], its_code[order], place[order]
+    keep = its_code >= 0
+    again = np.zeros(len(keep), np.bool_)
+    again[1:] = (sequence[1:] == sequence[:-1]) & (its_code[1:] == its_code[:-1]) & keep[1:]
+    oddities["duplicate-param"] += int(weight[sequence[again]].sum())
+    keep &= ~again
+    sequence, place = sequence[keep], place[keep]
+    count = np.bincount(sequence, minlength=len(rows))
+    over = np.arange(len(sequence)) - np.repeat(_begin(count), count) >= config.max_params_per_event
+    oddities["params-dropped"] += int(weight[sequence[over]].sum())
+    return place[~over], np.minimum(count, config.max_params_per_event)
+
+
+def _shared_keys(
+    tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
+) -> tuple[list[str], list[I8]]:
+    """One sorted list of keys for all tables, and each table's codes into it (-1: dropped)."""
+    dropped = set(config.drop_params)
+    cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
+    names = sorted({k for keys in cleaned for k in keys if k not in dropped})
+    rank = {k: i for i, k in enumerate(names)}
+    codes = []
+    for table, keys in zip(tables, cleaned, strict=True):
+        new = np.array([rank.get(k, -1) for k in keys], np.int64)
+        codes.append(new[table.code])
+        changed = np.array([a != b for a, b in zip(keys, table.keys, strict=True)], np.bool_)
+        if changed.any():
+            oddities["key-cut"] += int(changed[table.code].sum())
+    return names, codes
+
+
+def clean_text(text: pa.Array, config: DecodeConfig, oddities: Counter[str]) -> pa.Array:
+    """Text values without NUL and at most `max_text_bytes` long; both changes are counted."""
+    buffer = text.buffers()[2]
+    if buffer is None:
+        return text
+    if len(buffer) and not np.frombuffer(buffer, np.uint8).all():
+        has_nul = pc.fill_null(pc.match_substring(text, "\0"), False)
+        oddities["nul-replaced"] += int(pc.sum(has_nul).as_py() or 0)
+        text = pc.replace_substring(text, "\0", NUL_MARK)
+    length = np.diff(np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1])
+    long = np.flatnonzero(length > config.max_text_bytes)
+    if len(long) == 0:
+        return text
+    oddities["text-cut"] += len(long)
+    mask = np.zeros(len(text), np.bool_)
+    mask[long] = True
+    cut = [cut_utf8(t, config.max_text_bytes) for t in text.take(pa.array(long)).to_pylist()]
+    return pc.replace_with_mask(text, pa.array(mask), pa.array(cut, pa.string()))

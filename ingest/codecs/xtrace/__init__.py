@@ -1,0 +1,1 @@
+"""X-Trace reports as JSON."""

@@ -1,0 +1,230 @@
+"""X-Trace reports: `[{"id", "reports": [{"X-Trace": […], "Edge": […], …}]}]`; a report becomes a record.
+
+The metadata of a report names its task (the request) and its event; `Edge` names the events before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.codecs.payloads import documents_of, parse_json, sized
+from ingest.codecs.port import Decoded
+from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
+from ingest.codecs.values.attributes import attribute_table, plain_value
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, too_deep
+from ingest.codecs.values.names import clean_words, constant_words, normalise_label, words
+from ingest.codecs.values.params import params_column
+from ingest.codecs.xtrace.hrt import refine_times
+from schemas.config import DecodeConfig
+from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind, empty_events
+from schemas.rejects import Reason, Reject
+
+_TASK_BYTES = (4, 8, 12, 20)
+"""Length of the task id, by the two low bits of the flags."""
+_LONG_EVENT = 0x08
+"""Flag: the event id has 8 bytes, not 4."""
+_HEX = re.compile(r"[0-9A-Fa-f]+")
+_TIME = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,9}))?")
+_OWN_COLUMNS = frozenset({"X-Trace", "Edge", "Host", "Timestamp", "version"})
+"""Not repeated as parameters. Agent and Label are: as component and point they lose their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """One report, checked."""
+
+    task: str
+    event: str
+    parents: list[str]
+    ts_ns: int
+    component: str
+    point: str
+    host: str | None
+    process: str
+    counter_ns: int | None
+    """HRT, the high-resolution counter of the process."""
+    params: list[tuple[str, object]]
+
+
+class XTraceCodec:
+    """`xtrace`: files of reports by task."""
+
+    name = "xtrace"
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        """See `Codec.decode`; `item` is the report in its payload."""
+        good, rejects = sized(payloads, config)
+        reports: list[_Report] = []
+        source: list[int] = []
+        for payload in good:
+            item = 0
+            for document in documents_of(payloads[payload]):
+                value = parse_json(document, payload, item)
+                if isinstance(value, Reject):
+                    rejects.append(value)
+                    item += 1
+                    continue
+                for entry in _entries(value):
+                    try:
+                        reports.append(_read(entry))
+                        source.append(payload)
+                    except ItemError as error:
+                        rejects.append(error.reject(entry, payload, item))
+                    except RecursionError:
+                        rejects.append(too_deep(entry, payload, item))
+                    item += 1
+        oddities: Counter[str] = Counter()
+        return Decoded(_events(reports, source, config, oddities), rejects, +oddities)
+
+
+def _entries(document: object) -> Iterator[object]:
+    """Reports of all tasks. What is no task comes out as it is, to be refused as a report."""
+    for task in document if isinstance(document, list) else [document]:
+        reports = task.get("reports") if isinstance(task, dict) else None
+        if isinstance(reports, list):
+            yield from reports
+        else:
+            yield task
+
+
+def _read(value: object) -> _Report:
+    """Check one report. Raises ItemError."""
+    report = as_object(value, "a report")
+    task, event = _metadata(_first(report, "X-Trace"))
+    host, process = _first(report, "Host"), _first(report, "ProcessID")
+    counter = _first(report, "HRT")
+    class_ = _first(report, "Class")
+    component = _first(report, "Agent") or (class_ or "").rpartition(".")[2] or "?"
+    return _Report(
+        task=task,
+        event=event,
+        parents=_parents(report),
+        ts_ns=_timestamp(_first(report, "Timestamp")),
+        component=component,
+        point=_first(report, "Label") or _first(report, "Operation") or "?",
+        host=host,
+        process=f"{host}/{process}",
+        counter_ns=int(counter) if counter is not None and re.fullmatch(r"[0-9]{1,18}", counter) else None,
+        params=[(key, _param(v)) for key, v in report.items() if key not in _OWN_COLUMNS],
+    )
+
+
+def _first(report: Object, name: str) -> str | None:
+    """The first value under `name`; reports write every value as a list. Raises ItemError."""
+    value = report.get(name)
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if value is None or isinstance(value, str):
+        return value
+    raise ItemError(Reason.BAD_TYPE, f"{name} is not a string")
+
+
+def _metadata(text: str | None) -> tuple[str, str]:
+    """(task, event) of X-Trace metadata: a byte of flags, the task id, the event id. Raises ItemError."""
+    if text is None:
+        raise ItemError(Reason.MISSING_FIELD, "X-Trace is missing")
+    if not _HEX.fullmatch(text) or len(text) < 2:
+        raise ItemError(Reason.BAD_ID, "X-Trace is not hex")
+    flags = int(text[:2], 16)
+    split = 2 + 2 * _TASK_BYTES[flags & 3]
+    end = split + (16 if flags & _LONG_EVENT else 8)
+    if len(text) < end:
+        raise ItemError(Reason.BAD_ID, f"X-Trace is shorter than its flags say ({end} digits)")
+    task, event = text[2:split].lower(), text[split:end].lower()
+    if not task.strip("0") or not event.strip("0"):
+        raise ItemError(Reason.BAD_ID, "X-Trace names no task or no event")
+    return task, event
+
+
+def _parents(report: Object) -> list[str]:
+    """Events before this one, each once; all zeros means none. Raises ItemError."""
+    parents: list[str] = []
+    for edge in array(report, "Edge"):
+        if not isinstance(edge, str) or not _HEX.fullmatch(edge):
+            raise ItemError(Reason.BAD_ID, "Edge is not hex")
+        if edge.strip("0"):
+            parents.append(edge.lower())
+    return list(dict.fromkeys(parents))
+
+
+def _timestamp(text: str | None) -> int:
+    """ns since the epoch; whole numbers are ms, numbers with a point seconds. Raises ItemError."""
+    if text is None:
+        raise ItemError(Reason.MISSING_FIELD, "Timestamp is missing")
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ItemError(Reason.BAD_TYPE, "Timestamp is not a number")
+    whole, fraction = int(match[1]), match[2]
+    ns = whole * 10**6 if fraction is None else whole * 10**9 + int(fraction.ljust(9, "0"))
+    if not EARLIEST_NS <= ns < LATEST_NS:
+        raise ItemError(Reason.BAD_TIME, "Timestamp lies outside 1990 to 2200")
+    return ns
+
+
+def _param(value: object) -> object:
+    """A list of one as its element; numbers written as text as numbers."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, str) and re.fullmatch(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?", value):
+        return float(value)
+    return plain_value(value)
+
+
+def _events(
+    reports: list[_Report], source: list[int], config: DecodeConfig, oddities: Counter[str]
+) -> pa.Table:
+    if not reports:
+        return empty_events()
+    n = len(reports)
+    owner = [i for i, r in enumerate(reports) for _ in r.params]
+    pairs = [pair for r in reports for pair in r.params]
+    params = attribute_table(owner, [k for k, _ in pairs], [v for _, v in pairs])
+    names = {
+        "component": [r.component for r in reports],
+        "point": [r.point for r in reports],
+        "host": [r.host for r in reports],
+    }
+    columns = {
+        name: clean_words(
+            words(pa.array(column, pa.string())),
+            config.max_name_bytes,
+            oddities,
+            str if name == "host" else normalise_label,
+        )
+        for name, column in names.items()
+    }
+    columns |= {
+        "kind": pa.array(np.full(n, EventKind.EVENT, np.uint8)),
+        "request_id": pa.array([r.task for r in reports]),
+        "breadcrumb": pa.nulls(n, pa.string()),
+        "id": pa.array([r.event for r in reports]),
+        "parents": pa.array([r.parents or None for r in reports], pa.list_(pa.string())),
+        "ts_ns": pa.array(
+            refine_times(
+                np.array([r.ts_ns for r in reports]),
+                [r.counter_ns for r in reports],
+                list(zip(source, (r.task for r in reports), (r.process for r in reports), strict=True)),
+            )
+        ),
+        "label": constant_words(None, n),
+        "peer": constant_words(None, n),
+        "shared": pa.array(np.zeros(n, np.bool_)),
+        "status": constant_words("ok", n),
+        "params": params_column(n, [params], config, oddities),
+    }
+    empty = {
+        "follows": pa.list_(pa.string()),
+        "links": pa.list_(pa.string()),
+        "seq": pa.int64(),
+        "end_ns": pa.int64(),
+        "sample_rate": pa.float64(),
+        "marks": pa.list_(MARK_TYPE),
+    }
+    columns |= {name: pa.nulls(n, type_) for name, type_ in empty.items()}
+    return pa.table([columns[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)

@@ -1,0 +1,1 @@
+"""Zipkin v2 JSON lists."""

@@ -1,0 +1,195 @@
+"""Placed flows to the rows of the lake: `flows`, `structures`, `params`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.lake import FLOWS_SCHEMA
+from schemas.quality import Quality
+from stitch.columnar.chunks import whole
+from stitch.columnar.runs import ranges
+from stitch.graph.describe import Structure, describe
+from stitch.graph.fingerprint import fingerprint_flows
+from stitch.graph.labels import NodeLabels
+from stitch.graph.placed import PlacedFlows
+from stitch.graph.template import Template
+from stitch.structure_memo import StructureMemo
+from stitch.weights import flow_status, flow_weights
+
+I8 = npt.NDArray[np.int64]
+U4 = npt.NDArray[np.uint32]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Categorised:
+    """Structures of a batch, and the structure of each flow."""
+
+    structures: pa.Table
+    """STRUCTURES_SCHEMA, one row a category, sorted by (root, category)."""
+    of_flow: I8
+    """[flows] row of `structures`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOrder:
+    """Flows in the order of the lake: (root, category, start_ns, request_id)."""
+
+    flow: I8
+    """[flows] index of the placed flow."""
+    node: I8
+    """[nodes] index of the placed node."""
+    n_nodes: I8
+    """[flows] nodes of each flow, in the new order."""
+
+
+def categorise(placed: PlacedFlows, labels: NodeLabels, memo: StructureMemo) -> Categorised:
+    """Group flows by structure and describe the structures that `memo` does not know yet."""
+    fingerprints = fingerprint_flows(placed, labels)
+    pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
+    distinct, sample, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    words: dict[str, list[Any]] = {}
+
+    def describe_sample(i: int) -> Structure:
+        if not words:
+            words.update(labels.words.to_pydict())
+        return describe(_template(placed, labels, words, int(sample[i])))
+
+    rows = memo.rows(distinct.tolist(), describe_sample)
+    names = list(zip(rows["root"].to_pylist(), rows["category"].to_pylist(), strict=True))
+    order = sorted(range(len(names)), key=names.__getitem__)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return Categorised(rows.take(pa.array(order, pa.int64())), rank[inverse])
+
+
+def _template(placed: PlacedFlows, labels: NodeLabels, words: dict[str, list[Any]], flow: int) -> Template:
+    """The template of one flow; `words` are `labels.words` as lists."""
+    nodes = slice(int(placed.first_node[flow]), int(placed.first_node[flow + 1]))
+    edges = slice(int(placed.first_edge[flow]), int(placed.first_edge[flow + 1]))
+    code = labels.code[nodes].tolist()
+    return Template(
+        component=tuple(map(words["component"].__getitem__, code)),
+        point=tuple(map(words["point"].__getitem__, code)),
+        label=tuple(map(words["label"].__getitem__, code)),
+        kind=tuple(map(words["kind"].__getitem__, code)),
+        side=tuple(placed.side[nodes].tolist()),
+        mate=tuple(placed.mate[nodes].tolist()),
+        parent=tuple(placed.parent[nodes].tolist()),
+        deferred=tuple(placed.deferred[nodes].tolist()),
+        edges=tuple(zip(placed.src[edges].tolist(), placed.dst[edges].tolist(), strict=True)),
+        responses=tuple(np.flatnonzero(placed.response[nodes]).tolist()),
+    )
+
+
+def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:
+    """The order of the lake's rows. O(flows log flows + nodes)."""
+    start = placed.ts_ns[placed.first_node[:-1]]
+    flow = np.lexsort((start, categorised.of_flow))
+    rank, start = categorised.of_flow[flow], start[flow]
+    tied = (rank[1:] == rank[:-1]) & (start[1:] == start[:-1])
+    if tied.any():
+        group = np.concatenate(([0], np.cumsum(~tied)))
+        places = np.flatnonzero(np.concatenate((tied, [False])) | np.concatenate(([False], tied)))
+        names = _request_ids(placed, flow[places])
+        by_name = pc.sort_indices(
+            pa.table({"group": group[places], "name": names}),
+            sort_keys=[("group", "ascending"), ("name", "ascending")],
+        )
+        flow[places] = flow[places][by_name.to_numpy()]
+    n_nodes = np.diff(placed.first_node)[flow]
+    return FlowOrder(flow, ranges(placed.first_node[flow], n_nodes), n_nodes)
+
+
+def flows_table(
+    placed: PlacedFlows, events: pa.Table, categorised: Categorised, order: FlowOrder, lane: int
+) -> pa.Table:
+    """Rows of FLOWS_SCHEMA. O(nodes)."""
+    n = placed.n_flows
+    flow = order.flow
+    start = placed.ts_ns[placed.first_node[:-1]]
+    offset = placed.ts_ns[order.node] - np.repeat(start[flow], order.n_nodes)
+    list_offsets = pa.array(np.concatenate(([0], np.cumsum(order.n_nodes))).astype(np.int32))
+    hosts = whole(events["host"])
+    host_codes = pc.fill_null(hosts.indices, -1).to_numpy(zero_copy_only=False)
+    host_of_node = np.append(host_codes, np.array([-1, -1], host_codes.dtype))[placed.event]
+    weight, known, mixed = flow_weights(placed, events)
+    quality = placed.quality.copy()
+    quality[mixed] |= np.uint32(Quality.MIXED_RATE)
+    quality[_runs_backwards(placed, host_of_node)] |= np.uint32(Quality.NEGATIVE)
+    status = flow_status(placed, events)
+    category = categorised.of_flow[flow]
+    columns = {
+        "request_id": _request_ids(placed, flow),
+        "root": canonical_words(category, categorised.structures["root"].to_pylist()),
+        "start_ns": pa.array(start[flow]),
+        "response_ns": pa.array(_response_ns(placed, start)[flow]),
+        "category": canonical_words(category, categorised.structures["category"].to_pylist()),
+        "offset_ns": pa.ListArray.from_arrays(list_offsets, pa.array(offset)),
+        "host": pa.ListArray.from_arrays(
+            list_offsets, canonical_words(host_of_node[order.node], hosts.dictionary.to_pylist())
+        ),
+        "weight": pa.array(weight[flow]),
+        "weight_known": pa.array(known[flow]),
+        "status": canonical_words(status.indices.to_numpy()[flow], status.dictionary.to_pylist()),
+        "quality": pa.array(quality[flow]),
+        "n_nodes": pa.array(order.n_nodes.astype(np.int32)),
+        "lane": pa.array(np.full(n, lane, dtype=np.int32)),
+    }
+    return pa.table([columns[f.name].cast(f.type) for f in FLOWS_SCHEMA], schema=FLOWS_SCHEMA)
+
+
+def canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.DictionaryArray:
+    """[rows] dictionary array of `words[codes]`, -1 for null, whose dictionary is the sorted used words.
+
+    So the bytes of a table do not depend on the order in which words came in. `words` may repeat.
+    """
+    used = np.flatnonzero(np.bincount(codes + 1, minlength=len(words) + 1)[1:])
+    spelled = [words[i] for i in used.tolist()]
+    dictionary = sorted(set(spelled))
+    place = {word: i for i, word in enumerate(dictionary)}
+    table = np.full(len(words) + 1, -1, dtype=np.int32)  # the last entry serves code -1
+    table[used] = [place[word] for word in spelled]
+    indices = table[codes]
+    missing = indices < 0
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, mask=missing if missing.any() else None), pa.array(dictionary, pa.string())
+    )
+
+
+def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
+    """[flows asked] request ids."""
+    names = placed.request_names
+    assert names is not None, "the builders name the requests"
+    return names.take(pa.array(placed.request[flow]))
+
+
+def _response_ns(placed: PlacedFlows, start: I8) -> I8:
+    """[flows] latest response node minus root; every flow has a response node."""
+    nodes = np.flatnonzero(placed.response)
+    if not len(nodes):
+        return np.zeros(0, np.int64)
+    latest: I8 = np.maximum.reduceat(placed.ts_ns[nodes], np.searchsorted(nodes, placed.first_node[:-1]))
+    return latest - start
+
+
+def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
+    """Flows with an edge that runs back in time on one host; `host` [nodes] codes, -1 unknown.
+
+    The two sides of one event are on one host even where its name is unknown.
+    """
+    base = np.repeat(placed.first_node[:-1], np.diff(placed.first_edge))
+    src, dst = base + placed.src, base + placed.dst
+    late = np.flatnonzero(placed.ts_ns[dst] < placed.ts_ns[src])
+    src, dst = src[late], dst[late]
+    same = (host[src] == host[dst]) & (
+        (host[src] >= 0) | ((placed.event[src] == placed.event[dst]) & (placed.event[src] >= 0))
+    )
+    flows: I8 = np.unique(np.searchsorted(placed.first_node, src[same], side="right") - 1)
+    return flows

@@ -1,0 +1,355 @@
+"""Folding of loops and of identical parallel branches, at levels L0, L1 and L2 (A.4).
+
+L0 folds what is exactly equal. L1 rounds the counts of the folded L0 form up to powers of two and folds what
+has become equal, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
+equal L0 implies equal L1 implies equal L2, and folded positions of L2 are unions of those of L1.
+
+Within a sequence: smallest period first (1 ... MAX_PERIOD) and again from 1 after each fold, of one period
+the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. Small periods first is
+what makes a loop whose body holds a loop of varying count one loop at L2.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from stitch.graph.key import digest
+from stitch.graph.pieces import (
+    AT_LEAST_TWO,
+    COPIES,
+    EXACT,
+    LOOP,
+    NODE,
+    PARALLEL,
+    POWER_OF_TWO,
+    REFERENCE,
+    SPAN,
+    SPAWN,
+    Piece,
+    Pieces,
+    branching_piece,
+    first_word,
+    node_piece,
+    reference_piece,
+    repeat_piece,
+    sequence_symbol,
+    span_piece,
+    symbols_of,
+    walk,
+)
+from stitch.graph.series_parallel import PARALLEL as PARALLEL_BLOCK
+from stitch.graph.series_parallel import SPAN as SPAN_BLOCK
+from stitch.graph.series_parallel import Block, Decomposition, Item
+from stitch.graph.tandem import repeats
+from stitch.graph.template import Template
+from stitch.graph.words import Word, word
+
+MAX_PERIOD = 16
+"""Longest loop body, in symbols; a span or a parallel block counts as one."""
+MAX_DEPTH = 3
+"""Loops inside one another; deeper ones stay unrolled."""
+
+_MAX_OPEN, _MAX_WIRED = 64, 4096
+"""Open joins and folded nodes up to which a piece with references may be folded."""
+_NEVER = -2
+"""Key in `Piece.open` of a piece that never counts as closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRow:
+    """One folded loop, as `LOOP_TYPE` stores it."""
+
+    position: int
+    """First folded position of the body."""
+    length: int
+    """Folded positions in the body."""
+    count: int
+    """Iterations, exact."""
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A structure folded at one level."""
+
+    pieces: Pieces
+    key: str
+    """32 hex digits; equal iff the folded forms are equal."""
+    wiring: bytes = field(repr=False)
+    """Which reference names which join, where there are any."""
+    made: list[Piece] = field(repr=False)
+    """Composite pieces, inner before outer."""
+
+    def positions(self, n_nodes: int) -> tuple[tuple[int, ...], tuple[LoopRow, ...]]:
+        """[nodes] folded position of each node, and the loops, an outer one before those inside it."""
+        fold = [0] * n_nodes
+        loops = []
+        for piece, base in walk(self.pieces):
+            if piece.kind == NODE:
+                fold[piece.start] = base
+            elif piece.kind == SPAN:
+                fold[piece.start] = base
+                fold[piece.end] = base + piece.size - 1
+            elif piece.kind in (LOOP, COPIES):
+                loops.append(LoopRow(base, piece.size, len(piece.branches), piece.kind == COPIES))
+        return tuple(fold), tuple(loops)
+
+
+def fold_levels(tree: Decomposition, template: Template) -> tuple[Folded, Folded, Folded]:
+    """The structure folded at L0, L1 and L2. Levels share `pieces` where nothing is folded."""
+    l0 = _fold_exact(tree, template)
+    l1 = _relax(l0, tree, POWER_OF_TWO)
+    return l0, l1, _relax(l1, tree, AT_LEAST_TWO)
+
+
+def node_words(template: Template) -> list[Word]:
+    """[nodes] the word of each node."""
+    awaited = {src for src, dst in template.edges if not template.deferred[dst]}
+    responses = set(template.responses)
+    return [
+        word(
+            component,
+            point,
+            label,
+            kind,
+            side,
+            deferred,
+            (not deferred and i not in awaited) != (i in responses),
+        )
+        for i, (component, point, label, kind, side, deferred) in enumerate(
+            zip(
+                template.component,
+                template.point,
+                template.label,
+                template.kind,
+                template.side,
+                template.deferred,
+                strict=True,
+            )
+        )
+    ]
+
+
+def _fold_exact(tree: Decomposition, template: Template) -> Folded:
+    words = node_words(template)
+    built: dict[int, Piece] = {}
+    made: list[Piece] = []
+    referenced = tree.referenced
+
+    def pieces_of(items: list[Item]) -> Pieces:
+        pieces = []
+        for item in items:
+            if isinstance(item, Block):
+                pieces.append(built[id(item)])
+            elif item >= 0:
+                piece = node_piece(item, words[item])
+                if item in referenced:
+                    piece.open = {item: referenced[item]}
+                pieces.append(piece)
+            else:
+                piece = reference_piece(~item, words[~item])
+                piece.open = {~item: -1}
+                pieces.append(piece)
+        return _fold_series(pieces, EXACT, made)
+
+    for block in tree.blocks:
+        branches = [pieces_of(items) for items in block.branches]
+        if block.kind == SPAN_BLOCK:
+            ends = (words[block.start], words[block.end])
+            piece = span_piece(block.start, block.end, ends, branches[0])
+        else:
+            kind = PARALLEL if block.kind == PARALLEL_BLOCK else SPAWN
+            piece = branching_piece(kind, _gather(branches, EXACT, made))
+        if referenced:
+            piece = _close(piece, referenced)
+        built[id(block)] = piece
+        made.append(piece)
+    pieces = pieces_of(tree.items)
+    wiring = _wiring(pieces) if referenced else b""
+    return Folded(pieces, _level_key(EXACT, pieces, wiring), wiring, made)
+
+
+def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
+    """The next level: counts shown more coarsely, then what has become equal folded."""
+    if all(piece.depth == 0 for piece in folded.pieces):
+        key = _level_key(level, folded.pieces, folded.wiring)
+        return Folded(folded.pieces, key, folded.wiring, folded.made)
+    made: list[Piece] = []
+    renewed: dict[int, Piece] = {}
+
+    def renew(pieces: Pieces) -> Pieces:
+        if all(piece.depth == 0 for piece in pieces):
+            return pieces
+        return _fold_series([renewed.get(id(piece), piece) for piece in pieces], level, made)
+
+    for piece in folded.made:
+        if piece.depth == 0:
+            continue
+        if piece.kind in (LOOP, COPIES):
+            new = repeat_piece(piece.kind, [renew(iteration) for iteration in piece.branches], level)
+        elif piece.kind == SPAN:
+            new = span_piece(
+                piece.start, piece.end, (piece.words[0], piece.words[1]), renew(piece.branches[0])
+            )
+        else:
+            branches = []
+            for branch in piece.branches:
+                copies = renewed.get(id(branch[0]))
+                if len(branch) == 1 and copies is not None and copies.kind == COPIES:
+                    branches.extend(copies.branches)
+                else:
+                    branches.append(renew(branch))
+            new = branching_piece(piece.kind, _gather(branches, level, made))
+        if tree.referenced:
+            new = _close(new, tree.referenced)
+        renewed[id(piece)] = new
+        made.append(new)
+    pieces = renew(folded.pieces)
+    wiring = _wiring(pieces) if tree.referenced else b""
+    return Folded(pieces, _level_key(level, pieces, wiring), wiring, made)
+
+
+def _gather(branches: list[Pieces], level: int, made: list[Piece]) -> list[tuple[bytes, Pieces]]:
+    """Branches with their symbols, sorted as in the text (first word, symbol); identical ones as one."""
+    groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
+    for i, branch in enumerate(branches):
+        symbol = sequence_symbol(branch)
+        whole = all(piece.open is None for piece in branch)
+        groups.setdefault(symbol if whole else i, []).append((symbol, branch))
+    gathered = []
+    for group in groups.values():
+        # Past L0 what was gathered stays so at any depth: else its exact count would show again.
+        if len(group) > 1 and (level != EXACT or max(piece.depth for piece in group[0][1]) < MAX_DEPTH):
+            piece = repeat_piece(COPIES, [branch for _, branch in group], level)
+            made.append(piece)
+            gathered.append((piece.symbol, [piece]))
+        else:
+            gathered.extend(group)
+    if len(gathered) > 1:
+        gathered.sort(key=lambda item: (first_word(item[1]), item[0]))
+    return gathered
+
+
+def _fold_series(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
+    """Fold the repeats of a sequence."""
+    if level != EXACT and any(piece.kind == LOOP for piece in pieces):
+        pieces = _absorb(pieces, level, made)
+    if len(pieces) < 2 or len({piece.symbol for piece in pieces}) == len(pieces):
+        return pieces
+    codes = _codes(pieces)
+    period = 1
+    while period <= MAX_PERIOD and 2 * period <= len(pieces):
+        folded = _fold_period(pieces, codes, period, level, made)
+        if folded is pieces:
+            period += 1
+        else:
+            pieces, codes, period = folded, _codes(folded), 1
+    return pieces
+
+
+def _codes(pieces: Pieces) -> list[int]:
+    """Small integers that are equal iff the pieces are interchangeable; one with open references never is."""
+    seen: dict[bytes | int, int] = {}
+    return [
+        seen.setdefault(piece.symbol if piece.open is None else i, len(seen))
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def _fold_period(pieces: Pieces, codes: list[int], period: int, level: int, made: list[Piece]) -> Pieces:
+    """Replace the repeats of one period by loops; the same list where there is none."""
+    result: Pieces = []
+    done = 0
+    for start, _, count in repeats(codes, period):
+        if max(piece.depth for piece in pieces[start : start + period]) >= MAX_DEPTH:
+            continue
+        result.extend(pieces[done:start])
+        done = start + count * period
+        loop = repeat_piece(LOOP, [pieces[i : i + period] for i in range(start, done, period)], level)
+        made.append(loop)
+        result.append(loop)
+    if not done:
+        return pieces
+    result.extend(pieces[done:])
+    return result
+
+
+def _absorb(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
+    """Let loops take in neighbours that have become further iterations: equal loops, and equal bodies."""
+    result: Pieces = []
+    i = 0
+    while i < len(pieces):
+        piece = pieces[i]
+        last = result[-1] if result and result[-1].kind == LOOP else None
+        if last is not None:
+            body = last.branches[0]
+            if piece.kind == LOOP and symbols_of(piece.branches[0]) == symbols_of(body):
+                result[-1] = repeat_piece(LOOP, last.branches + piece.branches, level)
+                made.append(result[-1])
+                i += 1
+                continue
+            following = pieces[i : i + len(body)]
+            if symbols_of(following) == symbols_of(body):
+                result[-1] = repeat_piece(LOOP, [*last.branches, following], level)
+                made.append(result[-1])
+                i += len(body)
+                continue
+        if piece.kind == LOOP:
+            body = piece.branches[0]
+            while len(result) >= len(body) and symbols_of(result[-len(body) :]) == symbols_of(body):
+                piece = repeat_piece(LOOP, [result[-len(body) :], *piece.branches], level)
+                made.append(piece)
+                del result[-len(body) :]
+        result.append(piece)
+        i += 1
+    return result
+
+
+def _close(piece: Piece, referenced: dict[int, int]) -> Piece:
+    """Count the references inside; where the last one meets its join, the symbol takes the wiring in.
+
+    Past the bounds a piece counts as never closed: it is not folded, and the key of the level tells its
+    wiring. Without them a ladder of n rungs would cost n walks of n nodes.
+    """
+    missing: dict[int, int] = {}
+    for position in (piece.start, piece.end):
+        if position in referenced:
+            missing[position] = referenced[position]
+    for branch in piece.branches:
+        for inner in branch:
+            if inner.open is not None:
+                for join, count in inner.open.items():
+                    missing[join] = missing.get(join, 0) + count
+    if not missing:
+        return piece
+    left = {join: count for join, count in missing.items() if count}
+    if len(missing) > _MAX_OPEN or piece.size > _MAX_WIRED:
+        piece.open = {_NEVER: 1}
+    elif len(left) == len(missing):
+        piece.open = left
+    else:
+        symbol = digest(b"X", piece.symbol, _wiring([piece]))
+        piece = Piece(piece.kind, symbol, piece.branches, words=piece.words, start=piece.start, end=piece.end)
+        piece.open = left or None
+    return piece
+
+
+def _wiring(pieces: Pieces) -> bytes:
+    """Which reference names which join, in folded positions relative to the first node."""
+    places: dict[int, int] = {}
+    references = []
+    for piece, base in walk(pieces):
+        if piece.kind == REFERENCE:
+            references.append((base, piece.start))
+        elif piece.kind == NODE:
+            places[piece.start] = base
+        elif piece.kind == SPAN:
+            places[piece.start], places[piece.end] = base, base + piece.size - 1
+    wires = [place for base, target in references if target in places for place in (base, places[target])]
+    return struct.pack(f"<{len(wires)}I", *wires)
+
+
+def _level_key(level: int, pieces: Pieces, wiring: bytes) -> str:
+    tag = f"flowdiff L{level} folded\0".encode()
+    return digest(tag, sequence_symbol(pieces), wiring).hex()

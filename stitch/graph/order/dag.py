@@ -1,0 +1,188 @@
+"""Canonical order of labelled DAGs, vectorised over a batch (A.3).
+
+Steps: contract chains, find longest paths, drop transitive edges, contract again, sort segments by (level,
+labels), refine the colours of flows where that leaves ties, break the remaining ties among interchangeable
+branches by time. The order inside a flow is (level of the chain's head, colour, decisions), chains in one
+piece; it is topological. Two flows are isomorphic as labelled DAGs iff their canonical edge lists and labels
+are equal (the converse up to 64-bit hashes, and to graphs beyond the bounds of `stitch.graph.order.ties`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stitch.columnar.mixing import mix
+from stitch.columnar.runs import group_stably, offsets, ranges
+from stitch.graph.order.colours import SegmentGraphs, refine
+from stitch.graph.order.reduction import redundant_edges
+from stitch.graph.order.segments import CyclicGraphError, Segments, contract, longest_paths
+from stitch.graph.order.ties import plan_ties, settle_hard, settle_plain, sort_cells
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+U8 = npt.NDArray[np.uint64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Dags:
+    """Labelled DAGs, concatenated. Edges in any order; no edge twice, no cycle."""
+
+    first_node: I8
+    """[dags + 1] offsets into the nodes."""
+    label: U8
+    """[nodes] hash of what tells nodes apart."""
+    src: I8
+    """[edges] node of the batch."""
+    dst: I8
+    """[edges] node of the batch."""
+
+    @property
+    def node_dag(self) -> I8:
+        """[nodes] the DAG each node belongs to."""
+        return np.repeat(np.arange(len(self.first_node) - 1, dtype=np.int64), np.diff(self.first_node))
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalOrder:
+    """Order of the nodes of each member, and the edges all members of a DAG share."""
+
+    order: I8
+    """[member nodes] member by member: the member's node (counted from its first) at each position."""
+    first_edge: I8
+    """[dags + 1] offsets into the edges."""
+    src: I4
+    """[edges] position; transitively reduced, sorted by (dag, dst, src)."""
+    dst: I4
+    """[edges] position; src < dst."""
+
+
+def canonical_order(
+    dags: Dags,
+    ts_ns: I8,
+    *,
+    member: I8 | None = None,
+    tie: Callable[[I8], U8] | None = None,
+) -> CanonicalOrder:
+    """Canonical order of the nodes of every member.
+
+    member: [members] the DAG whose labels and edges the member has, node by node; null: one member a DAG, in
+    order. Every DAG needs a member. ts_ns: [member nodes] times; interchangeable branches go by those of
+    their first nodes. tie: stable hash of the member nodes given, used where such times are equal; null:
+    nodes as numbered.
+
+    Structure work is done once a DAG, so pass repeated DAGs once with many members. O(n log n) array work
+    for n nodes and edges, in as many rounds as there are distinct levels. Raises CyclicGraphError.
+    """
+    if member is None:
+        member = np.arange(len(dags.first_node) - 1, dtype=np.int64)
+    first = offsets(np.diff(dags.first_node)[member])
+    segments, graphs, keep = _contract_reduced(dags)
+    cells = sort_cells(graphs, graphs.level, colour := segments.hash_labels(dags.label))
+    tied = cells.tied_flows(graphs)
+    if tied.any():
+        colour = _refine_some(graphs, colour, tied)
+        cells = sort_cells(graphs, graphs.level, colour)
+        tied = cells.tied_flows(graphs)
+    local = segments.nodes - dags.first_node[:-1][dags.node_dag]
+    template = local[ranges(segments.first[cells.order], segments.length[cells.order])]
+    order = template[ranges(dags.first_node[member], np.diff(first))]
+    if tied.any():
+        plan = plan_ties(graphs, cells)
+        if tie is None:
+            tie = _by_number
+        for hard in (False, True):
+            flows = np.flatnonzero((tied & (plan.hard == hard))[member])
+            if not len(flows):
+                continue
+            copies, origin = graphs.take(member[flows])
+            copy_cells = sort_cells(copies, cells.cell[origin], np.zeros(len(origin), np.uint64))
+            heads = local[segments.first[origin]] + first[flows][copies.flow]
+            by_head = _of_heads(tie, heads)
+            if hard:
+                chosen = settle_hard(copies, copy_cells, ts_ns[heads], by_head)
+            else:
+                chosen = settle_plain(copies, copy_cells, plan.take(origin), ts_ns[heads], by_head)
+            segment = origin[chosen]
+            places = ranges(first[flows], np.diff(first)[flows])
+            order[places] = local[ranges(segments.first[segment], segments.length[segment])]
+    return _with_edges(dags, keep, member, first, order)
+
+
+def _by_number(nodes: I8) -> U8:
+    return nodes.astype(np.uint64)
+
+
+def _of_heads(tie: Callable[[I8], U8], heads: I8) -> Callable[[I8], U8]:
+    return lambda segments: tie(heads[segments])
+
+
+def _contract_reduced(dags: Dags) -> tuple[Segments, SegmentGraphs, B1]:
+    """Segments of the transitive reductions, their graphs, and [edges] which edges stay."""
+    n = len(dags.label)
+    node_dag = dags.node_dag
+    keep = np.ones(len(dags.src), dtype=np.bool_)
+    segments = contract(n, dags.src, dags.dst)
+    level, rounds = longest_paths(segments.length, segments.src, segments.dst)
+    if (rounds < 0).any():
+        dag = int(node_dag[segments.head[rounds < 0][0]])
+        raise CyclicGraphError(f"DAG {dag} of the batch has a cycle")
+    redundant = redundant_edges(node_dag[segments.head], rounds, segments.src, segments.dst)
+    if redundant.any():
+        # Longest paths are those of the reduction, too; only the chains have become longer.
+        node_level = np.empty(n, dtype=np.int64)
+        node_level[segments.nodes] = ranges(level, segments.length)
+        keep[np.flatnonzero(~segments.inner)[redundant]] = False
+        segments = contract(n, dags.src[keep], dags.dst[keep])
+        level = node_level[segments.head]
+    n_dags = len(dags.first_node) - 1
+    flow = node_dag[segments.head]
+    first = offsets(np.bincount(flow, minlength=n_dags))
+    by_flow, first_edge = group_stably(flow[segments.src], n_dags)
+    shift = first[:-1][flow[segments.src[by_flow]]]
+    graphs = SegmentGraphs(
+        first,
+        level,
+        segments.length,
+        first_edge,
+        segments.src[by_flow] - shift,
+        segments.dst[by_flow] - shift,
+    )
+    return segments, graphs, keep
+
+
+def _refine_some(graphs: SegmentGraphs, colour: U8, flows: B1) -> U8:
+    """[segments] colours, refined in the given flows, seeded with levels."""
+    part, segments = graphs.take(np.flatnonzero(flows))
+    seed = mix(colour[segments] ^ mix(part.level.astype(np.uint64)))
+    refined = colour.copy()
+    refined[segments] = refine(part, seed)
+    return refined
+
+
+def _with_edges(dags: Dags, keep: B1, member: I8, first: I8, order: I8) -> CanonicalOrder:
+    """Canonical edges of each DAG, read off its first member."""
+    n_dags = len(dags.first_node) - 1
+    shown = np.full(n_dags, -1, dtype=np.int64)
+    shown[member[::-1]] = np.arange(len(member) - 1, -1, -1)
+    if n_dags and shown.min() < 0:
+        raise ValueError(f"DAG {int(shown.argmin())} has no member")
+    node_dag = dags.node_dag
+    base = dags.first_node[:-1]
+    place = np.arange(len(node_dag), dtype=np.int64) - base[node_dag]
+    position = np.empty(len(node_dag), dtype=np.int64)
+    position[base[node_dag] + order[first[shown][node_dag] + place]] = place
+    src, dst = dags.src[keep], dags.dst[keep]
+    dag = node_dag[src]
+    src, dst = position[src], position[dst]
+    by = np.lexsort((src, dst, dag))
+    return CanonicalOrder(
+        order,
+        offsets(np.bincount(dag, minlength=n_dags)),
+        src[by].astype(np.int32),
+        dst[by].astype(np.int32),
+    )

@@ -1,0 +1,317 @@
+"""Interchangeable branches: which come first goes by time, without ever changing the template.
+
+After refinement, segments of one flow with the same colour are *tied*. Breaking each tie by time alone would
+be wrong: two identical branches A1→A2 and B1→B2 must not come out as A1, B1, B2, A2. So ties are broken by
+*decisions*:
+
+* tied segments that hang from the same predecessors are decided among themselves, by start time;
+* every other tied segment follows the decision its predecessors lie under (the deepest one common to all of
+  its tied predecessors), and must be the only one of its colour there.
+
+Where that explains every tied segment of a flow the flow is *plain*: decisions are independent, each choice
+is an automorphism of the graph, all members of a category get equal templates. Series-parallel graphs are
+plain but for branches that start without a node of their own. The rest is *hard*: individualise the earliest
+segment of one tied colour, refine, look again. Tied colours without an edge between them have nothing to do
+with each other (segments with a colour of their own stay put under every automorphism), so each cluster of
+connected tied colours gets its own choice at every turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stitch.columnar.connected import connected_components
+from stitch.columnar.mixing import mix
+from stitch.columnar.runs import group_stably, rank_in_runs
+from stitch.graph.order.colours import SegmentGraphs, refine, stages
+
+I8 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint64]
+B1 = npt.NDArray[np.bool_]
+
+TieBreak = Callable[[I8], U8]
+"""Stable hash of segments (by number) that start at the same time; depends on their content only."""
+
+MAX_TURNS = 64
+"""Turns of individualisation and refinement a hard flow may take; k crossing identical pairs need k - 1."""
+
+MAX_STAGES = 20_000
+"""Bound on turns × distinct levels of the flow; two turns are always allowed. Past either bound the remaining
+ties go by time alone, which can split a category, never merge two."""
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Segments sorted by (flow, level, colour), and the runs of equal ones."""
+
+    order: I8
+    """[segments] segment at each place; a topological order inside every flow."""
+    cell: I8
+    """[segments] number of the cell of each segment, ascending along `order` over the whole batch."""
+    size: I8
+    """[cells] number of segments."""
+
+    def tied_flows(self, graphs: SegmentGraphs) -> B1:
+        """[flows] which have a cell of two or more segments."""
+        tied = np.zeros(graphs.n_flows, dtype=np.bool_)
+        tied[graphs.flow[self.size[self.cell] > 1]] = True
+        return tied
+
+
+def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> Cells:
+    """Cells of equal (flow, rank, colour) in ascending order; `rank` is the level or an earlier cell."""
+    order = np.lexsort((colour, rank, graphs.flow))
+    flow, sorted_rank, sorted_colour = graphs.flow[order], rank[order], colour[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = (
+        (flow[1:] != flow[:-1])
+        | (sorted_rank[1:] != sorted_rank[:-1])
+        | (sorted_colour[1:] != sorted_colour[:-1])
+    )
+    number = np.cumsum(new) - 1
+    cell = np.empty(len(order), dtype=np.int64)
+    cell[order] = number
+    return Cells(order, cell, np.bincount(number))
+
+
+@dataclass(frozen=True, slots=True)
+class TiePlan:
+    """Decisions of a batch; a decision bears the number of the segment it places. Local to each flow."""
+
+    path: I8
+    """[segments] tied segments: the decision they lie under (maybe their own), counted from the flow's first
+    segment; -1 elsewhere."""
+    above: I8
+    """[segments] of a decision: the decision it lies under; -1: none."""
+    depth: I8
+    """[segments] of a decision: number of decisions from the top, itself included; 0: not a decision."""
+    group: I8
+    """[segments] of a decision: the smallest segment decided with it."""
+    hard: B1
+    """[flows] decisions do not explain every tie; the other fields mean nothing there."""
+    culprit: B1
+    """[segments] of hard flows: in a cell of which the earliest is to be individualised."""
+
+    def take(self, segments: I8) -> TiePlan:
+        """The plan for copies of plain flows made by `SegmentGraphs.take`."""
+        return TiePlan(
+            self.path[segments],
+            self.above[segments],
+            self.depth[segments],
+            self.group[segments],
+            np.zeros(0, dtype=np.bool_),
+            self.culprit[segments],
+        )
+
+
+class _Planner:
+    """Builds a TiePlan stage by stage; numbers are of the batch until `plan` makes them local."""
+
+    def __init__(self, graphs: SegmentGraphs, cells: Cells) -> None:
+        n = len(graphs.level)
+        self.graphs, self.cell = graphs, cells.cell
+        self.tied = cells.size[cells.cell] > 1
+        # One more entry for "no decision", reached by index -1.
+        self.path = np.full(n, -1, dtype=np.int64)
+        self.above = np.full(n + 1, -1, dtype=np.int64)
+        self.depth = np.zeros(n + 1, dtype=np.int64)
+        self.group = np.full(n, -1, dtype=np.int64)
+        # Scratch, valid for the segments of the stage at hand.
+        self.base = np.empty(n, dtype=np.int64)
+        self.size = np.empty(n, dtype=np.int64)
+        src, dst = graphs.edge_ends()
+        self.before = np.zeros(n, dtype=np.uint64)
+        with np.errstate(over="ignore"):
+            np.add.at(self.before, dst, mix(src.astype(np.uint64)))
+        keep = self.tied[src] & self.tied[dst]
+        self.src, self.dst = src[keep], dst[keep]
+        n_clusters, of_cell = connected_components(self.cell[self.src], self.cell[self.dst], len(cells.size))
+        self.cluster = of_cell[self.cell]
+        self.hard = np.zeros(n_clusters, dtype=np.bool_)
+        self.culprit = np.full(n_clusters, _NEVER, dtype=np.int64)
+
+    def plan(self) -> TiePlan:
+        stage, n_stages = stages(self.graphs)
+        members = np.flatnonzero(self.tied)
+        by_stage, first = group_stably(stage[members], n_stages)
+        by_dst, _ = group_stably(self.dst, len(stage))
+        edge_stage, first_edge = group_stably(stage[self.dst[by_dst]], n_stages)
+        edges = by_dst[edge_stage]
+        for k in np.flatnonzero(np.diff(first)):
+            here = members[by_stage[first[k] : first[k + 1]]]
+            into = edges[first_edge[k] : first_edge[k + 1]]
+            self._place(here, self.src[into], self.dst[into])
+        shift = self.graphs.first[:-1][self.graphs.flow]
+        hard = np.zeros(self.graphs.n_flows, dtype=np.bool_)
+        hard[self.graphs.flow[self.hard[self.cluster]]] = True
+        return TiePlan(
+            np.where(self.path >= 0, self.path - shift, -1),
+            np.where(self.above[:-1] >= 0, self.above[:-1] - shift, -1),
+            self.depth[:-1],
+            np.where(self.group >= 0, self.group - shift, -1),
+            hard,
+            self.culprit[self.cluster] == self.cell,
+        )
+
+    def _place(self, here: I8, src: I8, dst: I8) -> None:
+        """Give the tied segments `here` of one stage their paths; edges from tied predecessors, by dst."""
+        base, lead_size = self.base, self.size
+        base[here] = -1
+        if len(src):
+            self._common(src, dst)
+        here = here[np.lexsort((here, base[here], self.cell[here]))]
+        cell, under = self.cell[here], base[here]
+        new_cell = np.diff(cell, prepend=-1) != 0
+        new_group = new_cell | (np.diff(under, prepend=-2) != 0)
+        group = np.cumsum(new_group) - 1
+        size = np.bincount(group)[group]
+        leader = here[new_group][group]
+        cell_leader = here[new_cell][np.cumsum(new_cell) - 1]
+        # All of a cell must look alike: as many a group, under decisions of one colour; or none at all.
+        lead_size[here] = size
+        lead = base[cell_leader]
+        odd = (size != lead_size[cell_leader]) | ((under < 0) != (lead < 0))
+        odd |= (under >= 0) & (lead >= 0) & (self.cell[under] != self.cell[lead])
+        odd |= (size > 1) & (self.before[here] != self.before[leader])
+        odd |= (size == 1) & (under < 0)
+        self._blame(here[odd], src, dst)
+        decides = size > 1
+        chosen = here[decides]
+        self.path[here] = np.where(decides, here, under)
+        self.above[chosen] = under[decides]
+        self.depth[chosen] = self.depth[under[decides]] + 1
+        self.group[chosen] = leader[decides]
+
+    def _common(self, src: I8, dst: I8) -> None:
+        """Set `base` of `dst` to the deepest decision common to all tied predecessors; -1: none."""
+        at = self.path[src]
+        first = np.flatnonzero(np.diff(dst, prepend=-1))
+        count = np.diff(first, append=len(dst))
+        while True:
+            depth = self.depth[at]
+            shallow = np.repeat(np.minimum.reduceat(depth, first), count)
+            climb = depth > shallow
+            if not climb.any():
+                differ = np.minimum.reduceat(at, first) != np.maximum.reduceat(at, first)
+                climb = np.repeat(differ, count)
+                if not climb.any():
+                    break
+            at = np.where(climb, self.above[at], at)
+        self.base[dst[first]] = at[first]
+
+    def _blame(self, odd: I8, src: I8, dst: I8) -> None:
+        """Mark clusters of `odd` segments hard; individualise first where their predecessors were decided."""
+        fresh = odd[~self.hard[self.cluster[odd]]]
+        if not len(fresh):
+            return
+        self.hard[self.cluster[fresh]] = True
+        decided = np.flatnonzero(np.isin(dst, fresh) & (self.path[src] >= 0))
+        np.minimum.at(self.culprit, self.cluster[dst[decided]], self.cell[self.path[src[decided]]])
+        alone = fresh[self.culprit[self.cluster[fresh]] == _NEVER]
+        np.minimum.at(self.culprit, self.cluster[alone], self.cell[alone])
+
+
+def plan_ties(graphs: SegmentGraphs, cells: Cells) -> TiePlan:
+    """Decisions for every flow; `cells` must be of stable colours. O(tied edges × depth of decisions)."""
+    return _Planner(graphs, cells).plan()
+
+
+def settle_plain(graphs: SegmentGraphs, cells: Cells, plan: TiePlan, start_ns: I8, tie: TieBreak) -> I8:
+    """[segments] `cells.order` with every decision taken by (start, tie). Flows must be plain.
+
+    start_ns: [segments] time of the head node.
+    """
+    n = len(graphs.level)
+    shift = graphs.first[:-1][graphs.flow]
+    deciders = np.flatnonzero(plan.depth)
+    group = plan.group[deciders] + shift[deciders]
+    rank = np.zeros(n, dtype=np.int64)
+    ordered = _earliest(deciders, group, start_ns, tie)
+    group_of = plan.group[ordered] + shift[ordered]
+    rank[ordered] = rank_in_runs(np.diff(group_of, prepend=-1) != 0)
+    widest = int(rank.max(initial=0)) + 1
+    value = np.zeros(n + 1, dtype=np.int64)
+    for depth in range(1, int(plan.depth.max(initial=0)) + 1):
+        here = deciders[plan.depth[deciders] == depth]
+        above = np.where(plan.above[here] >= 0, plan.above[here] + shift[here], n)
+        # Dense again at every depth, so that the product stays below segments × widest group.
+        value[here] = np.unique(value[above] * widest + rank[here], return_inverse=True)[1] + 1
+    slots = np.flatnonzero(plan.path[cells.order] >= 0)
+    tied = cells.order[slots]
+    order = cells.order.copy()
+    order[slots] = tied[np.lexsort((value[plan.path[tied] + shift[tied]], cells.cell[tied]))]
+    return order
+
+
+def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
+    """`segments` sorted by (group, start, tie)."""
+    by_time = np.lexsort((start_ns[segments], group))
+    ordered, group = segments[by_time], group[by_time]
+    again = np.zeros(len(ordered), dtype=np.bool_)
+    start = start_ns[ordered]
+    again[1:] = (group[1:] == group[:-1]) & (start[1:] == start[:-1])
+    if again.any():
+        again[:-1] |= again[1:]
+        places = np.flatnonzero(again)
+        some = ordered[places]
+        ordered[places] = some[np.lexsort((tie(some), start[places], group[places]))]
+    return ordered
+
+
+def settle_hard(graphs: SegmentGraphs, cells: Cells, start_ns: I8, tie: TieBreak) -> I8:
+    """[segments] like `settle_plain` for flows of any kind, by individualisation and refinement.
+
+    Every turn hands the flows that have become plain to `settle_plain`; in the others it individualises the
+    earliest segment of one tied cell a cluster, and refines. Bounds: MAX_TURNS, MAX_STAGES.
+    """
+    result = np.empty_like(cells.order)
+    origin = np.arange(len(graphs.level), dtype=np.int64)
+    turns = np.clip(MAX_STAGES // np.maximum(_count_levels(graphs), 1), 2, MAX_TURNS)
+    turn = 0
+    while graphs.n_flows:
+        plan = plan_ties(graphs, cells)
+        spent = plan.hard & (turns <= turn)
+        for flows in (np.flatnonzero(~plan.hard), np.flatnonzero(spent)):
+            done, segments = graphs.take(flows)
+            here = origin[segments]
+            done_cells = sort_cells(done, cells.cell[segments], np.zeros(len(segments), np.uint64))
+            start, done_tie = start_ns[here], _of(tie, here)
+            if spent[flows].any():
+                order = done_cells.order
+                order = _earliest(order, done_cells.cell[order], start, done_tie)
+            else:
+                order = settle_plain(done, done_cells, plan.take(segments), start, done_tie)
+            result[here] = here[order]
+        rest = np.flatnonzero(plan.hard & ~spent)
+        graphs, segments = graphs.take(rest)
+        origin, turns, turn = origin[segments], turns[rest], turn + 1
+        if not len(rest):
+            break
+        cell = cells.cell[segments]
+        candidates = np.flatnonzero(plan.culprit[segments])
+        ordered = _earliest(candidates, cell[candidates], start_ns[origin], _of(tie, origin))
+        rank = 2 * (cell - np.minimum.reduceat(cell, graphs.first[:-1])[graphs.flow])
+        rank[candidates] += 1
+        rank[ordered[np.diff(cell[ordered], prepend=-1) != 0]] -= 1
+        cells = sort_cells(graphs, rank, refine(graphs, mix(rank.astype(np.uint64))))
+    return result
+
+
+def _count_levels(graphs: SegmentGraphs) -> I8:
+    """[flows] number of distinct levels."""
+    by = np.lexsort((graphs.level, graphs.flow))
+    flow, level = graphs.flow[by], graphs.level[by]
+    new = np.ones(len(by), dtype=np.bool_)
+    new[1:] = (flow[1:] != flow[:-1]) | (level[1:] != level[:-1])
+    return np.bincount(flow[new], minlength=graphs.n_flows)
+
+
+def _of(tie: TieBreak, origin: I8) -> TieBreak:
+    """The tie-break for copied segments."""
+    return lambda segments: tie(origin[segments])

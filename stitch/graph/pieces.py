@@ -1,0 +1,149 @@
+"""Pieces: a decomposed structure with its loops folded, at one level (A.4).
+
+Equal symbols mean equal folded form, so symbols stand for pieces in the search for repeats, and the symbol of
+the whole is the key of the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from stitch.graph.key import digest
+from stitch.graph.words import Word
+
+NODE, SPAN, PARALLEL, SPAWN, LOOP, COPIES, REFERENCE = range(7)
+
+EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
+"""Levels L0, L1 and L2: how a count is shown."""
+
+Pieces = list["Piece"]
+
+
+class Piece:
+    """One item of a folded sequence.
+
+    NODE and REFERENCE: `start` is the node or the target. SPAN: `branches[0]` lies between `start` and `end`.
+    PARALLEL, SPAWN: the branches, identical ones gathered in a COPIES piece. LOOP (series) and COPIES
+    (parallel): the iterations, all of one folded form.
+    """
+
+    __slots__ = ("branches", "depth", "end", "kind", "open", "size", "start", "symbol", "words")
+
+    def __init__(
+        self,
+        kind: int,
+        symbol: bytes,
+        branches: list[Pieces],
+        *,
+        words: tuple[Word, ...] = (),
+        start: int = -1,
+        end: int = -1,
+    ) -> None:
+        self.kind = kind
+        self.symbol: Final = symbol
+        """[16] digest of the folded form."""
+        self.branches = branches
+        self.start = start
+        self.end = end
+        self.words = words
+        """NODE: its word; SPAN: those of start and end."""
+        self.size = len(words)
+        """Number of folded positions."""
+        self.depth = 0
+        """Loops inside one another, itself included."""
+        self.open: dict[int, int] | None = None
+        """Join -> references that it still misses (or, below 0, that still miss it); None: all are inside."""
+        if branches:
+            repeated = kind in (LOOP, COPIES)
+            size = depth = 0
+            for branch in branches[:1] if repeated else branches:
+                for piece in branch:
+                    size += piece.size
+                    if piece.depth > depth:
+                        depth = piece.depth
+            self.size += size
+            self.depth = depth + repeated
+
+
+def node_piece(position: int, name: Word) -> Piece:
+    """A single node."""
+    return Piece(NODE, name.symbol, [], words=(name,), start=position)
+
+
+def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> Piece:
+    """A span: start, what lies between, end."""
+    symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
+    return Piece(SPAN, symbol, [items], words=words, start=start, end=end)
+
+
+def reference_piece(target: int, name: Word) -> Piece:
+    """An edge to a join printed elsewhere; the wiring tells which one of the same name it is."""
+    return Piece(REFERENCE, digest(b"R", name.symbol), [], start=target)
+
+
+def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> Piece:
+    """A PARALLEL or SPAWN piece of branches with their symbols, in the order its text shows them."""
+    tag = b"P" if kind == PARALLEL else b"W"
+    symbol = digest(tag, *[symbol for symbol, _ in branches])
+    return Piece(kind, symbol, [branch for _, branch in branches])
+
+
+def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> Piece:
+    """A LOOP or COPIES piece of two or more iterations."""
+    count = shown_count(len(iterations), level).to_bytes(4, "little")
+    tag = b"L" if kind == LOOP else b"C"
+    return Piece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)
+
+
+def shown_count(count: int, level: int) -> int:
+    """b(n) of A.4: the count itself, the next power of two, or 2 for two and more."""
+    if level == EXACT:
+        return count
+    return 1 << (count - 1).bit_length() if level == POWER_OF_TWO else 2
+
+
+def symbols_of(pieces: Iterable[Piece]) -> bytes:
+    """Symbols of a sequence, joined; injective, for all are 16 bytes long."""
+    return b"".join([piece.symbol for piece in pieces])
+
+
+def sequence_symbol(pieces: Pieces) -> bytes:
+    """[16] symbol of a sequence; that of one piece is the piece's own."""
+    return pieces[0].symbol if len(pieces) == 1 else digest(b"s", symbols_of(pieces))
+
+
+def first_word(pieces: Pieces) -> str:
+    """Text of the first node of a sequence; a reference, which is no node, sorts last."""
+    piece = pieces[0]
+    while not piece.words and piece.branches:
+        piece = piece.branches[0][0]
+    return piece.words[0].text if piece.words else "\U0010ffff"
+
+
+def walk(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
+    """Pieces in the order of the text, outer before inner, with the folded position of their first node.
+
+    Every iteration of a loop is walked, all from the same position. Iterative: nesting has no bound.
+    """
+    # The last piece goes onto the stack first, so positions are counted down from the end of the parent.
+    stack: list[tuple[Piece, int]] = []
+    push, pop = stack.append, stack.pop
+    end = sum([piece.size for piece in pieces])
+    for piece in reversed(pieces):
+        end -= piece.size
+        push((piece, end))
+    while stack:
+        item = pop()
+        yield item
+        piece, base = item
+        if not piece.branches:
+            continue
+        repeated = piece.kind in (LOOP, COPIES)
+        end = base + piece.size - (piece.kind == SPAN)
+        for branch in reversed(piece.branches):
+            if repeated:
+                end = base + piece.size
+            for inner in reversed(branch):
+                end -= inner.size
+                push((inner, end))

@@ -1,0 +1,241 @@
+"""Activity records to placed flows: the graph of every request of a batch (A.1, ARCHITECTURE 4.1).
+
+Nodes are records on strands (`stitch.records.strands`), edges come from strands, splits, joins and explicit
+parents (`stitch.records.happens_before`). To make each graph a flow it gets one source and one response.
+
+Cycles. Every edge among the nodes that no topological order reaches is cut (CYCLE).
+
+Sources. A flow with exactly one record that nothing precedes has it as root. With several, a synthetic
+`?root` goes before them (MULTI_ROOT). A record with explicit parents none of which has a record, and no
+other edge into it, is an orphan: it hangs from a synthetic `?missing` under the root; without a real source
+a lone orphan is the root, and `?missing` above several. A record with only some of its parents keeps those.
+Both flag ORPHAN; INCOMPLETE counts orphans alone. Synthetic nodes bear the smallest time of their children.
+
+Response. The first `end` record of the entry strand; the entry strand is that of the only source, or of
+the only source whose strand has an `end` (in flows without a source, orphans count as sources here).
+Without one: the first in canonical order of all `end` records. In flows without any `end`: all sinks, where
+some record has explicit parents or no breadcrumb; else the last record of the entry strand, or, without
+an entry strand, the first in canonical order of the last records of the sources' strands (NO_END). A node
+from which no response is reachable is deferred.
+
+Open strands. UNCLOSED says that a strand other than a source's, without explicit parents, has neither an
+`end` record nor a join that links it, or that its last record is later than such a join on the same host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.config import StitchConfig
+from schemas.quality import Quality
+from stitch.columnar.chunks import whole
+from stitch.columnar.content import hash_rows
+from stitch.columnar.mixing import mix
+from stitch.columnar.runs import distinct, offsets, ranges
+from stitch.graph.labels import LabelCodes
+from stitch.graph.order.dag import CanonicalOrder, canonical_order
+from stitch.graph.placed import POINT, PlacedFlows
+from stitch.records.entries import Entries, find_entries, make_synthetic
+from stitch.records.happens_before import HappensBefore, connect, cut_cycles
+from stitch.records.raw_structures import Laid, lay_out
+from stitch.records.record_columns import Records, read_records
+from stitch.records.responses import Ends, find_ends, place_responses
+from stitch.records.strands import Strands, order_strands
+
+I8 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint64]
+U4 = npt.NDArray[np.uint32]
+B1 = npt.NDArray[np.bool_]
+
+_RESPONSE = np.uint64(0xA0761D6478BD642F)
+"""Mixed into the label of nodes the response may leave from: they are not like others."""
+
+
+def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
+    """Flows of a batch of records, in canonical order.
+
+    events: EVENT_SCHEMA, record kinds only, one chunk a column; records without a time are left out and
+    given in `timeless`. labels: `encode_labels(events)`, if at hand. The result depends on the records of
+    each request alone, but for the numbering of requests.
+    """
+    timed, rows = _with_times(events)
+    if rows is not None and labels is not None:
+        labels = LabelCodes(labels.code[rows], labels.hashes, labels.words)
+    records = read_records(timed, labels)
+    strands = order_strands(records, config.max_events_per_flow)
+    graph = _build(records, strands, config)
+    laid = lay_out(
+        graph.strand_first,
+        graph.strand_flow,
+        len(graph.request),
+        graph.label,
+        graph.linked,
+        graph.src,
+        graph.dst,
+    )
+
+    def tie(places: I8) -> U8:
+        """Content hash of the records at places of the layout; synthetic nodes are alone of their kind."""
+        record = graph.record[laid.node[places]]
+        content = np.zeros(len(places), dtype=np.uint64)
+        content[record >= 0] = hash_rows(timed.take(pa.array(record[record >= 0])))
+        return content
+
+    order = canonical_order(laid.dags, graph.ts_ns[laid.node], member=laid.structure, tie=tie)
+    response, deferred = _respond(laid, order, graph.candidate)
+    n_nodes = np.diff(laid.first_node)
+    node = laid.node[order.order + np.repeat(laid.first_node[:-1], n_nodes)]
+    n_edges = np.diff(order.first_edge)[laid.structure]
+    of_structure = ranges(laid.dags.first_node[laid.structure], n_nodes)
+    edge = ranges(order.first_edge[laid.structure], n_edges)
+    none = np.full(len(node), -1, dtype=np.int32)
+    return PlacedFlows(
+        request=graph.request,
+        quality=graph.quality,
+        first_node=laid.first_node,
+        first_edge=offsets(n_edges),
+        event=_rows_of(graph.record[node], rows),
+        side=np.full(len(node), POINT, dtype=np.uint8),
+        point_code=none,
+        ts_ns=graph.ts_ns[node],
+        mate=none,
+        parent=none,
+        deferred=deferred[of_structure],
+        response=response[of_structure],
+        src=order.src[edge],
+        dst=order.dst[edge],
+        conflicts=_rows_of(strands.conflicts, rows) if len(strands.conflicts) else None,
+        duplicates=strands.duplicates,
+        request_names=records.request_names,
+        timeless=None if rows is None else np.setdiff1d(np.arange(events.num_rows), rows),
+    )
+
+
+def _with_times(events: pa.Table) -> tuple[pa.Table, I8 | None]:
+    """`(events with times, their rows)`; null: all have."""
+    if events["ts_ns"].null_count == 0:
+        return events, None
+    rows = np.flatnonzero(whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False))
+    return events.take(pa.array(rows)).combine_chunks(), rows
+
+
+def _rows_of(record: I8, rows: I8 | None) -> I8:
+    """Rows of the event batch, from numbers of the records with times; synthetic nodes as they are."""
+    if rows is None:
+        return record
+    return np.where(record >= 0, np.append(rows, [0, 0])[record], record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """Nodes and edges of all flows, acyclic, each with one source; synthetic nodes come last."""
+
+    request: I8
+    """[flows] request code."""
+    quality: U4
+    """[flows] Quality bits."""
+    strand_first: I8
+    """[strands + 1] offsets into the nodes; a synthetic node is a strand of its own."""
+    strand_flow: I8
+    """[strands] flow."""
+    record: I8
+    """[nodes] record, or ROOT_EVENT / MISSING_EVENT."""
+    ts_ns: I8
+    """[nodes]"""
+    label: U8
+    """[nodes] hash of the label, and of being a candidate."""
+    candidate: B1
+    """[nodes] see `Ends.candidate`."""
+    linked: B1
+    """[nodes] an edge comes from the node before."""
+    src: I8
+    """[cross edges] node."""
+    dst: I8
+    """[cross edges] node."""
+
+
+def _build(records: Records, strands: Strands, config: StitchConfig) -> _Graph:
+    """Edges, without cycles; sources, orphans and what stands above them; candidates for the response."""
+    edges = connect(records, strands)
+    request, strand_flow = _dense(strands.flow)
+    node_flow = strand_flow[strands.node_strand]
+    ts_ns = records.ts_ns[strands.record]
+    linked, keep, cyclic = cut_cycles(edges, strands, ts_ns)
+    src, dst = edges.src[keep], edges.dst[keep]
+    has_in = edges.linked.copy()
+    has_in[edges.dst] = True
+    orphan = edges.misses_parents & ~has_in
+    if len(cyclic):
+        has_in = linked.copy()
+        has_in[dst] = True
+    entries = find_entries(node_flow, len(request), has_in, orphan)
+    ends = find_ends(records, strands, strand_flow, edges, entries, len(request))
+    made = make_synthetic(entries, node_flow, ts_ns)
+    label = records.label[strands.record]
+    candidates = np.flatnonzero(ends.candidate)
+    label[candidates] = mix(label[candidates] ^ _RESPONSE)
+    n_made = len(made.event)
+    no = np.zeros(n_made, dtype=np.bool_)
+    return _Graph(
+        request=request,
+        quality=_quality(config, strands, edges, entries, ends, cyclic, node_flow),
+        strand_first=np.concatenate((strands.first, len(node_flow) + 1 + np.arange(n_made))),
+        strand_flow=np.concatenate((strand_flow, made.flow)),
+        record=np.concatenate((strands.record, made.event)),
+        ts_ns=np.concatenate((ts_ns, made.ts_ns)),
+        label=np.concatenate((label, made.label)),
+        candidate=np.concatenate((ends.candidate, no)),
+        linked=np.concatenate((linked, no)),
+        src=np.concatenate((src, made.src)),
+        dst=np.concatenate((dst, made.dst)),
+    )
+
+
+def _dense(flow: I8) -> tuple[I8, I8]:
+    """`(distinct codes, [strands] index into them)` of ascending request codes."""
+    new = np.diff(flow, prepend=-1) != 0
+    return flow[new], np.cumsum(new) - 1
+
+
+def _respond(laid: Laid, order: CanonicalOrder, candidate: B1) -> tuple[B1, B1]:
+    """`(response, deferred)` [nodes of structures], read off the first flow of each; candidate: [nodes]."""
+    first = laid.dags.first_node
+    n_nodes = np.diff(first)
+    places = ranges(laid.first_node[laid.leader], n_nodes)
+    shift = np.repeat(laid.first_node[laid.leader], n_nodes)
+    return place_responses(order, first, candidate[laid.node[order.order[places] + shift]])
+
+
+def _quality(
+    config: StitchConfig,
+    strands: Strands,
+    edges: HappensBefore,
+    entries: Entries,
+    ends: Ends,
+    cyclic: I8,
+    node_flow: I8,
+) -> U4:
+    """[flows] Quality bits."""
+    request, _ = _dense(strands.flow)
+    n_records = np.bincount(node_flow, minlength=len(request))
+    many = entries.n_orphans > np.maximum(1, config.orphan_share * n_records)
+    flows_of = {
+        Quality.ORPHAN: node_flow[edges.misses_parents],
+        Quality.INCOMPLETE: np.flatnonzero(many),
+        Quality.NO_END: ends.no_end,
+        Quality.MULTI_ROOT: np.flatnonzero(entries.n_sources > 1),
+        Quality.CYCLE: np.searchsorted(request, cyclic),
+        Quality.CAPPED: np.searchsorted(request, strands.capped),
+        Quality.LOST_STRAND: np.searchsorted(request, edges.lost),
+        Quality.UNCLOSED: ends.unclosed,
+        Quality.CONFLICT: np.searchsorted(request, strands.conflicting),
+        Quality.MIXED_SEQ: np.searchsorted(request, strands.mixed_seq),
+    }
+    quality = np.zeros(len(request), dtype=np.uint32)
+    for bit, flows in flows_of.items():
+        quality[distinct(flows)] |= np.uint32(bit)
+    return quality

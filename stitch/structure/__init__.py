@@ -1,1 +1,0 @@
-"""What is derived once per distinct structure: key, text, loop folding."""
