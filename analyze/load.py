@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analyze.population import Population
+from analyze.population import PAIR, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, pending_note, resolve
@@ -35,10 +35,11 @@ _FLOW_COLUMNS: Final = [
     "offset_ns",
     "host",
     "weight",
+    "status",
     "quality",
 ]
 
-_CODED_COLUMNS: Final = ["category", "host.list.element"]
+_CODED_COLUMNS: Final = ["category", "host.list.element", "status"]
 _STRUCTURE_COLUMNS: Final = [
     "category",
     "root",
@@ -64,6 +65,7 @@ def load_population(
     """
     tables = []
     structures = []
+    samples = []
     notes: dict[str, None] = {}
     for number, period in enumerate((reference, problem)):
         found = resolve(period, default_lake=default_lake)
@@ -72,13 +74,25 @@ def load_population(
             where = "" if period.where is None else f" where {period.where.text}"
             raise PeriodError(f"Period {found.period.text}{where} holds no request.")
         tables.append(
-            flows.append_column("period", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
+            flows.append_column("sample", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
         )
+        samples.append(_sample(PAIR[number].name, found.period))
         structures += [read_stored(found, path, _STRUCTURE_COLUMNS) for path in found.structures]
         if (note := pending_note(found)) is not None:
             notes[f"Lake {found.root.name}: {note}"] = None
-    population = refine(pa.concat_tables(tables).unify_dictionaries(), pa.concat_tables(structures), settings)
+    population = refine(
+        pa.concat_tables(tables).unify_dictionaries(),
+        pa.concat_tables(structures),
+        settings,
+        tuple(samples),
+        found.window_ns,
+    )
     return replace(population, notes=(*notes, *population.notes))
+
+
+def _sample(name: str, period: Period) -> Sample:
+    where = "" if period.where is None else period.where.text
+    return Sample(name, period.text, period.start_ns, period.end_ns, where)
 
 
 def read_stored(

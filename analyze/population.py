@@ -1,16 +1,21 @@
-"""The population a comparison works on: per category one graph and a request-by-node matrix.
+"""The population an analysis works on: per category one graph and a node-by-request matrix.
 
-`analyze.refine` makes it from the lake's rows; critical path, attribution, mutations and reports read it.
+`analyze.refine` makes it from the lake's rows; critical path, attribution, methods and reports read it.
+Requests belong to *samples*: a comparison has two, a history or a change-point search many, browsing one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from schemas.windows import NS_PER_MINUTE
+from stitch.graph.placed import END, POINT, START
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -18,21 +23,67 @@ F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 
+_SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
+
+DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Requests that are looked at together: a period of a lake, perhaps narrowed by a filter."""
+
+    name: str
+    """What it is in the analysis: `reference`, `problem`, a block of history, a version …"""
+    text: str = ""
+    """The period as a person would write it (UTC)."""
+    start_ns: int = 0
+    end_ns: int = 0
+    """Half open, ns since the epoch."""
+    where: str = ""
+    """Filter expression; empty for none."""
+
+
+PAIR: Final = (Sample("reference"), Sample("problem"))
+"""The two samples of a comparison, unnamed in time."""
+
+
+class GraphNode(NamedTuple):
+    """One node of a refined graph. A tuple, because tens of thousands are made in a comparison."""
+
+    component: str
+    point: str
+    label: str | None = None
+    """Semantic label."""
+    host: str = ""
+    """Host part that the label policy asks for; empty for none."""
+    side: int = POINT
+    """POINT, START or END of `stitch.graph.placed`."""
+
+    @property
+    def operation(self) -> str:
+        """`component/point[/label]`, for display."""
+        base = f"{self.component}/{self.point}"
+        return base if self.label is None else f"{base}/{self.label}"
+
+    @property
+    def text(self) -> str:
+        """`[host/]component/point[/label]` with `>` or `<` for the side of a span, for display."""
+        base = f"{self.host}/{self.operation}" if self.host else self.operation
+        return base + _SIDE_MARK[self.side]
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A refined structure: labelled DAG over canonical positions, without times.
 
-    Positions are a topological order (src < dst); 0 is the root. `labels[i]` is the whole display label of
-    node i after the label policy (`[host/]component/point[/label]`, span sides as `…>` and `…<`).
+    Positions are a topological order (src < dst); 0 is the root.
     """
 
     key: str
-    """32 hex digits; equal iff labels, edges and responses are equal."""
+    """32 hex digits; equal iff nodes, edges and responses are equal."""
     root: str
     """Root type, `component/point`."""
-    labels: tuple[str, ...]
-    components: tuple[str, ...]
-    """[nodes] component of each node."""
+    nodes: tuple[GraphNode, ...]
     edges: I4
     """[edges, 2] (src, dst), sorted by (dst, src)."""
     responses: I4
@@ -41,29 +92,36 @@ class Graph:
     """Canonical text, for people."""
     tokens: tuple[str, ...]
     """Canonical token sequence at level L1, for the edit distance (C.5)."""
+    labels: tuple[str, ...] = field(init=False)
+    """[nodes] display text of each node."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(node.text for node in self.nodes))
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""
-        return len(self.labels)
+        return len(self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """All requests of one refined structure in both periods, requests sorted by (period, start, id)."""
+    """All requests of one refined structure, sorted by (sample, start, id)."""
 
     graph: Graph
-    offset_ns: I8
-    """[requests, nodes] ns since start, C order; clamped and skew-corrected by the refinement, so that along
-    every edge dst >= src."""
+    node_ns: I8
+    """[nodes, requests] ns since start, C order: the times of one node lie together. Clamped and
+    skew-corrected by the refinement, so that along every edge dst >= src."""
     response_ns: I8
     """[requests] response time."""
     start_ns: I8
     """[requests] ns since the epoch."""
     weight: F8
     """[requests] inverse sampling probability."""
-    period: npt.NDArray[np.uint8]
-    """[requests] 0 reference, 1 problem."""
+    sample: npt.NDArray[np.uint8]
+    """[requests] index into the population's samples, ascending."""
+    status: I4
+    """[requests] index into the population's statuses."""
     request_id: pa.StringArray
     """[requests]"""
     stored: Sequence[str]
@@ -71,13 +129,28 @@ class Category:
     skewed_edges: B1
     """[edges] whether a skew correction or a clamp changed the edge in any request."""
 
+    @property
+    def n_requests(self) -> int:
+        """Number of requests, all samples together."""
+        return len(self.sample)
+
+    def rows(self, sample: int) -> slice:
+        """Where the requests of a sample lie."""
+        first, past = np.searchsorted(self.sample, (sample, sample + 1))
+        return slice(int(first), int(past))
+
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Categories of both periods, sorted by (root, key), and what the refinement noticed."""
+    """Categories of all samples, sorted by (root, key), and what the refinement noticed."""
 
     categories: tuple[Category, ...]
-    excluded: dict[str, tuple[int, int]]
-    """Quality flag name -> flows left out (reference, problem)."""
+    excluded: dict[str, tuple[int, ...]]
+    """Quality flag name -> flows left out, by sample."""
     notes: tuple[str, ...]
     """Sentences for the data-quality section, for example skew between two hosts."""
+    samples: tuple[Sample, ...] = PAIR
+    statuses: tuple[str, ...] = ()
+    """Words of `Category.status`, ascending."""
+    window_ns: int = DEFAULT_WINDOW_NS
+    """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""

@@ -18,6 +18,8 @@ class LakePeriod:
     period: Period
     root: Path
     """Folder of the lake."""
+    window_ns: int
+    """Length of its windows."""
     flows: tuple[Path, ...]
     structures: tuple[Path, ...]
     params: tuple[Path, ...]
@@ -54,6 +56,7 @@ def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bo
     return LakePeriod(
         replace(fitted(period, windows), lake=lake),
         root,
+        manifest.info.window_length_ns,
         flows,
         structures,
         params,

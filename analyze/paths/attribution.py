@@ -65,11 +65,11 @@ def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 |
     )
 
 
-def _moments(category: Category, latency: I8, path: B1, period: int) -> tuple[F8, F8]:
-    """([edges] weighted share on the path, [edges] weighted mean of k·x in µs) of one period."""
+def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8, F8]:
+    """([edges] weighted share on the path, [edges] weighted mean of k·x in µs) of one sample."""
     n_edges = latency.shape[1]
-    first, past = np.searchsorted(category.period, (period, period + 1))
-    weight = category.weight[first:past]
+    rows = category.rows(sample)
+    weight = category.weight[rows]
     total = weight.sum()
     pi, mean = np.zeros(n_edges), np.zeros(n_edges)
     if total == 0:
@@ -78,8 +78,8 @@ def _moments(category: Category, latency: I8, path: B1, period: int) -> tuple[F8
     step = max(1, _BLOCK_CELLS // len(weight))
     for at in range(0, n_edges, step):
         edges = slice(at, at + step)
-        on_path = path[first:past, edges]
-        critical = on_path * latency[first:past, edges]
+        on_path = path[rows, edges]
+        critical = on_path * latency[rows, edges]
         if uniform:  # whole numbers: exact in any order
             pi[edges] = np.count_nonzero(on_path, axis=0) / len(weight)
             mean[edges] = critical.sum(axis=0) / len(weight) / 1_000
@@ -101,13 +101,13 @@ def recoverable_us(
     0 if a period is empty. O(requests · edges).
     """
     graph = category.graph
-    problem_from = int(np.searchsorted(category.period, 1))
-    n_problem = len(category.period) - problem_from
+    problem_from = category.rows(1).start
+    n_problem = category.n_requests - problem_from
     if problem_from == 0 or n_problem == 0 or not flagged.any():
         return 0.0
     latency = edge_latency_ns(category) if latency_ns is None else latency_ns
     taken = np.unique(np.linspace(0, n_problem - 1, min(n_problem, max_requests)).astype(np.int64))
-    times = np.ascontiguousarray(category.offset_ns[problem_from + taken].T).astype(np.float64)
+    times = category.node_ns[:, problem_from + taken].astype(np.float64)
     change = np.zeros((len(graph.edges), len(taken)))
     for edge in np.flatnonzero(flagged).tolist():
         column = latency[:, edge]

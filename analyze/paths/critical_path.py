@@ -22,7 +22,7 @@ _BLOCK_CELLS = 1 << 16
 def edge_latency_ns(category: Category) -> I8:
     """[requests, edges] int64 latency of every edge in every request, ns, >= 0.
 
-    Edges are in the order of `category.graph.edges`. The difference of two columns; O(requests · edges).
+    Edges are in the order of `category.graph.edges`. The difference of two nodes' times; O(requests · edges).
     """
     edges = category.graph.edges
     latency = np.empty((len(category.response_ns), len(edges)), dtype=np.int64, order="F")
@@ -54,12 +54,12 @@ def critical_path(category: Category) -> B1:
 
 
 def _blocks(category: Category) -> Iterator[tuple[slice, I8]]:
-    """(rows, their times [nodes, requests], contiguous) blocks of the category."""
-    n_requests, n_nodes = category.offset_ns.shape
+    """(rows, their times [nodes, requests]) blocks of the category."""
+    n_nodes, n_requests = category.node_ns.shape
     step = max(1, _BLOCK_CELLS // n_nodes)
     for start in range(0, n_requests, step):
         rows = slice(start, min(start + step, n_requests))
-        yield rows, np.ascontiguousarray(category.offset_ns[rows].T)
+        yield rows, category.node_ns[:, rows]
 
 
 def _incoming(graph: Graph) -> list[list[tuple[int, int]]]:

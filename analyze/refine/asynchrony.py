@@ -1,4 +1,4 @@
-"""Asynchronous children by consensus over both periods (A.6 S7)."""
+"""Asynchronous children by consensus over all samples (A.6 S7)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analyze.population import PAIR
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import CHUNK_CELLS, weigh
+from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory
 
@@ -28,7 +29,7 @@ class Asynchrony:
     units: tuple[frozenset[int], ...]
     """By category: units to be deferred."""
     notes: tuple[str, ...]
-    """Sentences on children awaited in one period and left behind in the other."""
+    """Sentences on children awaited in one sample and left behind in the other."""
 
 
 def find_asynchronous(
@@ -36,27 +37,25 @@ def find_asynchronous(
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
+    n_samples: int,
 ) -> Asynchrony:
     """Find awaited children that outlive their parent in at least `async_share` of all requests.
 
-    Pooled over both periods by (parent operation, child operation). O(spans).
+    Pooled over all samples by (parent operation, child operation). O(spans).
     """
-    sums: dict[tuple[str, str], list[float]] = {}
+    sums: dict[tuple[str, str], F8] = {}
     for category, matrix, tree in zip(categories, times, trees, strict=True):
         if tree is None:
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
         everything = np.ones((1, category.n_requests), dtype=np.bool_)
-        weight = weigh(everything, category.weight, category.period)[:, 0].tolist()
-        outlives = _late_weight(category, matrix, tree, units, settings)
-        for unit, late in zip(units, outlives.T.tolist(), strict=True):
-            entry = sums.setdefault(_pair(tree, unit), [0.0, 0.0, 0.0, 0.0])
-            for at, value in enumerate((*weight, *late)):
-                entry[at] += value
+        weight = weigh(everything, category.weight, sample_bounds(category.sample, n_samples))[:, 0]
+        outlives = _late_weight(category, matrix, tree, units, settings, n_samples)
+        for unit, late in zip(units, outlives.T, strict=True):
+            entry = sums.setdefault(_pair(tree, unit), np.zeros((2, n_samples)))
+            entry += (weight, late)
     asynchronous = {
-        pair
-        for pair, (all_0, all_1, late_0, late_1) in sums.items()
-        if late_0 + late_1 >= settings.async_share * (all_0 + all_1)
+        pair for pair, (calls, late) in sums.items() if late.sum() >= settings.async_share * calls.sum()
     }
     return Asynchrony(
         units=tuple(
@@ -71,12 +70,12 @@ def find_asynchronous(
     )
 
 
-def _notes(sums: dict[tuple[str, str], list[float]], asynchronous: set[tuple[str, str]]) -> tuple[str, ...]:
+def _notes(sums: dict[tuple[str, str], F8], asynchronous: set[tuple[str, str]]) -> tuple[str, ...]:
     notes = []
-    for pair, (all_0, all_1, late_0, late_1) in sorted(sums.items()):
-        if all_0 == 0 or all_1 == 0:
+    for pair, (calls, late) in sorted(sums.items(), key=lambda entry: entry[0]):
+        if len(calls) != len(PAIR) or not calls.all():
             continue
-        old, new = late_0 / all_0, late_1 / all_1
+        old, new = late / calls
         if abs(new - old) > _MOVED:
             taken = "asynchronous" if pair in asynchronous else "awaited"
             notes.append(
@@ -87,19 +86,24 @@ def _notes(sums: dict[tuple[str, str], list[float]], asynchronous: set[tuple[str
 
 
 def _late_weight(
-    category: StoredCategory, times: I8, tree: SpanTree, units: list[int], settings: RefineSettings
+    category: StoredCategory,
+    times: I8,
+    tree: SpanTree,
+    units: list[int],
+    settings: RefineSettings,
+    n_samples: int,
 ) -> F8:
-    """[2, units] weight, by period, of the requests in which a unit outlives its parent by over the slack."""
+    """[samples, units] weight of the requests in which a unit outlives its parent by over the slack."""
     above = [tree.parent[unit] for unit in units]
-    late = np.zeros((2, len(units)))
+    late = np.zeros((n_samples, len(units)))
     step = max(1, CHUNK_CELLS // tree.n_units)
     for at in range(0, category.n_requests, step):
         rows = slice(at, at + step)
-        starts = times[rows].T[list(tree.start)]
-        ends = times[rows].T[list(tree.end)]
+        starts = times[list(tree.start), rows]
+        ends = times[list(tree.end), rows]
         slack = np.maximum(settings.slack_ns, (ends - starts) * settings.slack_share)
         overtime = ends[units] - ends[above] > slack[above]
-        late += weigh(overtime, category.weight[rows], category.period[rows])
+        late += weigh(overtime, category.weight[rows], sample_bounds(category.sample[rows], n_samples))
     return late
 
 

@@ -8,26 +8,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from analyze.population import GraphNode
 from analyze.refine.stored import StoredCategory, StoredStructure
-from stitch.graph.placed import END, START
 
 I8 = npt.NDArray[np.int64]
-
-_SIDE_MARK = {START: ">", END: "<"}
 
 
 class Node(NamedTuple):
     """One node of a draft. A tuple, because tens of thousands are made in a comparison."""
 
-    component: str
-    point: str
-    label: str | None
-    host: str
-    """Host part of the label; empty for none."""
+    label: GraphNode
+    """What the node is called."""
     text: str
-    """Display label, `[host/]component/point[/label]`, with `>` or `<` for the side of a span."""
-    side: int
-    """POINT, START or END of stitch.graph.placed."""
+    """Its display text, worked out once."""
     mate: int
     """Node of the other side of the span; -1 for points."""
     deferred: bool
@@ -41,27 +34,17 @@ def make_node(
     structure: StoredStructure,
     column: int,
     *,
-    operation: str,
     host: str,
     side: int,
     mate: int,
     deferred: bool,
     within: tuple[int, int],
 ) -> Node:
-    """The node of a stored column; `operation` is `structure.operation(column)`."""
-    base = f"{host}/{operation}" if host else operation
-    return Node(
-        structure.component[column],
-        structure.point[column],
-        structure.label[column],
-        host,
-        base + _SIDE_MARK.get(side, ""),
-        side,
-        mate,
-        deferred,
-        column,
-        within,
+    """The node of a stored column."""
+    label = GraphNode(
+        structure.component[column], structure.point[column], structure.label[column], host, side
     )
+    return Node(label, label.text, mate, deferred, column, within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +55,14 @@ class Draft:
     rows: I8
     """Rows of the stored category, ascending."""
     times: I8
-    """[rows, stored nodes] skew-corrected times; interchangeable branches in order of start."""
+    """[stored nodes, rows] skew-corrected times; interchangeable branches in order of start."""
     nodes: tuple[Node, ...]
     """Topological order; node 0 is the root."""
     edges: tuple[tuple[int, int], ...]
     """(src, dst) nodes; may hold edges implied by others."""
     responses: tuple[int, ...]
     shift: I8 | None = None
-    """[rows, stored nodes] what the skew correction added, ns; None: nothing."""
+    """[stored nodes, rows] what the skew correction added, ns; None: nothing."""
     as_stored: bool = False
     """Nodes, edges and labels are those of the stored structure: its text serves."""
     twins_by_row: bool = False

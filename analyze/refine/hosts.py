@@ -2,8 +2,8 @@
 
 A category is split by hosts exactly where the policy puts them into labels. `auto` means: roles where a role
 map is given; else no hosts for spans (pods and instances are replicas, renamed by every deployment); else
-the host name for components of activity records with 2 to `max_full_hosts` hosts, unless both periods have
-hosts of their own, which is a renaming rather than a move of work.
+the host name for components of activity records with 2 to `max_full_hosts` hosts, unless two samples have
+hosts of their own each, which is a renaming rather than a move of work.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ class HostLabels:
 
 
 def decide_host_labels(flows: FlowMatrices, settings: RefineSettings) -> HostLabels:
-    """Apply `settings.host_policy` to the hosts that both periods show. O(nodes) for `auto`."""
+    """Apply `settings.host_policy` to the hosts that the samples show. O(nodes) for `auto`."""
     components = frozenset(c for category in flows.categories for c in category.structure.component)
     policy = settings.host_policy
     if policy == "auto" and settings.host_roles:
@@ -75,29 +76,38 @@ def _auto_components(flows: FlowMatrices, max_hosts: int) -> tuple[frozenset[str
         if category.structure.has_spans:
             continue
         for component, columns in _columns_by_component(category).items():
-            marks = seen.setdefault(component, np.zeros((2, len(flows.hosts) + 1), dtype=np.bool_))
-            problem_from = int(np.searchsorted(category.period, 1))
-            hosts = category.host[:, columns]
-            marks[0][hosts[:problem_from]] = True
-            marks[1][hosts[problem_from:]] = True
+            marks = seen.setdefault(
+                component, np.zeros((flows.n_samples, len(flows.hosts) + 1), dtype=np.bool_)
+            )
+            marks[category.sample, category.host[columns]] = True
     labelled = []
     notes = []
     for component, marks in sorted(seen.items()):
-        reference, problem = marks[0, :-1], marks[1, :-1]
-        n_hosts = int((reference | problem).sum())
-        if not 2 <= n_hosts <= max_hosts:
+        known = marks[:, :-1]
+        if not 2 <= int(known.any(axis=0).sum()) <= max_hosts:
             continue
-        only_0, only_1 = reference & ~problem, problem & ~reference
-        if only_0.any() and only_1.any():
-            gone = flows.hosts[int(np.flatnonzero(only_0)[0])]
-            new = flows.hosts[int(np.flatnonzero(only_1)[0])]
-            notes.append(
-                f"Hosts of {component} differ between the periods (for example {gone}, then {new}): "
-                "taken as renamed, so its labels carry no host."
-            )
-        else:
+        renamed = _renamed(known)
+        if renamed is None:
             labelled.append(component)
+            continue
+        gone, new = (flows.hosts[host] for host in renamed)
+        notes.append(
+            f"Hosts of {component} differ between the samples (for example {gone}, then {new}): "
+            "taken as renamed, so its labels carry no host."
+        )
     return frozenset(labelled), tuple(notes)
+
+
+def _renamed(known: B1) -> tuple[int, int] | None:
+    """A host that only the first of two samples has, and one that only the second has; None for no such pair.
+
+    known: [samples, hosts]. Two samples with hosts of their own each: the component was renamed.
+    """
+    for first, second in combinations(known, 2):
+        only_first, only_second = first & ~second, second & ~first
+        if only_first.any() and only_second.any():
+            return int(np.flatnonzero(only_first)[0]), int(np.flatnonzero(only_second)[0])
+    return None
 
 
 def _columns_by_component(category: StoredCategory) -> dict[str, list[int]]:
@@ -118,7 +128,7 @@ def split_by_hosts(category: StoredCategory, labels: HostLabels) -> Iterator[tup
     if not columns:
         yield rows, ("",) * len(components)
         return
-    codes = labels.word_of[category.host[:, columns]]
+    codes = labels.word_of[category.host[columns].T]
     first, group = equal_rows(codes)
     for number, row in enumerate(first):
         parts = [""] * len(components)

@@ -100,13 +100,13 @@ def _dags(drafts: Sequence[Draft]) -> Dags:
 def _by_row(draft: Draft, order: tuple[int, ...]) -> Draft:
     """The draft with interchangeable branches in order of start in every request (times moved, not nodes)."""
     columns = [node.column for node in draft.nodes]
-    times = draft.times[:, columns]
+    times = np.ascontiguousarray(draft.times[columns].T)
     dags = _dags([draft])
     members = np.zeros(len(times), dtype=np.int64)
     by_row = canonical_order(dags, times.reshape(-1), member=members).order.reshape(times.shape)
     settled = draft.times.copy()
     # Position p of a request is its node by_row[p]; the shared order has node order[p] there.
-    settled[:, [columns[node] for node in order]] = np.take_along_axis(times, by_row, axis=1)
+    settled[[columns[node] for node in order]] = np.take_along_axis(times, by_row, axis=1).T
     return Draft(draft.category, draft.rows, settled, draft.nodes, draft.edges, draft.responses, draft.shift)
 
 
@@ -133,8 +133,7 @@ def _graph(root: str, placed: _Placed) -> Graph:
     return Graph(
         key=placed.key,
         root=root,
-        labels=tuple(node.text for node in nodes),
-        components=tuple(node.component for node in nodes),
+        nodes=tuple(node.label for node in nodes),
         edges=placed.edges,
         responses=np.array(placed.responses, dtype=np.int32),
         canonical=canonical,
@@ -145,10 +144,13 @@ def _graph(root: str, placed: _Placed) -> Graph:
 def _template(placed: _Placed, nodes: Sequence[Node]) -> Template:
     position = {node: at for at, node in enumerate(placed.order)}
     return Template.of_graph(
-        [(f"{n.host}/{n.component}" if n.host else n.component, n.point, n.label) for n in nodes],
+        [
+            (f"{n.host}/{n.component}" if n.host else n.component, n.point, n.label)
+            for n in (node.label for node in nodes)
+        ],
         [(int(src), int(dst)) for src, dst in placed.edges.tolist()],
         placed.responses,
-        side=[node.side for node in nodes],
+        side=[node.label.side for node in nodes],
         mate=[position.get(node.mate, -1) for node in nodes],
         deferred=[node.deferred for node in nodes],
     )
@@ -171,30 +173,33 @@ def _frame(placed: _Placed) -> Frame:
 def _category(root: str, members: list[_Placed]) -> Category:
     graph = _graph(root, members[0])
     bounds = [0, *np.cumsum([len(placed.draft.rows) for placed in members]).tolist()]
-    offset_ns = np.empty((bounds[-1], graph.n_nodes), dtype=np.int64)
+    node_ns = np.empty((graph.n_nodes, bounds[-1]), dtype=np.int64)
     response_ns = np.empty(bounds[-1], dtype=np.int64)
     skewed = np.zeros(len(graph.edges), dtype=np.bool_)
     for (start, end), placed in zip(pairwise(bounds), members, strict=True):
         columns = np.array([placed.node(at).column for at in range(graph.n_nodes)], dtype=np.int64)
-        response_ns[start:end], moved = settle(
-            placed.draft.times, columns, _frame(placed), offset_ns[start:end]
-        )
-        skewed |= _changed_edges(placed, columns, moved, offset_ns[start:end])
+        settled = node_ns[:, start:end]
+        response_ns[start:end], moved = settle(placed.draft.times, columns, _frame(placed), settled)
+        skewed |= _changed_edges(placed, columns, moved, settled)
     start_ns = np.concatenate([p.draft.category.start_ns[p.draft.rows] for p in members])
     weight = np.concatenate([p.draft.category.weight[p.draft.rows] for p in members])
-    period = np.concatenate([p.draft.category.period[p.draft.rows] for p in members])
+    sample = np.concatenate([p.draft.category.sample[p.draft.rows] for p in members])
+    status = np.concatenate([p.draft.category.status[p.draft.rows] for p in members])
     request_id = pa.concat_arrays([p.draft.category.request_id.take(pa.array(p.draft.rows)) for p in members])
     if len(members) > 1:
-        order = row_order(period.astype(np.int64), start_ns, request_id)
-        offset_ns, response_ns, start_ns = offset_ns[order], response_ns[order], start_ns[order]
-        weight, period, request_id = weight[order], period[order], request_id.take(pa.array(order))
+        order = row_order(sample.astype(np.int64), start_ns, request_id)
+        node_ns = np.take(node_ns, order, axis=1)
+        response_ns, start_ns = response_ns[order], start_ns[order]
+        weight, sample, status = weight[order], sample[order], status[order]
+        request_id = request_id.take(pa.array(order))
     return Category(
         graph=graph,
-        offset_ns=offset_ns,
+        node_ns=node_ns,
         response_ns=response_ns,
         start_ns=start_ns,
         weight=weight,
-        period=period,
+        sample=sample,
+        status=status,
         request_id=request_id,
         stored=tuple(sorted({placed.draft.category.structure.category for placed in members})),
         skewed_edges=skewed,
@@ -207,8 +212,8 @@ def _changed_edges(placed: _Placed, columns: I8, moved: B1, settled: I8) -> B1:
     draft = placed.draft
     for number, (src, dst) in enumerate(placed.edges.tolist()):
         if moved[src] or moved[dst]:
-            before = draft.times[:, columns[dst]] - draft.times[:, columns[src]]
-            changed[number] = bool((before != settled[:, dst] - settled[:, src]).any())
+            before = draft.times[columns[dst]] - draft.times[columns[src]]
+            changed[number] = bool((before != settled[dst] - settled[src]).any())
         if draft.shift is not None and not changed[number]:
-            changed[number] = bool((draft.shift[:, columns[dst]] != draft.shift[:, columns[src]]).any())
+            changed[number] = bool((draft.shift[columns[dst]] != draft.shift[columns[src]]).any())
     return changed

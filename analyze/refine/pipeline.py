@@ -1,4 +1,4 @@
-"""Refinement: the lake's rows of two periods to the population that a comparison works on. Pure.
+"""Refinement: the lake's rows of some samples to the population that an analysis works on. Pure.
 
 Order of the steps: untestable flows out, skew (S3), zoom (A.5), asynchrony (S7), deferred work out, sibling
 order (S5, S6), host labels (A.2), canonical positions again, times settled.
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.population import Population
+from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import find_asynchronous
 from analyze.refine.draft import Draft
 from analyze.refine.hosts import decide_host_labels
@@ -27,71 +27,91 @@ from analyze.refine.siblings import (
     families,
     order_evidence,
 )
-from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks
+from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks, no_clocks
 from analyze.refine.span_drafts import OrderedFamily, span_drafts
 from analyze.refine.span_tree import SpanTree, boundaries, leave_unawaited, span_tree, without_deferred
-from analyze.refine.stored import FlowMatrices, StoredCategory, group_flows
+from analyze.refine.stored import FlowMatrices, group_flows
 from schemas.quality import UNTESTABLE, Quality
 
 I8 = npt.NDArray[np.int64]
 
 
-def refine(flows: pa.Table, structures: pa.Table, settings: RefineSettings) -> Population:
-    """Refine the flows of both periods together.
+def refine(
+    flows: pa.Table,
+    structures: pa.Table,
+    settings: RefineSettings,
+    samples: tuple[Sample, ...] = PAIR,
+    window_ns: int = DEFAULT_WINDOW_NS,
+) -> Population:
+    """Refine the flows of all samples together.
 
-    `flows` has FLOWS_SCHEMA's columns and `period` (uint8, 0 reference, 1 problem), in any order;
+    `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order;
     `structures` a row for each of their categories (repetitions are ignored). The same rows give the same
     population, however they are ordered. Raises LakeError if a structure is missing or does not fit.
     """
-    testable, excluded = _without_untestable(flows)
-    matrices = group_flows(testable, structures)
+    testable, excluded = _without_untestable(flows, len(samples))
+    matrices = group_flows(testable, structures, len(samples))
     trees = [span_tree(category.structure) for category in matrices.categories]
-    clocks = _clocks(matrices, trees, settings)
+    clocks = _clocks(matrices, trees, samples, settings)
     times = [
         corrected_offsets(category, tree, clocks)
         for category, tree in zip(matrices.categories, trees, strict=True)
     ]
-    trees, async_notes = _pruned(matrices.categories, times, trees, settings)
-    ordered, order_notes = _ordered(matrices.categories, times, trees, settings)
+    trees, async_notes = _pruned(matrices, times, trees, settings)
+    ordered, order_notes = _ordered(matrices, times, trees, settings)
     labels = decide_host_labels(matrices, settings)
     drafts: list[Draft] = []
     for category, matrix, tree, found in zip(matrices.categories, times, trees, ordered, strict=True):
         if tree is None:
             drafts.extend(record_drafts(category, labels, settings))
             continue
-        shift = None if clocks.periods == (None, None) else matrix - category.offset_ns
+        shift = matrix - category.node_ns if any(clocks.samples) else None
         drafts.extend(
-            draft if shift is None else replace(draft, shift=shift[draft.rows])
+            draft if shift is None else replace(draft, shift=shift[:, draft.rows])
             for draft in span_drafts(category, matrix, tree, found, labels, settings)
         )
     return Population(
         categories=assemble(drafts),
         excluded=excluded,
         notes=(*clocks.notes, *async_notes, *order_notes, *labels.notes),
+        samples=samples,
+        statuses=matrices.statuses,
+        window_ns=window_ns,
     )
 
 
-def _without_untestable(flows: pa.Table) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
-    """Flows that tests may use, and for each flag of UNTESTABLE how many were left out in each period."""
+def _without_untestable(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, tuple[int, ...]]]:
+    """Flows that tests may use, and for each flag of UNTESTABLE how many were left out of each sample."""
     quality = flows["quality"].to_numpy()
-    period = flows["period"].to_numpy()
+    sample = flows["sample"].to_numpy()
     bad = (quality & np.uint32(UNTESTABLE)) != 0
     excluded = {}
     for flag in UNTESTABLE:
-        counts = np.bincount(period[(quality & np.uint32(flag)) != 0], minlength=2)
+        counts = np.bincount(sample[(quality & np.uint32(flag)) != 0], minlength=n_samples)
         if counts.any():
-            excluded[str(Quality(flag).name)] = (int(counts[0]), int(counts[1]))
+            excluded[str(Quality(flag).name)] = tuple(counts.tolist())
     return (flows.filter(pa.array(~bad)) if bad.any() else flows), excluded
 
 
-def _clocks(matrices: FlowMatrices, trees: Sequence[SpanTree | None], settings: RefineSettings) -> Clocks:
+def _clocks(
+    matrices: FlowMatrices,
+    trees: Sequence[SpanTree | None],
+    samples: Sequence[Sample],
+    settings: RefineSettings,
+) -> Clocks:
     if not settings.correct_skew:
-        return Clocks((None, None), np.full(len(matrices.hosts) + 1, -1, dtype=np.int64), ())
-    return estimate_clocks(matrices, trees, max_hosts=settings.max_skew_hosts, min_pairs=settings.min_traces)
+        return no_clocks(len(samples), np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
+    return estimate_clocks(
+        matrices,
+        trees,
+        [sample.name for sample in samples],
+        max_hosts=settings.max_skew_hosts,
+        min_pairs=settings.min_traces,
+    )
 
 
 def _pruned(
-    categories: Sequence[StoredCategory],
+    matrices: FlowMatrices,
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
@@ -101,7 +121,7 @@ def _pruned(
     if settings.level == "L3":
         trees = [None if tree is None else boundaries(tree) for tree in trees]
     if settings.find_asynchrony:
-        late = find_asynchronous(categories, times, trees, settings)
+        late = find_asynchronous(matrices.categories, times, trees, settings, matrices.n_samples)
         trees = [
             None if tree is None else leave_unawaited(tree, units)
             for tree, units in zip(trees, late.units, strict=True)
@@ -113,20 +133,20 @@ def _pruned(
 
 
 def _ordered(
-    categories: Sequence[StoredCategory],
+    matrices: FlowMatrices,
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
 ) -> tuple[list[list[OrderedFamily]], tuple[str, ...]]:
     """Families of each category with their relations by consensus (S5), and notes."""
     if not settings.order_siblings:
-        return [[] for _ in categories], ()
+        return [[] for _ in matrices.categories], ()
     interner = Interner()
     component_of: dict[int, str] = {}
     found: list[list[Family]] = []
     evidence = []
     crowded = 0
-    for category, matrix, tree in zip(categories, times, trees, strict=True):
+    for category, matrix, tree in zip(matrices.categories, times, trees, strict=True):
         here = [] if tree is None else families(tree, interner, settings.max_siblings)
         found.append(here)
         if tree is None:
@@ -139,7 +159,9 @@ def _ordered(
                 (key, tree.component[unit]) for key, unit in zip(family.keys, family.children, strict=True)
             )
         if here:
-            evidence.append(order_evidence(category, matrix, tree, here, interner, settings))
+            evidence.append(
+                order_evidence(category, matrix, tree, here, interner, settings, matrices.n_samples)
+            )
     names = interner.names()
     words = {word: code for code, word in enumerate(sorted(set(component_of.values())))}
     components = np.array(

@@ -28,7 +28,6 @@ def record_drafts(category: StoredCategory, labels: HostLabels, settings: Refine
             make_node(
                 structure,
                 position,
-                operation=structure.operation(position),
                 host=hosts[position],
                 side=structure.side[position],
                 mate=place.get(structure.mate[position], -1),
@@ -40,7 +39,7 @@ def record_drafts(category: StoredCategory, labels: HostLabels, settings: Refine
         yield Draft(
             category=category,
             rows=rows,
-            times=category.offset_ns if len(rows) == category.n_requests else category.offset_ns[rows],
+            times=category.node_ns if len(rows) == category.n_requests else category.node_ns[:, rows],
             nodes=nodes,
             edges=edges,
             responses=responses,

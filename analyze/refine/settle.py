@@ -49,20 +49,20 @@ def frame(
 
 
 def settle(times: I8, columns: I8, bounds: Frame, out: I8) -> tuple[I8, B1]:
-    """Write the settled times of `times[:, columns]` to `out` [requests, nodes].
+    """Write the settled times of `times[columns]` [nodes, requests] to `out`, of the same shape.
 
     Response time T is the latest response (at least 0). Awaited nodes are clipped to [0, T] and to their
     parent's span, outermost first, then raised to their latest predecessor; neither moves a response past
     T, because everything before a node lies in the same bounds. Returns ([requests] T, [nodes] whether a
     node was moved in any request).
     """
-    n_requests, n_nodes = out.shape
+    n_nodes, n_requests = out.shape
     response_ns = np.empty(n_requests, dtype=np.int64)
     moved = np.zeros(n_nodes, dtype=np.bool_)
     step = max(1, _BLOCK_CELLS // max(n_nodes, 1))
     for start in range(0, n_requests, step):
         rows = slice(start, min(start + step, n_requests))
-        raw = np.ascontiguousarray(times[rows].T[columns])
+        raw = times[columns, rows]
         t = raw.copy()
         latest = np.maximum(t[list(bounds.responses)].max(axis=0), 0)
         _clip(t, latest, bounds)
@@ -71,7 +71,7 @@ def settle(times: I8, columns: I8, bounds: Frame, out: I8) -> tuple[I8, B1]:
                 np.maximum(t[node], t[src], out=t[node])
         response_ns[rows] = latest
         moved |= (t != raw).any(axis=1)
-        out[rows] = t.T
+        out[:, rows] = t
     return response_ns, moved
 
 

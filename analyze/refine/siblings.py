@@ -1,4 +1,4 @@
-"""Sequential order of sibling spans by consensus over both periods (A.6 S5).
+"""Sequential order of sibling spans by consensus over all samples (A.6 S5).
 
 Evidence is collected for each parent operation and each pair of child keys. A child key is (operation,
 occurrence): the second call of an operation, by start time within the request, is the same thing in every
@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from analyze.population import PAIR
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory
@@ -116,11 +118,11 @@ def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[
     """(starts, ends) [rows, requests] of the rows of some families, one family after the other.
 
     Each operation's occurrences are in order of start; equal starts keep the column order. `times` is
-    [requests, nodes].
+    [nodes, requests].
     """
     units = [unit for family in kin for unit in family.children]
-    starts = times.T[[tree.start[unit] for unit in units]]
-    ends = times.T[[tree.end[unit] for unit in units]]
+    starts = times[[tree.start[unit] for unit in units]]
+    ends = times[[tree.end[unit] for unit in units]]
     base = 0
     for family in kin:
         for group in family.groups:
@@ -137,7 +139,7 @@ def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[
 
 def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: RefineSettings) -> I8:
     """[parents, requests] overlap below which two children count as one after the other (S5's epsilon)."""
-    duration = times.T[[tree.end[unit] for unit in parents]] - times.T[[tree.start[unit] for unit in parents]]
+    duration = times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]]
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
 
@@ -155,7 +157,7 @@ def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Counts for keyed pairs; arrays are [entries], or [2, entries] by period. Keys may repeat."""
+    """Counts for keyed pairs; arrays are [entries], or [samples, entries]. Keys may repeat."""
 
     key: I8
     """[entries, 4]: family (parent operation and all its child keys), parent operation, first and second
@@ -174,6 +176,7 @@ def order_evidence(
     kin: Sequence[Family],
     interner: Interner,
     settings: RefineSettings,
+    n_samples: int,
 ) -> Evidence:
     """Count how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
 
@@ -184,26 +187,26 @@ def order_evidence(
     firsts = np.concatenate([base + pair_rows(n)[0] for base, n in zip(bases, sizes, strict=True)])
     seconds = np.concatenate([base + pair_rows(n)[1] for base, n in zip(bases, sizes, strict=True)])
     family_of_row = np.repeat(np.arange(len(kin)), sizes)
-    before = np.zeros((2, len(firsts)))
-    after = np.zeros((2, len(firsts)))
+    before = np.zeros((n_samples, len(firsts)))
+    after = np.zeros((n_samples, len(firsts)))
     step = max(1, CHUNK_CELLS // len(firsts))
     for at in range(0, category.n_requests, step):
         rows = slice(at, at + step)
-        part = times[rows]
+        part = times[:, rows]
         starts, ends = occurrence_times(part, tree, kin)
         slack = slack_ns(part, tree, [family.parent for family in kin], settings)
         late_starts = starts + slack[family_of_row]
         leads = starts[firsts] <= starts[seconds]
-        weight, period = category.weight[rows], category.period[rows]
-        before += weigh(leads & (ends[firsts] <= late_starts[seconds]), weight, period)
-        after += weigh(~leads & (ends[seconds] <= late_starts[firsts]), weight, period)
+        weight, bounds = category.weight[rows], sample_bounds(category.sample[rows], n_samples)
+        before += weigh(leads & (ends[firsts] <= late_starts[seconds]), weight, bounds)
+        after += weigh(~leads & (ends[seconds] <= late_starts[firsts]), weight, bounds)
     keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
     parents = [interner.code(tree.operation[family.parent]) for family in kin]
     codes = [interner.family(parent, family.keys) for parent, family in zip(parents, kin, strict=True)]
     family_of_pair = family_of_row[firsts]
-    n_0 = int(np.searchsorted(category.period, 1))
-    traces = np.array([[n_0], [category.n_requests - n_0]], dtype=np.int64)
-    weight_of = np.array([[category.weight[:n_0].sum()], [category.weight[n_0:].sum()]])
+    bounds = sample_bounds(category.sample, n_samples)
+    traces = np.diff(bounds)[:, None]
+    weight_of = np.array([[category.weight[start:end].sum()] for start, end in pairwise(bounds.tolist())])
     return Evidence(
         key=np.stack(
             (
@@ -221,12 +224,16 @@ def order_evidence(
     )
 
 
-def weigh(mask: B1, weight: F8, period: npt.NDArray[np.uint8]) -> F8:
-    """[2, rows] sum of weights by period where the mask [rows, requests] is set."""
-    problem_from = int(np.searchsorted(period, 1))
-    sums = np.empty((2, len(mask)))
+def sample_bounds(sample: npt.NDArray[np.uint8], n_samples: int) -> I8:
+    """[samples + 1] where each sample begins among requests sorted by sample, and the end."""
+    return np.searchsorted(sample, np.arange(n_samples + 1)).astype(np.int64)
+
+
+def weigh(mask: B1, weight: F8, bounds: I8) -> F8:
+    """[samples, rows] sum of weights where the mask [rows, requests] is set; `bounds` of `sample_bounds`."""
+    sums = np.empty((len(bounds) - 1, len(mask)))
     uniform = bool((weight == weight[0]).all())
-    for row, part in enumerate((slice(0, problem_from), slice(problem_from, None))):
+    for row, part in enumerate(slice(start, end) for start, end in pairwise(bounds.tolist())):
         if uniform:
             sums[row] = np.add.reduce(mask[:, part], axis=1, dtype=np.int64) * weight[0]
         else:
@@ -277,7 +284,7 @@ def decide_order(
 
 def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tuple[npt.NDArray[np.int8], B1]:
     """(relation, whether the group has requests enough to say it) of each group."""
-    n, weight, before, after = groups.counts.reshape(4, 2, -1).sum(axis=1)
+    n, weight, before, after = _by_kind(groups.counts).sum(axis=1)
     relation = np.full(len(n), Relation.PARALLEL, dtype=np.int8)
     relation[before >= settings.sequential_share * weight] = Relation.FIRST_SECOND
     relation[after >= settings.sequential_share * weight] = Relation.SECOND_FIRST
@@ -291,7 +298,7 @@ def _component_relation(
     operations: _Groups, component_of: npt.NDArray[np.int64], settings: RefineSettings
 ) -> npt.NDArray[np.int8]:
     """Relation by the pair of components, for operations too rare to say themselves."""
-    n, weight, before, after = operations.counts.reshape(4, 2, -1).sum(axis=1)
+    n, weight, before, after = _by_kind(operations.counts).sum(axis=1)
     pair = np.sort(component_of[operations.key[:, 1:]], axis=1)
     pooled, of_operation = _group(pair, np.stack((n, weight, before + after)))
     pooled_n, pooled_weight, ordered = pooled.counts
@@ -310,6 +317,11 @@ class _Groups:
     counts: F8
 
 
+def _by_kind(counts: F8) -> F8:
+    """[4, samples, groups]: traces, weight, first before second, second before first."""
+    return counts.reshape(4, -1, counts.shape[1])
+
+
 def _group(key: I8, counts: F8) -> tuple[_Groups, I8]:
     """Sum `counts` [rows, entries] over equal keys [entries, columns]."""
     distinct, entry = np.unique(key, axis=0, return_inverse=True)
@@ -322,8 +334,10 @@ _MAX_NOTES = 5
 
 
 def _shift_notes(groups: _Groups, names: Sequence[str], settings: RefineSettings) -> tuple[str, ...]:
-    """Sentences on pairs whose order moved between the periods: by more than 0.2, Bonferroni p < 0.05."""
-    traces, weight, before, after = groups.counts.reshape(4, 2, -1)
+    """Sentences on pairs whose order moved between two samples: by more than 0.2, Bonferroni p < 0.05."""
+    traces, weight, before, after = _by_kind(groups.counts)
+    if len(traces) != len(PAIR):
+        return ()
     enough = np.flatnonzero((traces >= settings.min_traces).all(axis=0))
     pairs = groups.key[enough, 2:]
     # Both directions: the smaller key need not be the one that comes first.

@@ -1,4 +1,4 @@
-"""Clock skew between hosts (A.6 S3), for each period, from both sides of remote calls.
+"""Clock skew between hosts (A.6 S3), for each sample, from both sides of remote calls.
 
 The serving span cannot start before the calling span nor end after it, so every such pair on two hosts
 bounds the correction of the server's clock: `client start - server start <= correction <= client end -
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from analyze.refine.siblings import sample_bounds
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.windows import NS_PER_MINUTE
@@ -30,12 +32,10 @@ _BLOCK_CELLS = 1 << 18
 
 _MAX_NOTES = 5
 
-_PERIODS = ("reference", "problem")
-
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """Corrections of one period, ns to add: [hosts, slices]; one slice unless a pair of clocks drifts."""
+    """Corrections of one sample, ns to add: [hosts, slices]; one slice unless a pair of clocks drifts."""
 
     add_ns: I8
     first_minute: int
@@ -53,9 +53,9 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Corrections of both periods; None where a period needs none."""
+    """Corrections by sample; None where it needs none."""
 
-    periods: tuple[_Clock | None, _Clock | None]
+    samples: tuple[_Clock | None, ...]
     host_code: I8
     """[hosts + 1] host of a matrix -> host here; -1 for unknown hosts and those past the limit."""
     notes: tuple[str, ...]
@@ -66,16 +66,21 @@ class _Bounds:
     """Bounds on the correction of host b against host a < b; one entry a pair of spans."""
 
     pair: I8
-    """(period * hosts + a) * hosts + b."""
+    """(sample * hosts + a) * hosts + b."""
     minute: I8
     lower: I8
     upper: I8
 
 
 def estimate_clocks(
-    flows: FlowMatrices, trees: Sequence[SpanTree | None], *, max_hosts: int, min_pairs: int
+    flows: FlowMatrices,
+    trees: Sequence[SpanTree | None],
+    names: Sequence[str],
+    *,
+    max_hosts: int,
+    min_pairs: int,
 ) -> Clocks:
-    """Estimate the clock correction of every host in both periods.
+    """Estimate the clock correction of every host in every sample; `names` are the samples'.
 
     `trees` go with `flows.categories`. A pair of hosts with fewer than `min_pairs` pairs of spans decides
     nothing: its spans are centred trace by trace where they contradict. O(spans); the second pass over
@@ -84,36 +89,42 @@ def estimate_clocks(
     host_code = _frequent_hosts(flows, trees, max_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
     if n_hosts < 2:
-        return Clocks((None, None), host_code, ())
+        return no_clocks(flows.n_samples, host_code)
     n_pairs = n_hosts * n_hosts
-    counts = np.zeros((3, 2 * n_pairs), dtype=np.int64)
+    n_codes = flows.n_samples * n_pairs
+    counts = np.zeros((3, n_codes), dtype=np.int64)
     for bounds in _bounds(flows, trees, host_code, n_hosts):
-        counts[0] += np.bincount(bounds.pair, minlength=2 * n_pairs)
-        counts[1] += np.bincount(bounds.pair[bounds.lower > 0], minlength=2 * n_pairs)
-        counts[2] += np.bincount(bounds.pair[bounds.upper < 0], minlength=2 * n_pairs)
+        counts[0] += np.bincount(bounds.pair, minlength=n_codes)
+        counts[1] += np.bincount(bounds.pair[bounds.lower > 0], minlength=n_codes)
+        counts[2] += np.bincount(bounds.pair[bounds.upper < 0], minlength=n_codes)
     suspect = np.maximum(counts[1], counts[2]) > _TAIL * counts[0]
     if not suspect.any():
-        return Clocks((None, None), host_code, ())
+        return no_clocks(flows.n_samples, host_code)
     gathered = [_select(bounds, suspect[bounds.pair]) for bounds in _bounds(flows, trees, host_code, n_hosts)]
-    names = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
-    clocks: list[_Clock | None] = [None, None]
+    hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
+    clocks: list[_Clock | None] = [None] * flows.n_samples
     notes: list[str] = []
-    for period in (0, 1):
-        pairs = slice(period * n_pairs, (period + 1) * n_pairs)
+    for sample, name in enumerate(names):
+        pairs = slice(sample * n_pairs, (sample + 1) * n_pairs)
         if not suspect[pairs].any():
             continue
-        mine = _concatenate([_select(bounds, bounds.pair // n_pairs == period) for bounds in gathered])
-        mine = replace(mine, pair=mine.pair - period * n_pairs)
-        clocks[period], sentences = _solve(mine, counts[0][pairs], n_hosts, min_pairs, names)
-        notes.extend(f"In the {_PERIODS[period]} period {sentence}" for sentence in sentences)
-    return Clocks((clocks[0], clocks[1]), host_code, tuple(notes))
+        mine = _concatenate([_select(bounds, bounds.pair // n_pairs == sample) for bounds in gathered])
+        mine = replace(mine, pair=mine.pair - sample * n_pairs)
+        clocks[sample], sentences = _solve(mine, counts[0][pairs], n_hosts, min_pairs, hosts)
+        notes.extend(f"In the {name} period {sentence}" for sentence in sentences)
+    return Clocks(tuple(clocks), host_code, tuple(notes))
+
+
+def no_clocks(n_samples: int, host_code: I8) -> Clocks:
+    """Nothing to correct."""
+    return Clocks((None,) * n_samples, host_code, ())
 
 
 def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
     counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
     for category, tree in zip(flows.categories, trees, strict=True):
         if tree is not None:
-            codes = category.host[:, tree.start].reshape(-1)
+            codes = category.host[list(tree.start)].reshape(-1)
             counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
     host_code = np.full(len(counts), -1, dtype=np.int64)
     chosen = np.argsort(-counts[:-1], kind="stable")[:max_hosts]
@@ -136,13 +147,13 @@ def _bounds(
         step = max(1, _BLOCK_CELLS // tree.n_units)
         for at in range(0, category.n_requests, step):
             rows = slice(at, at + step)
-            hosts = host_code[category.host[rows][:, tree.start].T]
+            hosts = host_code[category.host[list(tree.start), rows]]
             a, b = hosts[above], hosts[units]
             apart = (a != b) & (a >= 0) & (b >= 0)
             if not apart.any():
                 continue
-            starts = category.offset_ns[rows][:, tree.start].T
-            ends = category.offset_ns[rows][:, tree.end].T
+            starts = category.node_ns[list(tree.start), rows]
+            ends = category.node_ns[list(tree.end), rows]
             lower = starts[above] - starts[units]
             upper = ends[above] - ends[units]
             # A server span longer than its client's fits by no correction: it went on after the reply.
@@ -152,7 +163,7 @@ def _bounds(
             swap = a > b
             pair = np.where(swap, b * n_hosts + a, a * n_hosts + b)
             yield _Bounds(
-                pair=pair + category.period[rows][request] * np.int64(n_hosts * n_hosts),
+                pair=pair + category.sample[rows][request] * np.int64(n_hosts * n_hosts),
                 minute=category.start_ns[rows][request] // NS_PER_MINUTE,
                 lower=np.where(swap, -upper, lower),
                 upper=np.where(swap, -lower, upper),
@@ -259,34 +270,28 @@ def _along_tree(theta: dict[tuple[int, int], I8], n_pairs: I8, n_hosts: int, n_s
 
 
 def corrected_offsets(category: StoredCategory, tree: SpanTree | None, clocks: Clocks) -> I8:
-    """[requests, nodes] times after correction, relative to the root.
-
-    The stored matrix itself for records; for spans a copy in Fortran order, because all that follows works
-    on whole columns.
-    """
-    if tree is None:
-        return category.offset_ns
-    times = np.array(category.offset_ns, order="F")
-    if clocks.periods == (None, None):
-        return times
-    problem_from = int(np.searchsorted(category.period, 1))
-    for period, rows in ((0, slice(0, problem_from)), (1, slice(problem_from, None))):
-        clock = clocks.periods[period]
-        if clock is None or len(category.start_ns[rows]) == 0:
+    """[nodes, requests] times after correction, relative to the root; the stored ones where right."""
+    if tree is None or not any(clocks.samples):
+        return category.node_ns
+    times = category.node_ns.copy()
+    bounds = sample_bounds(category.sample, len(clocks.samples)).tolist()
+    for clock, (first, past) in zip(clocks.samples, pairwise(bounds), strict=True):
+        if clock is None or first == past:
             continue
-        hosts = clocks.host_code[category.host[rows][:, tree.start]].T
-        shift = _shifts(category.offset_ns[rows], tree, hosts, clock, clock.slices(category.start_ns[rows]))
-        part = times[rows]
+        rows = slice(first, past)
+        hosts = clocks.host_code[category.host[list(tree.start), rows]]
+        stored = category.node_ns[:, rows]
+        shift = _shifts(stored, tree, hosts, clock, clock.slices(category.start_ns[rows]))
         for unit in range(1, tree.n_units):
-            part[:, tree.start[unit]] += shift[unit]
+            times[tree.start[unit], rows] += shift[unit]
             if tree.end[unit] != tree.start[unit]:
-                part[:, tree.end[unit]] += shift[unit]
+                times[tree.end[unit], rows] += shift[unit]
     return times
 
 
 def _shifts(times: I8, tree: SpanTree, hosts: I8, clock: _Clock, slices: I8) -> I8:
     """[units, requests] ns to add to a unit's times; the root stands still."""
-    shift = np.zeros((tree.n_units, len(times)), dtype=np.int64)
+    shift = np.zeros((tree.n_units, times.shape[1]), dtype=np.int64)
     extra = np.zeros_like(shift)  # by centring, handed down to everything below
     base = np.where(hosts[0] < 0, 0, clock.add_ns[hosts[0], slices])
     for unit in range(1, tree.n_units):
@@ -300,8 +305,8 @@ def _shifts(times: I8, tree: SpanTree, hosts: I8, clock: _Clock, slices: I8) -> 
         a, b = np.minimum(hosts[above], hosts[unit]), np.maximum(hosts[above], hosts[unit])
         for (low, high), minutes in clock.centre.items():
             loose = (a == low) & (b == high) & minutes[slices]
-            lower = times[:, tree.start[above]] + shift[above] - times[:, tree.start[unit]] - shift[unit]
-            upper = times[:, tree.end[above]] + shift[above] - times[:, tree.end[unit]] - shift[unit]
+            lower = times[tree.start[above]] + shift[above] - times[tree.start[unit]] - shift[unit]
+            upper = times[tree.end[above]] + shift[above] - times[tree.end[unit]] - shift[unit]
             outside = loose & (lower <= upper) & ((lower > 0) | (upper < 0))
             step = np.where(outside, (lower + upper) // 2, 0)
             extra[unit] += step

@@ -52,11 +52,11 @@ def span_drafts(
 ) -> Iterator[Draft]:
     """All refined graphs of a stored span category.
 
-    `times` [requests, stored nodes] is skew-corrected; `tree` is what is left of the structure after
+    `times` [stored nodes, requests] is skew-corrected; `tree` is what is left of the structure after
     zooming, asynchrony and deferral. Every request is in exactly one draft.
     """
     for rows, hosts in split_by_hosts(category, labels):
-        part = times if len(rows) == category.n_requests else times[rows]
+        part = times if len(rows) == category.n_requests else times[:, rows]
         shapes = _shapes(tree, hosts)
         part = _sort_twins(part, tree, shapes)
         choices = [_choices(part, tree, shapes, ordered, settings) for ordered in families]
@@ -66,8 +66,8 @@ def span_drafts(
         first, variant = equal_rows(signature)
         for number, row in enumerate(first.tolist()):
             mine = slice(None) if len(first) == 1 else np.flatnonzero(variant == number)
-            own = part[mine]
-            mean_ns = own.mean(axis=0)
+            own = part[:, mine]
+            mean_ns = own.mean(axis=1)
             before = [pair for choice in choices for pair in choice.pairs(row, tree, mean_ns)]
             nodes, edges, responses = _graph(category.structure, tree, hosts, before, mean_ns)
             yield Draft(category, rows[mine], own, nodes, edges, responses)
@@ -90,7 +90,7 @@ def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
 
 
 def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> I8:
-    """Order interchangeable siblings by start in every request, moving the columns of whole subtrees.
+    """Order interchangeable siblings by start in every request, moving the times of whole subtrees.
 
     Innermost siblings first, so that a branch is in order before it moves. Returns `times` itself if all
     stand in order already.
@@ -103,15 +103,15 @@ def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> I8:
         for twins in by_shape.values():
             if len(twins) == 1:
                 continue
-            starts = sorted_times[:, [tree.start[twin] for twin in twins]]
-            if (starts[:, 1:] >= starts[:, :-1]).all():
+            starts = sorted_times[[tree.start[twin] for twin in twins]]
+            if (starts[1:] >= starts[:-1]).all():
                 continue
-            order = np.argsort(starts, axis=1, kind="stable")
+            order = np.argsort(starts, axis=0, kind="stable")
             if sorted_times is times:
                 sorted_times = times.copy()
             for columns in zip(*(_columns(tree, shapes, twin) for twin in twins), strict=True):
-                block = sorted_times[:, columns]
-                sorted_times[:, columns] = np.take_along_axis(block, order, axis=1)
+                rows = list(columns)
+                sorted_times[rows] = np.take_along_axis(sorted_times[rows], order, axis=0)
     return sorted_times
 
 
@@ -173,7 +173,7 @@ def _choices(
 ) -> _Choices:
     family, relation = ordered.family, ordered.relation
     firsts, seconds = pair_rows(len(family.children))
-    empty = np.zeros((len(times), 0), dtype=np.int64)
+    empty = np.zeros((times.shape[1], 0), dtype=np.int64)
     open_pairs = np.flatnonzero(relation >= Relation.BY_TRACE).tolist()
     if not family.groups and not open_pairs:
         return _Choices(ordered, empty, (), ())
@@ -184,8 +184,8 @@ def _choices(
         branches = [family.children[row] for row in group]
         if related.isdisjoint(group) or len({shapes[branch] for branch in branches}) == 1:
             continue
-        starts = times[:, [tree.start[branch] for branch in branches]]
-        columns.append(np.argsort(starts, axis=1, kind="stable"))
+        starts = times[[tree.start[branch] for branch in branches]]
+        columns.append(np.argsort(starts, axis=0, kind="stable").T)
         permuted.append(group)
     if open_pairs:
         starts, ends = occurrence_times(times, tree, [family])
@@ -229,7 +229,6 @@ def _graph(
             nodes[node] = make_node(
                 structure,
                 column,
-                operation=tree.operation[unit],
                 host=hosts[column],
                 side=POINT if is_point else side,
                 mate=-1 if is_point else enter[unit] + leave[unit] - node,

@@ -57,7 +57,7 @@ def period_summary(
 ) -> PeriodSummary:
     """Counts and response times of one period over all tested flows."""
     moments = result.moments
-    responses = [c.response_ns[c.period == period] for c in population.categories]
+    responses = [c.response_ns[c.rows(period)] for c in population.categories]
     us = np.concatenate(responses) / NS_PER_US if responses else np.zeros(0)
     requests = int(moments.count[period].sum())
     weighted = float(moments.weighted[period].sum())
@@ -100,7 +100,7 @@ def headline(reference: PeriodSummary, problem: PeriodSummary, population: Popul
 
 def _rate(population: Population, period: int) -> float | None:
     """Requests per ns between the first and the last start of a period; None if they are not apart."""
-    starts = [c.start_ns[c.period == period] for c in population.categories]
+    starts = [c.start_ns[c.rows(period)] for c in population.categories]
     starts = [s for s in starts if len(s)]
     if not starts:
         return None

@@ -15,7 +15,7 @@ from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Population
 from analyze.report import wording
 from analyze.stats.histogram import log_histogram
-from analyze.stats.moments import LARGE, NS_PER_US, PeriodMoments
+from analyze.stats.moments import LARGE, NS_PER_US, SampleMoments
 from schemas.report import EdgeRow, Histogram, KsResult, Moments, PrecursorRow
 
 F8 = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ def number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def moments_row(moments: PeriodMoments, period: int, category: int) -> Moments:
+def moments_row(moments: SampleMoments, period: int, category: int) -> Moments:
     """One period of one category."""
     count = int(moments.count[period, category])
     mean, variance = moments.mean_us[period, category], moments.variance_us2[period, category]
@@ -87,7 +87,7 @@ def displaced_us(evidence: EdgeEvidence) -> float:
 
 
 def precursor_row(
-    population: Population, moments: PeriodMoments, found: Candidates, place: int, limits: ReportLimits
+    population: Population, moments: SampleMoments, found: Candidates, place: int, limits: ReportLimits
 ) -> PrecursorRow:
     """The candidate at `place` of the ranking by distance."""
     index = int(found.category[place])
@@ -119,7 +119,7 @@ def canonical(text: str, limits: ReportLimits) -> str:
 
 def response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
     """Response times of both periods."""
-    problem = category.period == 1
+    problem = category.sample == 1
     us = category.response_ns / NS_PER_US
     return log_histogram(title, us[~problem], us[problem], limits.bins)
 
@@ -136,7 +136,7 @@ def histograms(population: Population, mutation: Ranked, limits: ReportLimits) -
         reddest = edge_order(mutation.edges)[: limits.edge_histograms]
         red = [int(e) for e in reddest if mutation.edges.tests.changed[e]]
         latency = edge_latency_ns(category) / NS_PER_US if red else np.zeros((0, 0))
-        problem = category.period == 1
+        problem = category.sample == 1
         for e in red:
             src, dst = category.graph.edges[e]
             title = f"{category.graph.labels[src]} → {category.graph.labels[dst]} ({src}→{dst})"

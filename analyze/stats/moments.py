@@ -1,4 +1,4 @@
-"""Count, weighted mean and variance of response time, per category and period (ALGORITHMS 0, E tier 1)."""
+"""Count, weighted mean and variance of response time, per category and sample (ALGORITHMS 0, E tier 1)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LARGE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodMoments:
-    """[2, categories] each; row 0 the reference, row 1 the problem; NaN where a category is empty."""
+class SampleMoments:
+    """[samples, categories] each; NaN where a category is empty."""
 
     count: I8
     weighted: F8
@@ -32,22 +32,22 @@ class PeriodMoments:
 
     @property
     def total_us(self) -> F8:
-        """[2, categories] count times mean; 0 for an empty category."""
+        """[samples, categories] count times mean; 0 for an empty category."""
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
     def filled_mean_us(self) -> F8:
-        """Means with an empty period's taken from the other one (C.7, C.8); NaN only if both are empty."""
+        """Of two samples: an empty one's mean is the other's (C.7, C.8); NaN only if both are empty."""
         return np.where(self.count > 0, self.mean_us, self.mean_us[::-1])
 
 
-def category_moments(categories: Sequence[Category]) -> PeriodMoments:
-    """Moments of every category. O(requests)."""
-    shape = (2, len(categories))
+def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMoments:
+    """SampleMoments of every category. O(requests)."""
+    shape = (n_samples, len(categories))
     count, weighted = np.zeros(shape, np.int64), np.zeros(shape)
     mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
     for c, category in enumerate(categories):
-        for t in (0, 1):
-            mine = category.period == t
+        for t in range(n_samples):
+            mine = category.rows(t)
             us = category.response_ns[mine] / NS_PER_US
             w = category.weight[mine]
             count[t, c] = len(us)
@@ -57,11 +57,11 @@ def category_moments(categories: Sequence[Category]) -> PeriodMoments:
             mean[t, c] = (w * us).sum() / weighted[t, c]
             if len(us) > 1:
                 variance[t, c] = (w * (us - mean[t, c]) ** 2).sum() / weighted[t, c]
-    return PeriodMoments(count, weighted, mean, variance)
+    return SampleMoments(count, weighted, mean, variance)
 
 
-def pooled(moments: PeriodMoments, members: npt.NDArray[np.intp]) -> PeriodMoments:
-    """Moments of the union of `members`, as one category: law of total variance. Shapes [2, 1]."""
+def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMoments:
+    """Moments of the union of `members`, as one category: law of total variance. Shapes [samples, 1]."""
     count = moments.count[:, members].sum(axis=1, keepdims=True)
     weight = moments.weighted[:, members]
     weighted = weight.sum(axis=1, keepdims=True)
@@ -71,4 +71,4 @@ def pooled(moments: PeriodMoments, members: npt.NDArray[np.intp]) -> PeriodMomen
     mean = (weight * means).sum(axis=1, keepdims=True) / safe
     inner = np.where(np.isnan(mean), 0.0, means - mean)
     variance = (weight * (spreads + inner**2)).sum(axis=1, keepdims=True) / safe
-    return PeriodMoments(count, weighted, mean, np.where(count > 1, variance, np.nan))
+    return SampleMoments(count, weighted, mean, np.where(count > 1, variance, np.nan))

@@ -105,9 +105,9 @@ def test_whole_command(tmp_path: Path) -> None:
 def test_ks_against_scipy_edge_by_edge() -> None:
     population = changed_population(REQUESTS, CATEGORIES, NODES)
     chosen = [
-        (edge_latency_ns(c), c.period == 1)
+        (edge_latency_ns(c), c.sample == 1)
         for c in population.categories[::SUBSAMPLE]
-        if min((c.period == 0).sum(), (c.period == 1).sum()) > 0
+        if min((c.sample == 0).sum(), (c.sample == 1).sum()) > 0
     ]
     start = time.process_time()
     columns = np.concatenate([ks_columns(latency, problem).d for latency, problem in chosen])

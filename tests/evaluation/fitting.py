@@ -29,7 +29,7 @@ def measure_fit(workload: str, seed: int) -> dict[str, Any]:
     source = run(plan, EPOCH_NS, with_truth=False)
     simulated_s = time.process_time() - began
     flows, structures = stitch_lines(source, Format.NATIVE)
-    flows = flows.append_column("period", pa.array(np.zeros(flows.num_rows, dtype=np.uint8)))
+    flows = flows.append_column("sample", pa.array(np.zeros(flows.num_rows, dtype=np.uint8)))
     settings = RefineSettings(host_policy="full", keep_deferred=True)
     population = refine(flows.unify_dictionaries(), structures, settings)
     return {

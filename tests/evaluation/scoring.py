@@ -66,7 +66,7 @@ def gather(
     categories = {}
     weights = []
     for category in population.categories:
-        late = category.period == 1
+        late = category.sample == 1
         weight = category.weight[late]
         weights.append(weight)
         categories[category.graph.key] = CategoryTruth(

@@ -195,7 +195,7 @@ def _population(
         if case.split == "creates":
             flows = flows.filter(pc.is_in(flows["request_id"], value_set=truth.names))
         marks = pa.array(np.full(flows.num_rows, number, dtype=np.uint8))
-        tables.append(flows.append_column("period", marks))
+        tables.append(flows.append_column("sample", marks))
     # The papers' node labels include the machine's name.
     settings = RefineSettings(host_policy="full", level=case.level)
     structures = pa.concat_tables([reference.structures, problem.structures])

@@ -36,7 +36,7 @@ def stitched(lines: list[bytes]) -> Stitched:
 
 def population(reference: Stitched, problem: Stitched, level: Level = "L0") -> Population:
     flows = [
-        side.flows.append_column("period", pa.array(np.full(side.flows.num_rows, t, np.uint8)))
+        side.flows.append_column("sample", pa.array(np.full(side.flows.num_rows, t, np.uint8)))
         for t, side in enumerate((reference, problem))
     ]
     structures = pa.concat_tables([reference.structures, problem.structures])

@@ -60,7 +60,7 @@ def load(lake: str, reference: Period, problem: Period) -> Population:
 
 
 def counts(category: Category) -> list[int]:
-    return np.bincount(category.period, minlength=2).tolist()
+    return np.bincount(category.sample, minlength=2).tolist()
 
 
 def test_the_delay_is_on_the_edge_out_of_list_recommendations(lake: str) -> None:
@@ -90,7 +90,7 @@ def test_the_same_period_twice_changes_nothing(lake: str) -> None:
     found = load(lake, period(BEFORE), period(BEFORE))
     for category in found.categories:
         assert counts(category)[0] == counts(category)[1]
-        assert np.array_equal(*np.split(category.offset_ns, 2))
+        assert np.array_equal(*np.split(category.node_ns, 2, axis=1))
         assert not attribute(category).contribution_us.any()
 
 
@@ -105,7 +105,7 @@ def test_part_of_a_window_is_cut_by_start(lake: str) -> None:
 def components(found: Population) -> dict[str, set[str]]:
     """Request -> components it went through."""
     return {
-        request: set(category.graph.components)
+        request: {node.component for node in category.graph.nodes}
         for category in found.categories
         for request in category.request_id.to_pylist()
     }

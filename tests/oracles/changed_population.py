@@ -56,11 +56,12 @@ def changed_population(
         categories.append(
             Category(
                 graph=g,
-                offset_ns=offsets,
+                node_ns=np.ascontiguousarray(offsets.T),
                 response_ns=offsets[:, -1].copy(),
                 start_ns=np.arange(n, dtype=np.int64),
                 weight=np.ones(n),
-                period=np.repeat(np.array([0, 1], np.uint8), [n0, n1]),
+                sample=np.repeat(np.array([0, 1], np.uint8), [n0, n1]),
+                status=np.zeros(n, np.int32),
                 request_id=pa.array(np.arange(n).astype(str), pa.string()),
                 stored=(g.key,),
                 skewed_edges=np.zeros(len(g.edges), np.bool_),

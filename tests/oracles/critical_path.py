@@ -10,7 +10,7 @@ def walk(category: Category) -> list[set[int]]:
     edges = [(int(src), int(dst)) for src, dst in category.graph.edges]
     responses = [int(node) for node in category.graph.responses]
     paths = []
-    for times in category.offset_ns.tolist():
+    for times in category.node_ns.T.tolist():
         latest = max(times[node] for node in responses)
         node = min(node for node in responses if times[node] == latest)
         path = set()

@@ -8,19 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from analyze.population import Category, Graph, Population
+from analyze.population import Category, Graph, GraphNode, Population
 
 
 def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None) -> Graph:
     """A graph over `labels`; a chain unless edges say otherwise. The last node is the response."""
     links = sorted(edges or [(i, i + 1) for i in range(len(labels) - 1)], key=lambda e: (e[1], e[0]))
     text = " ".join(labels) + "".join(f" {s}>{d}" for s, d in links)
-    components = tuple(label.split("/", maxsplit=1)[0] for label in labels)
     return Graph(
         key=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
         root=labels[0],
-        labels=tuple(labels),
-        components=components,
+        nodes=tuple(_node(label) for label in labels),
         edges=np.array(links, dtype=np.int32).reshape(-1, 2),
         responses=np.array([len(labels) - 1], dtype=np.int32),
         canonical=" ".join(labels),
@@ -28,20 +26,34 @@ def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None)
     )
 
 
+class _Plain(GraphNode):
+    """A node that is displayed as its component alone."""
+
+    @property
+    def text(self) -> str:
+        return self.component
+
+
+def _node(label: str) -> GraphNode:
+    component, slash, point = label.partition("/")
+    return GraphNode(component, point) if slash else _Plain(label, "")
+
+
 def category(
     g: Graph, offset_ns: np.ndarray, problem: np.ndarray, weight: np.ndarray | None = None
 ) -> Category:
-    """A category from a matrix of node times and the period of each row; rows are put in period order."""
+    """A category from a matrix of node times and the sample of each row; rows are put in order of sample."""
     order = np.argsort(problem, kind="stable")
     offsets = np.ascontiguousarray(offset_ns[order], dtype=np.int64)
     n = len(offsets)
     return Category(
         graph=g,
-        offset_ns=offsets,
+        node_ns=np.ascontiguousarray(offsets.T),
         response_ns=offsets[:, g.responses].max(axis=1),
         start_ns=np.arange(n, dtype=np.int64),
         weight=np.ones(n) if weight is None else weight[order],
-        period=np.asarray(problem, dtype=np.uint8)[order],
+        sample=np.asarray(problem, dtype=np.uint8)[order],
+        status=np.zeros(n, dtype=np.int32),
         request_id=pa.array([f"{g.key[:6]}-{i}" for i in range(n)], pa.string()),
         stored=(g.key,),
         skewed_edges=np.zeros(len(g.edges), dtype=np.bool_),

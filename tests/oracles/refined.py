@@ -74,13 +74,13 @@ def table(rows: list[dict[str, object]]) -> pa.Table:
 
 
 def stored(periods: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
-    """(flows with `period`, structures) of one event batch a period."""
+    """(flows with `sample`, structures) of one event batch a period."""
     flows, structures = [], []
     for number, events in enumerate(periods):
         stitched = stitch(events, StitchConfig())
         flows.append(
             stitched.flows.append_column(
-                "period", pa.array(np.full(stitched.flows.num_rows, number, np.uint8))
+                "sample", pa.array(np.full(stitched.flows.num_rows, number, np.uint8))
             )
         )
         structures.append(stitched.structures)

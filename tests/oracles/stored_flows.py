@@ -196,8 +196,8 @@ def lake_tables(
         }
     )
     assert flows.column_names == FLOWS_SCHEMA.names
-    period = pa.array((start >= 300_000_000_000).astype(np.uint8))
-    return flows.append_column("period", period), structures_table(structures)
+    sample = pa.array((start >= 300_000_000_000).astype(np.uint8))
+    return flows.append_column("sample", sample), structures_table(structures)
 
 
 assert POINT == 0  # Template.of_graph makes points

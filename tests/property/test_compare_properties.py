@@ -48,12 +48,12 @@ def run(p: Population, **options: object) -> Comparison:
 
 def swapped(p: Population) -> Population:
     """The same with the periods exchanged."""
-    return population(*(category(c.graph, c.offset_ns, 1 - c.period, c.weight) for c in p.categories))
+    return population(*(category(c.graph, c.node_ns.T, 1 - c.sample, c.weight) for c in p.categories))
 
 
 def shuffled(c: Category, rng: np.random.Generator) -> Category:
     order = rng.permutation(len(c.response_ns))
-    return category(c.graph, c.offset_ns[order], c.period[order], c.weight[order])
+    return category(c.graph, c.node_ns.T[order], c.sample[order], c.weight[order])
 
 
 @settings(max_examples=60, deadline=None)

@@ -57,11 +57,11 @@ def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key
     """What the refinement decides, in the oracle's words."""
     interner = Interner()
     entries, evidence, component_of = [], [], {}
-    for category in group_flows(flows, structures).categories:
+    for category in group_flows(flows, structures, 2).categories:
         tree = span_tree(category.structure)
         assert tree is not None
         kin = families(tree, interner, 99)
-        evidence.append(order_evidence(category, category.offset_ns, tree, kin, interner, SMALL))
+        evidence.append(order_evidence(category, category.node_ns, tree, kin, interner, SMALL, 2))
         for family in kin:
             entries += [
                 (family.keys, family.keys[first], family.keys[second])
@@ -111,19 +111,19 @@ def checked(found: Population, n_requests: int) -> None:
         {(c.graph.root, c.graph.key) for c in found.categories}
     )
     for category in found.categories:
-        graph, times = category.graph, category.offset_ns
+        graph, times = category.graph, category.node_ns
         assert times.flags.c_contiguous
-        assert times.shape == (len(category.response_ns), graph.n_nodes)
-        assert (times[:, 0] == 0).all()
-        assert (times[:, graph.responses].max(axis=1) == category.response_ns).all()
+        assert times.shape == (graph.n_nodes, len(category.response_ns))
+        assert (times[0] == 0).all()
+        assert (times[graph.responses].max(axis=0) == category.response_ns).all()
         latency, path = edge_latency_ns(category), critical_path(category)
         assert (latency >= 0).all()
         assert ((latency * path).sum(axis=1) == category.response_ns).all()
         assert [set(np.flatnonzero(row).tolist()) for row in path] == walk(category)
-        order = list(zip(category.period, category.start_ns, category.request_id.to_pylist(), strict=True))
+        order = list(zip(category.sample, category.start_ns, category.request_id.to_pylist(), strict=True))
         assert order == sorted(order)
-        if len(set(category.period.tolist())) == 2:
-            t, w, p = category.response_ns / 1_000, category.weight, category.period
+        if len(set(category.sample.tolist())) == 2:
+            t, w, p = category.response_ns / 1_000, category.weight, category.sample
             means = [np.average(t[p == at], weights=w[p == at]) for at in (0, 1)]
             parts = attribute(category, latency_ns=latency, on_path=path)
             assert np.isclose(parts.contribution_us.sum(), means[1] - means[0], rtol=1e-9, atol=1e-6)
@@ -157,7 +157,7 @@ def test_row_order_does_not_matter(requests: list[Call], random: object) -> None
     assert [category.graph.key for category in once.categories] == [c.graph.key for c in again.categories]
     for left, right in zip(once.categories, again.categories, strict=True):
         assert left.request_id.equals(right.request_id)
-        assert np.array_equal(left.offset_ns, right.offset_ns)
+        assert np.array_equal(left.node_ns, right.node_ns)
         assert np.array_equal(left.skewed_edges, right.skewed_edges)
 
 

@@ -54,7 +54,7 @@ def test_of_several_responses_the_latest_counts() -> None:
         graph=replace(
             made.graph, edges=np.array([(0, 1), (0, 2), (1, 3)], np.int32), responses=np.array([2, 3])
         ),
-        response_ns=made.offset_ns[:, 2:].max(axis=1),
+        response_ns=made.node_ns[2:].max(axis=0),
     )
     assert critical_path(two_sinks).tolist() == [[False, True, False], [True, False, True]]
 

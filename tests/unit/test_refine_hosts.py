@@ -37,7 +37,7 @@ def stored_records(hosts: tuple[list[str], list[str]]) -> tuple[pa.Table, pa.Tab
 
 def sizes(found: Population) -> dict[str, list[int]]:
     """Middle label -> requests in each period."""
-    return {c.graph.labels[1]: np.bincount(c.period, minlength=2).tolist() for c in found.categories}
+    return {c.graph.labels[1]: np.bincount(c.sample, minlength=2).tolist() for c in found.categories}
 
 
 def test_few_hosts_of_records_split_a_category() -> None:
@@ -97,5 +97,7 @@ def test_key_and_components_know_the_host_apart() -> None:
     found = record_population((["sn1", "sn2"], ["sn1", "sn2"]))
     keys = {category.graph.key for category in found.categories}
     assert len(keys) == 2
-    assert {category.graph.components for category in found.categories} == {("nfs", "sn", "nfs")}
+    assert {tuple(node.component for node in category.graph.nodes) for category in found.categories} == {
+        ("nfs", "sn", "nfs")
+    }
     assert len({category.graph.canonical for category in found.categories}) == 2

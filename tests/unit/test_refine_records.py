@@ -56,7 +56,7 @@ def test_deferred_records_go_and_categories_merge() -> None:
     assert len(found.stored) == 2
     assert sorted(found.response_ns.tolist()) == [8, 8, 8, 9, 9]
     kept = record_population((written, [[0, 4, 8, 90]]), settings=RefineSettings(keep_deferred=True))
-    assert only(kept).offset_ns.tolist() == [[0, 4, 8, 90]]
+    assert only(kept).node_ns.T.tolist() == [[0, 4, 8, 90]]
     assert only(kept).response_ns.tolist() == [8]
 
 
@@ -64,7 +64,7 @@ def test_branches_that_became_alike_are_ordered_by_start() -> None:
     """One of two reads writes back later: without that they are interchangeable."""
     forked = dag("a/s a/read a/read a/back a/e", [(0, 1), (0, 2), (1, 3), (1, 4), (2, 4)], [4], deferred=[3])
     found = only(record_population((forked, [[0, 10, 20, 50, 30], [0, 20, 10, 50, 30]])))
-    assert found.offset_ns.tolist() == [[0, 10, 20, 30], [0, 10, 20, 30]]
+    assert found.node_ns.T.tolist() == [[0, 10, 20, 30], [0, 10, 20, 30]]
 
 
 def test_zoom_keeps_boundaries_and_drops_implied_edges() -> None:
@@ -84,7 +84,7 @@ def test_times_are_settled() -> None:
     found = only(
         record_population((chain, [[0, 30, 20, 40], [0, 50, -5, 40], [0, 10, 20, 30], [0, 1, 2, -7]]))
     )
-    rows = {tuple(row) for row in found.offset_ns.tolist()}
+    rows = {tuple(row) for row in found.node_ns.T.tolist()}
     assert rows == {(0, 30, 30, 40), (0, 40, 40, 40), (0, 10, 20, 30), (0, 0, 0, 0)}
     assert found.skewed_edges.tolist() == [True, True, True]
     clean = only(record_population((chain, [[0, 10, 20, 30]])))
@@ -103,7 +103,7 @@ def test_untestable_flows_are_left_out_and_counted() -> None:
     assert set(found.excluded) == {"CYCLE", "CAPPED"}
     assert sum(found.excluded["CYCLE"]) == 15
     assert sum(found.excluded["CAPPED"]) == 5
-    assert found.excluded["CYCLE"][1] == int(flows["period"].to_numpy()[:15].sum())
+    assert found.excluded["CYCLE"][1] == int(flows["sample"].to_numpy()[:15].sum())
 
 
 def test_nothing_gives_nothing() -> None:

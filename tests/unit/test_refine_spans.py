@@ -40,7 +40,7 @@ def test_children_one_after_the_other_become_a_chain() -> None:
         ("web/load>", "web/load<"),
         ("web/load<", "web/get<"),
     }
-    assert np.bincount(category.period).tolist() == [25, 25]
+    assert np.bincount(category.sample).tolist() == [25, 25]
 
 
 def test_overlapping_children_stay_parallel() -> None:
@@ -61,7 +61,7 @@ def test_a_rare_exception_does_not_break_the_consensus_and_is_clamped() -> None:
     edges = [tuple(category.graph.labels[at] for at in edge) for edge in category.graph.edges.tolist()]
     latency = edge_latency_ns(category)
     assert (latency >= 0).all()
-    assert category.offset_ns[30].tolist() == [0, 10_000, 700_000, 700_000, 900_000, 1_000_000]
+    assert category.node_ns[:, 30].tolist() == [0, 10_000, 700_000, 700_000, 900_000, 1_000_000]
     assert category.skewed_edges[edges.index(("web/auth<", "web/load>"))]
     assert not category.skewed_edges[edges.index(("web/get>", "web/auth>"))]
 
@@ -136,8 +136,8 @@ def test_identical_branches_are_ordered_by_start_in_every_request() -> None:
     ends = [at for at, label in enumerate(category.graph.labels) if label == "web/read<"]
     mates = [next(d for s, d in category.graph.edges.tolist() if s == start) for start in starts]
     assert sorted(mates) == ends
-    assert (np.diff(category.offset_ns[:, starts], axis=1) > 0).all()
-    assert (category.offset_ns[:, mates] - category.offset_ns[:, starts] >= 500_000).all()
+    assert (np.diff(category.node_ns[starts], axis=0) > 0).all()
+    assert (category.node_ns[mates] - category.node_ns[starts] >= 500_000).all()
 
 
 def test_children_that_outlive_their_parent_are_deferred() -> None:
@@ -160,7 +160,7 @@ def test_a_synchronous_child_that_outlives_its_parent_once_is_clipped() -> None:
         return call("web/get", 0, 1000, call("web/load", 10, end, call("db/query", 20, end)))
 
     category = only(population([loads(900)] * 30 + [loads(1200)]))
-    assert category.offset_ns[30].tolist() == [0, 10_000, 20_000, 1_000_000, 1_000_000, 1_000_000]
+    assert category.node_ns[:, 30].tolist() == [0, 10_000, 20_000, 1_000_000, 1_000_000, 1_000_000]
     assert category.response_ns[30] == 1_000_000
 
 

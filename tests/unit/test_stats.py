@@ -10,7 +10,7 @@ from analyze.stats.moments import category_moments, pooled
 
 def test_moments_of_both_periods():
     c = chain(["r", "s"], [[1000], [3000]], [[10_000]])
-    got = category_moments([c])
+    got = category_moments([c], 2)
     assert got.count[:, 0].tolist() == [2, 1]
     np.testing.assert_allclose(got.mean_us[:, 0], [2.0, 10.0])
     np.testing.assert_allclose(got.variance_us2[0, 0], 1.0)
@@ -20,7 +20,7 @@ def test_moments_of_both_periods():
 def test_moments_are_weighted_and_counts_are_not():
     offsets = np.array([[0, 1000], [0, 4000], [0, 4000]])
     c = category(graph(["r", "s"]), offsets, np.array([0, 0, 1]), np.array([3.0, 1.0, 2.0]))
-    got = category_moments([c])
+    got = category_moments([c], 2)
     assert got.count[:, 0].tolist() == [2, 1]
     assert got.weighted[:, 0].tolist() == [4.0, 2.0]
     assert got.mean_us[0, 0] == pytest.approx((3 * 1 + 4) / 4)
@@ -28,7 +28,7 @@ def test_moments_are_weighted_and_counts_are_not():
 
 
 def test_empty_period_takes_the_other_mean():
-    got = category_moments([chain(["r", "s"], [[2000]], [])])
+    got = category_moments([chain(["r", "s"], [[2000]], [])], 2)
     assert np.isnan(got.mean_us[1, 0])
     assert got.filled_mean_us()[1, 0] == 2.0
     assert got.total_us[:, 0].tolist() == [2.0, 0.0]
@@ -37,8 +37,8 @@ def test_empty_period_takes_the_other_mean():
 def test_pooled_is_the_union():
     rng = np.random.default_rng(1)
     parts = [rng.integers(1, 10**6, (n, 1)).tolist() for n in (5, 1, 9)]
-    split = category_moments([chain(["r", f"s{i}"], p, []) for i, p in enumerate(parts)])
-    whole = category_moments([chain(["r", "s"], [row for p in parts for row in p], [])])
+    split = category_moments([chain(["r", f"s{i}"], p, []) for i, p in enumerate(parts)], 2)
+    whole = category_moments([chain(["r", "s"], [row for p in parts for row in p], [])], 2)
     together = pooled(split, np.arange(3))
     for name in ("count", "weighted", "mean_us", "variance_us2"):
         np.testing.assert_allclose(getattr(together, name)[0, 0], getattr(whole, name)[0, 0])

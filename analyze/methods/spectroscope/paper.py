@@ -20,7 +20,7 @@ from analyze.methods.spectroscope.timing import KsTests, response_time_tests, ru
 from analyze.paths.attribution import Attribution, attribute
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
-from analyze.stats.moments import PeriodMoments, category_moments, pooled
+from analyze.stats.moments import SampleMoments, category_moments, pooled
 from schemas.report import Direction, MutationKind
 
 NOTHING_US: Final = 1e-3
@@ -75,7 +75,7 @@ class Ranked:
 class PaperResult:
     """Everything paper mode found."""
 
-    moments: PeriodMoments
+    moments: SampleMoments
     root: I8
     """[categories] code of the root type, in order of first appearance."""
     times: KsTests
@@ -101,7 +101,7 @@ def paper_mutations(population: Population, settings: PaperSettings) -> PaperRes
     one sort of each edge; one edit distance a distinct pair of structural mutation and precursor of a root.
     """
     categories = population.categories
-    moments = category_moments(categories)
+    moments = category_moments(categories, len(population.samples))
     root = _root_codes(categories)
     times = response_time_tests(categories, settings)
     sets = structural_sets(moments.count, settings)
@@ -120,7 +120,7 @@ def paper_mutations(population: Population, settings: PaperSettings) -> PaperRes
     return PaperResult(moments, root, times, sets, tuple(named), change_sign)
 
 
-def _change_sign(moments: PeriodMoments) -> float:
+def _change_sign(moments: SampleMoments) -> float:
     before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
     return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
 
@@ -132,7 +132,7 @@ def _root_codes(categories: tuple[Category, ...]) -> I8:
 
 def _structural(
     categories: tuple[Category, ...],
-    moments: PeriodMoments,
+    moments: SampleMoments,
     root: I8,
     sets: StructuralSets,
     settings: PaperSettings,
@@ -171,7 +171,7 @@ def _rank_candidates(
     chosen: INDEX,
     edits: npt.NDArray[np.int32],
     normalized: F8,
-    moments: PeriodMoments,
+    moments: SampleMoments,
     root_mean_us: float,
     settings: PaperSettings,
     *,
@@ -213,13 +213,13 @@ def _rank_candidates(
 
 
 def _response_time(
-    index: np.intp, category: Category, moments: PeriodMoments, settings: PaperSettings
+    index: np.intp, category: Category, moments: SampleMoments, settings: PaperSettings
 ) -> Ranked:
     """One response-time mutation with the tests of its critical-path edges."""
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
-    tests = run_tests(latency, category.period == 1, critical, settings)
+    tests = run_tests(latency, category.sample == 1, critical, settings)
     return Ranked(
         category=int(index),
         kind=MutationKind.RESPONSE_TIME,

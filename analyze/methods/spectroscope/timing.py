@@ -36,7 +36,7 @@ class KsTests:
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
     """KS of every category's response times."""
     parts = [
-        run_tests(category.response_ns[:, None], category.period == 1, None, settings)
+        run_tests(category.response_ns[:, None], category.sample == 1, None, settings)
         for category in categories
     ]
     if not parts:

@@ -19,8 +19,8 @@ def graph_view(category: Category, limit: int) -> GraphView:
         category=graph.key,
         root=graph.root,
         nodes=tuple(
-            GraphNode(label=label, component=component)
-            for label, component in zip(graph.labels[:shown], graph.components[:shown], strict=True)
+            GraphNode(label=label, component=node.component)
+            for label, node in zip(graph.labels[:shown], graph.nodes[:shown], strict=True)
         ),
         edges=tuple(
             GraphEdge(src=int(src), dst=int(dst), mean0_us=before, mean1_us=after)
@@ -33,12 +33,12 @@ def graph_view(category: Category, limit: int) -> GraphView:
 
 def _mean_latency_us(category: Category, period: int) -> list[float | None]:
     """Weighted mean latency of each edge, as the difference of its nodes' mean times; None if no request."""
-    mine = category.period == period
-    if not mine.any():
-        return [None] * len(category.graph.edges)
+    mine = category.rows(period)
     weight = category.weight[mine]
+    if len(weight) == 0:
+        return [None] * len(category.graph.edges)
     # einsum and not `@`: a BLAS product's last digits depend on the number of threads.
-    sums = np.einsum("r,rn->n", weight, category.offset_ns[mine])
+    sums = np.einsum("r,nr->n", weight, category.node_ns[:, mine])
     node_us = sums / weight.sum() / NS_PER_US
     src, dst = category.graph.edges.T
     return [float(x) for x in node_us[dst] - node_us[src]]
