@@ -12,8 +12,8 @@ A command takes the model as a parameter and says so; every field becomes an opt
         ...                       # `paper` and `refine` are the models, validated
 
 Of a field the option has the name (`one_to_n`: `--one-to-n/--no-one-to-n`), the type, the bounds, the
-default, and as help its `description` or the docstring under it. A new field of the model is a new option
-without a line in the command; one that is nobody's business stands in `leave_out`.
+default, and as help its description, which `Config` takes from the docstring under it. A new field of the
+model is a new option without a line in the command; one that is nobody's business stands in `leave_out`.
 
 Types: bool, int, float, str, Path, Literal, an Enum, each of them also `| None`; `tuple[T, ...]` of those
 (repeated; texts also separated by commas) and `tuple[tuple[str, str], ...]` (`A=B`, repeated). Anything else
@@ -25,10 +25,8 @@ twice, and fields that cannot be an option, are a TypeError when the command is 
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -161,14 +159,13 @@ def _options(prefix: str, model: type[BaseModel], how: ModelOptions) -> Iterator
     unknown = sorted({*names, *how.leave_out, *how.fields} - {*model.model_fields})
     if unknown:
         raise TypeError(f"{model.__name__} has no field '{unknown[0]}'")
-    docs = field_docs(model)
     for name in names:
         if name not in how.leave_out:
             told = how.fields.get(name, FieldOption())
-            yield _option(f"{prefix}__{name}", name, model.model_fields[name], told, docs.get(name, ""))
+            yield _option(f"{prefix}__{name}", name, model.model_fields[name], told)
 
 
-def _option(parameter: str, name: str, info: FieldInfo, told: FieldOption, doc: str) -> _Option:
+def _option(parameter: str, name: str, info: FieldInfo, told: FieldOption) -> _Option:
     default = None if info.is_required() else info.get_default(call_default_factory=True)
     words = name.replace("_", "-")
     option_name = told.name or (f"--{words}/--no-{words}" if info.annotation is bool else f"--{words}")
@@ -185,6 +182,7 @@ def _option(parameter: str, name: str, info: FieldInfo, told: FieldOption, doc: 
         )
         typer_default = None if lists else default
         extra |= _bounds(info, is_int=int in (info.annotation, *get_args(info.annotation)))
+    doc = " ".join((info.description or "").split())
     help_ = told.help or " ".join(part for part in (doc, _open_bounds(info)) if part)
     annotation = Annotated[type_, typer.Option(option_name, help=help_, show_default=shown, **extra)]  # type: ignore[valid-type]
     return _Option(
@@ -260,29 +258,3 @@ def _open_bounds(info: FieldInfo) -> str:
         return ""
     limits = ((_limit(info, "gt"), "Above"), (_limit(info, "lt"), "Below"))
     return " ".join(f"{word} {limit:g}." for limit, word in limits if limit is not None)
-
-
-def field_docs(model: type[BaseModel]) -> dict[str, str]:
-    """One line a field: its `description`, else the string under it in the source of its class."""
-    docs: dict[str, str] = {}
-    for class_ in reversed(model.__mro__):
-        if issubclass(class_, BaseModel) and class_ is not BaseModel:
-            docs |= _written_docs(class_)
-    told = {name: info.description for name, info in model.model_fields.items() if info.description}
-    return {name: " ".join(text.split()) for name, text in (docs | told).items()}
-
-
-def _written_docs(class_: type[BaseModel]) -> dict[str, str]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(class_))).body[0]
-    assert isinstance(tree, ast.ClassDef), "the source of a class is a class"
-    docs: dict[str, str] = {}
-    for before, after in zip(tree.body, tree.body[1:], strict=False):
-        if (
-            isinstance(before, ast.AnnAssign)
-            and isinstance(before.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-            and isinstance(after.value.value, str)
-        ):
-            docs[before.target.id] = after.value.value
-    return docs

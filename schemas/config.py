@@ -8,9 +8,9 @@ from schemas.windows import NS_PER_SECOND
 
 
 class Config(BaseModel):
-    """Base: frozen, unknown keys refused."""
+    """Base: frozen, unknown keys refused; the docstring under a field is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class DecodeConfig(Config):
