@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check format bench evaluate lock clean browser
+.PHONY: help demo test check fuzz format bench evaluate lock clean browser
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -m "not bench"
+
+fuzz: $(VENV)/dev.stamp ## Property tests with fresh seeds; what fails is printed so that it can be repeated
+	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Lake contract, version 1: Arrow schema of every table, with a unit and one sentence a column.
+"""Lake contract, version 2: Arrow schema of every table, with a unit and one sentence a column.
 
 The SQL reference is generated from these docs. A change of meaning raises `LAYOUT_VERSION` and needs a
 migration or a refusal.
@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
@@ -21,7 +21,8 @@ def _field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -
 
 FLOWS_SCHEMA = pa.schema(
     [
-        _field("request_id", pa.string(), "request or trace id"),
+        _field("request_id", pa.string(), "request or trace id, as recorded; unique together with kind"),
+        _field("kind", _word, "`spans` or `records`: what the flow was made of"),
         _field("root", _word, "root type: `component/point` of the first node"),
         _field("start_ns", pa.int64(), "time of the root node, ns since the epoch, as its host recorded it"),
         _field("response_ns", pa.int64(), "response time T, ns: latest response node minus root"),
@@ -34,10 +35,12 @@ FLOWS_SCHEMA = pa.schema(
         _field("host", pa.list_(_word), "host of each node in canonical order; null where unknown"),
         _field("weight", pa.float64(), "1 / sampling probability; 1 where unknown"),
         _field("weight_known", pa.bool_(), "whether the records told their sampling probability"),
+        _field("status", _word, "`ok`, or the error class of the root"),
         _field(
-            "status",
+            "inner_status",
             _word,
-            "`ok`, or the error class of the root, else of the earliest failing node as `~class`",
+            "error class of the earliest failing node where the root is ok; null where none failed",
+            nullable=True,
         ),
         _field("quality", pa.uint32(), "bit mask, see Quality; 0 is clean"),
         _field("n_nodes", pa.int32(), "length of offset_ns and host"),
@@ -45,6 +48,10 @@ FLOWS_SCHEMA = pa.schema(
     ]
 )
 """One row a request; within a file sorted by (root, category, start_ns, request_id)."""
+
+SPANS: Final = "spans"
+RECORDS: Final = "records"
+"""Words of `kind`. A request id that came with spans and with records is two flows, one of each."""
 
 NODE_TYPE = pa.struct(
     [
@@ -124,6 +131,7 @@ STRUCTURES_SCHEMA = pa.schema(
 PARAMS_SCHEMA = pa.schema(
     [
         _field("request_id", pa.string(), "request or trace id"),
+        _field("kind", _word, "`spans` or `records`: with request_id, which flow"),
         _field("position", pa.int32(), "canonical position of the node (for a span, its start)"),
         _field("key", _word, "parameter name"),
         _field("num", pa.float64(), "value, where it is a number", nullable=True),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.lake import FLOWS_SCHEMA
+from schemas.lake import FLOWS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import ranges
@@ -123,10 +123,11 @@ def flows_table(
     quality = placed.quality.copy()
     quality[mixed] |= np.uint32(Quality.MIXED_RATE)
     quality[_runs_backwards(placed, host_of_node)] |= np.uint32(Quality.NEGATIVE)
-    status = flow_status(placed, events)
+    status, inner_status, status_words = flow_status(placed, events)
     category = categorised.of_flow[flow]
     columns = {
         "request_id": _request_ids(placed, flow),
+        "kind": flow_kinds(placed, flow),
         "root": canonical_words(category, categorised.structures["root"].to_pylist()),
         "start_ns": pa.array(start[flow]),
         "response_ns": pa.array(_response_ns(placed, start)[flow]),
@@ -137,7 +138,8 @@ def flows_table(
         ),
         "weight": pa.array(weight[flow]),
         "weight_known": pa.array(known[flow]),
-        "status": canonical_words(status.indices.to_numpy()[flow], status.dictionary.to_pylist()),
+        "status": canonical_words(status[flow], status_words),
+        "inner_status": canonical_words(inner_status[flow], status_words),
         "quality": pa.array(quality[flow]),
         "n_nodes": pa.array(order.n_nodes.astype(np.int32)),
         "lane": pa.array(np.full(n, lane, dtype=np.int32)),
@@ -161,6 +163,11 @@ def canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.Dict
     return pa.DictionaryArray.from_arrays(
         pa.array(indices, mask=missing if missing.any() else None), pa.array(dictionary, pa.string())
     )
+
+
+def flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
+    """[flows asked] `kind`."""
+    return canonical_words(placed.of_spans[flow].astype(np.int64), [RECORDS, SPANS])
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:

@@ -34,9 +34,6 @@ from stitch.structure_memo import StructureMemo
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
-RECORDS_SUFFIX = "~records"
-"""Appended to the request id of the records of a trace that also has spans: two flows, two ids."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stitched:
@@ -74,7 +71,7 @@ def stitch(
 
     A request closes `config.idle_ns` after its last event, or at `config.max_age_ns` (then INCOMPLETE). Rows
     of span kinds become trees of spans, others graphs of records; a request id that has both gives two
-    flows, the records' with RECORDS_SUFFIX. O(events log events).
+    flows, told apart by their `kind`. O(events log events).
     """
     batch = concat_events([part for part in (carry, events) if part is not None and part.num_rows])
     n_events = batch.num_rows
@@ -185,10 +182,6 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
     """One set of flows; rows of the two parts are mapped to rows of the whole batch."""
     assert spans.request_names is not None
     assert records.request_names is not None
-    clash = pc.is_in(records.request_names, value_set=spans.request_names)
-    own_names = pc.if_else(
-        clash, pc.binary_join_element_wise(records.request_names, RECORDS_SUFFIX, ""), records.request_names
-    )
 
     def rows_of(part: I8 | None, rows: I8) -> I8:
         return np.zeros(0, np.int64) if part is None else rows[part]
@@ -216,7 +209,7 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
         mark_names=spans.mark_names,
         conflicts=conflicts if len(conflicts) else None,
         duplicates=spans.duplicates + records.duplicates,
-        request_names=pa.concat_arrays([spans.request_names, own_names]),
+        request_names=pa.concat_arrays([spans.request_names, records.request_names]),
         merged=None if spans.merged is None else (span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
         timeless=timeless if len(timeless) else None,
     )

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from schemas.lake import PARAMS_SCHEMA
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import ranges
-from stitch.flow_rows import FlowOrder, canonical_words
+from stitch.flow_rows import FlowOrder, canonical_words, flow_kinds
 from stitch.graph.placed import END, PlacedFlows
 
 I8 = npt.NDArray[np.int64]
@@ -46,6 +46,7 @@ def params_table(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.
     assert names is not None, "the builders name the requests"
     columns = {
         "request_id": names.take(pa.array(placed.request[order.flow[flow]])),
+        "kind": flow_kinds(placed, order.flow[flow]),
         "position": pa.array(position.astype(np.int32)),
         "key": canonical_words(key, words),
         "num": pc.struct_field(lists.values, "num").take(taken),

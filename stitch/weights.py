@@ -35,13 +35,17 @@ def flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
     return np.where(known, 1.0 / np.where(known, low, 1.0), 1.0), known, known & (low != high)
 
 
-def flow_status(placed: PlacedFlows, events: pa.Table) -> pa.DictionaryArray:
-    """[flows] `ok`, the error class of the root, else `~class` of the earliest failing node. O(nodes)."""
+def flow_status(placed: PlacedFlows, events: pa.Table) -> tuple[I8, I8, list[str]]:
+    """`(status, inner, words)` [flows]: word of the root's status, and of the earliest failing node's.
+
+    `inner` is -1 where no node fails or the root does. O(nodes).
+    """
     column = whole(events["status"])
     words: list[str] = column.dictionary.to_pylist()
     fine = words.index("ok") if "ok" in words else -1
     of_event = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    status = np.zeros(placed.n_flows, dtype=np.int32)
+    status = np.full(placed.n_flows, len(words), dtype=np.int64)
+    inner = np.full(placed.n_flows, -1, dtype=np.int64)
     if bool((of_event != fine).any()):
         of_node = np.append(of_event, [fine, fine])[placed.event]
         failing = np.flatnonzero(of_node != fine)
@@ -50,7 +54,7 @@ def flow_status(placed: PlacedFlows, events: pa.Table) -> pa.DictionaryArray:
         order = np.lexsort((failing, placed.ts_ns[failing], ~is_root, flow))
         failing, flow, is_root = failing[order], flow[order], is_root[order]
         first = np.flatnonzero(np.diff(flow, prepend=-1))
-        code = of_node[failing[first]] + 1
-        status[flow[first]] = np.where(is_root[first], code, code + len(words))
-    names = pa.array(["ok", *words, *("~" + word for word in words)], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(status), names)
+        by_root = is_root[first]
+        status[flow[first[by_root]]] = of_node[failing[first[by_root]]]
+        inner[flow[first[~by_root]]] = of_node[failing[first[~by_root]]]
+    return status, inner, [*words, "ok"]

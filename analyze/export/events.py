@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -44,32 +45,54 @@ class EventForm(StrEnum):
 
 
 def events_of_flows(
-    flows: pa.Table, structures: Mapping[str, Mapping[str, Any]], params: pa.Table, form: EventForm
+    flows: pa.Table,
+    structures: Mapping[str, Mapping[str, Any]],
+    params: pa.Table,
+    form: EventForm,
+    both_kinds: pa.Array | None = None,
 ) -> pa.Table:
     """Events of `flows` (FLOWS_SCHEMA), category by category; rows of one request are not adjacent.
 
     `structures` maps a category to its STRUCTURES_SCHEMA row; `params` holds PARAMS_SCHEMA rows of these
-    flows. O(nodes); the loop is over categories and their nodes.
+    flows. `both_kinds` are request ids with a flow of spans and one of records. Events of one form have no
+    place for `kind`, so of these two the flow that is crossed over gets an id of its own (`own_id`): else
+    readers would make one request of both. O(nodes); the loop is over categories and their nodes.
     """
     batches = []
     category = flows["category"].cast(pa.string()).combine_chunks()
     attached = _ParamIndex(params)
     for key in pc.unique(category).to_pylist():
         members = flows.filter(pc.equal(category, key))
-        batches.append(_category_events(members, structures[key], attached, form))
+        ids = _exported_ids(members, form, both_kinds)
+        batches.append(_category_events(members, ids, structures[key], attached, form))
     return concat_events(batches)
 
 
+def _exported_ids(flows: pa.Table, form: EventForm, both_kinds: pa.Array | None) -> pa.Array:
+    """[flows] request ids of one category; `own_id` for `both_kinds`, where `form` is not the flows' kind."""
+    ids = flows["request_id"].combine_chunks()
+    kind = str(flows["kind"][0])
+    if both_kinds is None or kind == form.value:
+        return ids
+    shared = pc.is_in(ids, value_set=both_kinds)
+    apart = [own_id(name, kind) for name in ids.filter(shared).to_pylist()]
+    return pc.replace_with_mask(ids, shared, pa.array(apart, pa.string()))
+
+
+def own_id(request_id: str, kind: str) -> str:
+    """32 hex digits, which OTLP wants, from a request id and a kind."""
+    return blake2b(f"{kind} {request_id}".encode(), digest_size=16).hexdigest()
+
+
 class _ParamIndex:
-    """Parameters by (request, position), ready to be cut into one list an event."""
+    """Parameters by (request, kind, position), ready to be cut into one list an event."""
 
     def __init__(self, params: pa.Table) -> None:
-        # The lake keeps them by request, position and key; a stable sort restores that over several files.
-        order = pc.sort_indices(
-            params, [("request_id", "ascending"), ("position", "ascending"), ("key", "ascending")]
-        )
-        params = params.take(order)
-        ids = params["request_id"].combine_chunks().dictionary_encode()
+        # The lake keeps them by flow, position and key; a stable sort restores that over several files.
+        names = _flow_names(params["request_id"].combine_chunks(), params["kind"])
+        params = params.append_column("flow", names)
+        params = params.sort_by([("flow", "ascending"), ("position", "ascending"), ("key", "ascending")])
+        ids = params["flow"].combine_chunks().dictionary_encode()
         self._ids = ids.dictionary
         self._request: I8 = ids.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         self._position: I8 = params["position"].to_numpy().astype(np.int64)
@@ -83,9 +106,9 @@ class _ParamIndex:
             fields=list(PARAM_TYPE.fields),
         )
 
-    def lists(self, request_id: pa.Array, position: int) -> pa.Array:
-        """[requests] list of parameters at one position; null where there is none."""
-        code = pc.index_in(request_id, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
+    def lists(self, flow_name: pa.Array, position: int) -> pa.Array:
+        """[flows] list of parameters at one position; null where there is none. By `_flow_names`."""
+        code = pc.index_in(flow_name, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
         wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + position)
         begin = np.searchsorted(self._code, wanted, side="left")
         length = np.searchsorted(self._code, wanted, side="right") - begin
@@ -94,6 +117,11 @@ class _ParamIndex:
         return pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), self._values.take(pa.array(rows)), mask=pa.array(length == 0)
         ).cast(pa.list_(PARAM_TYPE))
+
+
+def _flow_names(request_id: pa.Array, kind: pa.ChunkedArray) -> pa.Array:
+    """[rows] id and kind in one."""
+    return pc.binary_join_element_wise(kind.cast(pa.string()).combine_chunks(), request_id, " ")
 
 
 def node_id(position: int) -> str:
@@ -120,13 +148,12 @@ class _Category:
 
 
 def _category_events(
-    flows: pa.Table, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
+    flows: pa.Table, request_id: pa.Array, structure: Mapping[str, Any], params: _ParamIndex, form: EventForm
 ) -> pa.Table:
-    """All events of the flows of one category, node by node."""
+    """All events of the flows of one category, node by node; `request_id` [flows] is what to call them."""
     nodes: list[dict[str, Any]] = structure["nodes"]
     offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
     start = flows["start_ns"].to_numpy()
-    request_id = flows["request_id"].combine_chunks()
     category = _Category(
         nodes=nodes,
         edges=[(edge["src"], edge["dst"]) for edge in structure["in_edges"]],
@@ -134,6 +161,7 @@ def _category_events(
         times=offsets + start[:, None],
         end_ns=start + flows["response_ns"].to_numpy(),
     )
+    flow_name = _flow_names(flows["request_id"].combine_chunks(), flows["kind"])
     hosts = flows["host"].combine_chunks().flatten()
     from_spans = any(node["side"] == START for node in nodes)
     as_spans = form is EventForm.SPANS
@@ -157,7 +185,7 @@ def _category_events(
             "shared": pa.array(np.zeros(n, np.bool_)),
             "status": _root_status(flows) if position == 0 else _repeat("ok", n, _WORD),
             "sample_rate": _rates(flows),
-            "params": params.lists(request_id, position),
+            "params": params.lists(flow_name, position),
             **describe(category, position),
         }
         arrays = [
@@ -174,9 +202,8 @@ def _repeat(value: object, n: int, type_: pa.DataType | None = None) -> pa.Array
 
 
 def _root_status(flows: pa.Table) -> pa.Array:
-    """Status of the root. Which later node failed (`~class`) is not in the lake, so that is lost."""
-    status = flows["status"].cast(pa.string()).combine_chunks()
-    return pc.if_else(pc.starts_with(status, "~"), "ok", status).dictionary_encode().cast(_WORD)
+    """Status of the root. Which later node failed (`inner_status`) is not in the lake, so that is lost."""
+    return flows["status"].cast(pa.string()).combine_chunks().dictionary_encode().cast(_WORD)
 
 
 def _rates(flows: pa.Table) -> pa.Array:

@@ -17,7 +17,7 @@ from analyze.scope import LakePeriod
 from ingest.codecs.native.encode_native import native_lines
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from schemas.errors import NotFoundError
-from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA
+from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 
 BATCH_FLOWS: Final = 20_000
 """Flows taken at a time: with 100 nodes a flow about 100 MB of events."""
@@ -57,8 +57,9 @@ def export_native(found: LakePeriod, category: str | None, out: BinaryIO) -> int
 def _export_events(found: LakePeriod, category: str | None, out: BinaryIO, form: EventForm) -> int:
     encode = otlp_json_lines if form is EventForm.SPANS else native_lines
     written = 0
+    both_kinds = _ids_of_both_kinds(found)
     for batch in _batches(found, category, with_params=True):
-        events = events_of_flows(batch.flows, batch.structures, batch.params, form)
+        events = events_of_flows(batch.flows, batch.structures, batch.params, form, both_kinds)
         # Events of one request together, in time order: readable, and few spans wait in a reader.
         events = events.sort_by([("request_id", "ascending"), ("ts_ns", "ascending"), ("id", "ascending")])
         for line in encode(events):
@@ -89,6 +90,25 @@ def _batches(found: LakePeriod, category: str | None, *, with_params: bool) -> I
         of = "" if category is None else f" of category '{category}'"
         where = "" if found.period.where is None else f" where {found.period.where.text}"
         raise NotFoundError(f"No flow{of} in {found.period.text}{where}.", remedy=LIST_CATEGORIES)
+
+
+def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
+    """Request ids of the period, whatever its filter, with a flow of spans and one of records."""
+    spans, records = (
+        pa.chunked_array(
+            [
+                chunk
+                for path in found.flows
+                for chunk in read_stored(found, path, ["request_id"], where=pc.field("kind") == kind)[
+                    "request_id"
+                ].chunks
+            ],
+            pa.string(),
+        )
+        for kind in (SPANS, RECORDS)
+    )
+    both: pa.Array = spans.filter(pc.is_in(spans, value_set=records)).combine_chunks()
+    return both
 
 
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:

@@ -46,25 +46,24 @@ class StoredFlow:
     params: list[dict[str, Any]]
 
 
-def find_flow(session: Session, request_id: str) -> StoredFlow:
+def find_flow(session: Session, request_id: str, kind: str | None = None) -> StoredFlow:
     """The request whose id is `request_id`, or begins so if only one does.
+
+    `kind` is `spans` or `records`; None: spans where an id has both.
 
     Raises NotFoundError where none does or several do, ConfigError for an empty id.
     """
     if not request_id:
         raise ConfigError("The request id is empty.", remedy="Give an id, or the beginning of one.")
-    asked = [request_id, request_id, NAMED + 1]
+    asked = [request_id, kind, kind, request_id, 2 * (NAMED + 1)]
     found = session.query(statement("browse_flow"), asked).to_pylist()
-    exact = [row for row in found if row["request_id"] == request_id]
-    if exact:
-        found = exact[:1]
+    ids = list(dict.fromkeys(row["request_id"] for row in found))
     if not found:
         raise NotFoundError(
             f"No request '{request_id}' in this period of the lake.",
             remedy="List some with: flowdiff sql -c 'select request_id from requests limit 5'.",
         )
-    if len(found) > 1:
-        ids = [row["request_id"] for row in found]
+    if len(ids) > 1 and ids[0] != request_id:
         more = " and others" if len(ids) > NAMED else ""
         raise NotFoundError(
             f"'{request_id}' is the beginning of several ids: {', '.join(ids[:NAMED])}{more}.",
@@ -73,7 +72,7 @@ def find_flow(session: Session, request_id: str) -> StoredFlow:
     flow = found[0]
     structure = session.query("SELECT * FROM _structure WHERE category = ?", [flow["category"]]).to_pylist()
     params = session.query(
-        "SELECT position, key, num, text FROM params WHERE request_id = ? ORDER BY position, key",
-        [flow["request_id"]],
+        "SELECT position, key, num, text FROM params WHERE request_id = ? AND kind = ? ORDER BY ALL",
+        [flow["request_id"], flow["kind"]],
     ).to_pylist()
     return StoredFlow(flow, structure[0], params)

@@ -2,9 +2,9 @@
 --
 -- All columns of the table `flows`.
 --
--- Bound: the id, twice, number of rows.
+-- Bound: the id, kind or null, twice, the id, number of rows.
 SELECT *
 FROM _flows
-WHERE starts_with(request_id, ?)
-ORDER BY request_id <> ?, request_id
+WHERE starts_with(request_id, ?) AND (?::VARCHAR IS NULL OR kind = ?::VARCHAR)
+ORDER BY request_id <> ?, request_id, kind = 'records'
 LIMIT ?::BIGINT;

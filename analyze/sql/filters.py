@@ -46,39 +46,45 @@ _TERMS: Final[Mapping[tuple[str, str], str]] = {
     ("component", ">="): "(category IN (SELECT category FROM component WHERE name >= $text_@))",
     ("component", "like"): "(category IN (SELECT category FROM component WHERE name LIKE $text_@))",
     ("text", "equal"): (
-        "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@"
+        "(request IN (SELECT request FROM parameter WHERE key = $key_@"
         " AND (text IN (SELECT unnest($texts_@)) OR num IN (SELECT unnest($numbers_@)))))"
     ),
-    ("text", "<"): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text < $text_@))",
+    (
+        "text",
+        "<",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text < $text_@))",
     (
         "text",
         "<=",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text <= $text_@))",
-    ("text", ">"): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text > $text_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text <= $text_@))",
+    (
+        "text",
+        ">",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text > $text_@))",
     (
         "text",
         ">=",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text >= $text_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text >= $text_@))",
     (
         "text",
         "like",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND text LIKE $text_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text LIKE $text_@))",
     (
         "number",
         "<",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num < $number_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num < $number_@))",
     (
         "number",
         "<=",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num <= $number_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num <= $number_@))",
     (
         "number",
         ">",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num > $number_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num > $number_@))",
     (
         "number",
         ">=",
-    ): "(request_id IN (SELECT request_id FROM parameter WHERE key = $key_@ AND num >= $number_@))",
+    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num >= $number_@))",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -17,7 +18,16 @@ from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 from flowdiff.output import print_json_value
+from schemas.lake import RECORDS, SPANS
 from schemas.quality import Quality
+
+
+class FlowKind(StrEnum):
+    """What a flow was made of."""
+
+    SPANS = SPANS
+    RECORDS = RECORDS
+
 
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 
@@ -28,11 +38,14 @@ def command(
     period: PeriodOption = "all",
     rows: Annotated[int, typer.Option(min=1, help="Longest list of bars to draw.")] = 60,
     params: Annotated[bool, typer.Option("--params", help="List the low-level parameters too.")] = False,
+    kind: Annotated[
+        FlowKind | None, typer.Option(help="Which, where an id came with spans and with records.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Draw one request: which component worked when, and what the response waited for."""
     with open_session(period_of(lake, period)) as session:
-        found = find_flow(session, request_id)
+        found = find_flow(session, request_id, kind)
     if as_json:
         print_json_value({"flow": found.flow, "structure": found.structure, "params": found.params})
         return
@@ -54,6 +67,8 @@ def _print_head(console: Console, found: StoredFlow) -> None:
         f"{started:%Y-%m-%d %H:%M:%S.%f} UTC, response {duration(flow['response_ns'] / 1e3)}, "
         f"{flow['n_nodes']} nodes, category {short(flow['category'])}, status {flow['status']}"
     )
+    if flow["inner_status"] is not None:
+        told += f", {flow['inner_status']} inside"
     console.print(visible(told), markup=False)
     flags = [str(flag.name).lower() for flag in Quality if flow["quality"] & flag]
     if flags:

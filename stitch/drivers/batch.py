@@ -33,7 +33,7 @@ from stitch.drivers.ledger import Tally
 from stitch.drivers.partition import hash_texts, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.spill import EventSpill, Load
-from stitch.kernel import RECORDS_SUFFIX, Stitched, stitch
+from stitch.kernel import Stitched, stitch
 from stitch.lake.commits import Counters
 from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.layout import STAGE
@@ -347,15 +347,14 @@ class _Import:
         """Events of requests that the lake has: the same flow again is a duplicate, any other is late."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = self._known.unchanged(made.flows)
-        changed = rows_of(made.flows, same, keep=False)["request_id"]
-        # The records of a trace that also has spans are a flow of their own (stitch.kernel).
-        requests = pc.replace_substring_regex(changed, f"{RECORDS_SUFFIX}$", "").combine_chunks()
-        late = rows_of(events, requests, keep=True)
+        n_same = int(np.count_nonzero(same))
+        changed = made.flows["request_id"].filter(pa.array(~same)).combine_chunks()
+        late = rows_of(events, changed, keep=True)
         self._writer.stage_side("late", part, _by_content(late))
         outcome.totals["events_duplicate"] += events.num_rows - late.num_rows
         outcome.totals["events_late"] += late.num_rows
-        outcome.totals["flows_duplicate"] += len(same)
-        outcome.totals["flows_late"] += made.flows.num_rows - len(same)
+        outcome.totals["flows_duplicate"] += n_same
+        outcome.totals["flows_late"] += made.flows.num_rows - n_same
 
     def _finish(self, outcome: _Outcome) -> None:
         """Book what a worker did; in the order of the groups, whoever was first."""

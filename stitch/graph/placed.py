@@ -81,6 +81,12 @@ class PlacedFlows:
     """Rows of the event batch left out because no event of their request has a time; null: none."""
 
     @property
+    def of_spans(self) -> B1:
+        """[flows] made of spans, whose root has two sides even where it is made up; else of records."""
+        result: B1 = self.side[self.first_node[:-1]] != POINT
+        return result
+
+    @property
     def n_flows(self) -> int:
         """Number of flows."""
         return len(self.request)

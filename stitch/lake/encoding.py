@@ -31,14 +31,25 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
 }
 
 _WORDS: Final[dict[str, list[str]]] = {
-    "flows": ["root", "category", "host.list.element", "status", "weight", "quality", "n_nodes", "lane"],
+    "flows": [
+        "kind",
+        "root",
+        "category",
+        "host.list.element",
+        "status",
+        "inner_status",
+        "weight",
+        "quality",
+        "n_nodes",
+        "lane",
+    ],
     "structures": [
         "root",
         "nodes.list.element.component",
         "nodes.list.element.point",
         "nodes.list.element.label",
     ],
-    "params": ["key", "text", "request_id", "position"],
+    "params": ["kind", "key", "text", "request_id", "position"],
     "late": ["request_id", "component", "point", "label", "host", "peer", "status", "kind"],
     "dead_letters": ["source", "reason"],
 }

@@ -94,17 +94,15 @@ def _file(disk: Disk, item: Publish) -> Iterator[Finding]:
 
 def _request_ids(disk: Disk, commits: list[Chained]) -> Iterator[Finding]:
     ids = [
-        pq.read_table(pa.BufferReader(disk.read(item.final)), columns=["request_id"])["request_id"]
+        pq.read_table(pa.BufferReader(disk.read(item.final)), columns=["request_id", "kind"])
         for link in commits
         for item in link.record.publish
         if item.table == "flows"
     ]
     if not ids:
         return
-    counts = pa.chunked_array(
-        [chunk for column in ids for chunk in column.chunks], pa.string()
-    ).value_counts()
-    twice = counts.filter(pa.compute.greater(counts.field("counts"), 1))
+    counts = pa.concat_tables(ids).group_by(["request_id", "kind"]).aggregate([([], "count_all")])
+    twice = counts.filter(pa.compute.greater(counts["count_all"], 1))
     for row in twice.slice(0, 10).to_pylist():
-        detail = f"request '{row['values']}' is there {row['counts']} times"
+        detail = f"request '{row['request_id']}' ({row['kind']}) is there {row['count_all']} times"
         yield Finding(invariant="I5", detail=detail)

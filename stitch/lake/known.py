@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,6 +12,8 @@ from stitch.columnar.content import hash_rows
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import LakeFile
 from stitch.lake.store import Disk
+
+B1 = npt.NDArray[np.bool_]
 
 _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 
@@ -37,24 +41,32 @@ class KnownRequests:
         ]
         return pa.chunked_array([pa.chunked_array(found, pa.string()).unique()], pa.string()).combine_chunks()
 
-    def unchanged(self, flows: pa.Table) -> pa.Array:
-        """Ids of the given flows that the lake holds with the same content (all columns but the lane)."""
-        wanted = flows["request_id"].combine_chunks()
-        same: list[pa.Array] = []
+    def unchanged(self, flows: pa.Table) -> B1:
+        """[flows] the lake holds the flow, of this id and kind, with the same content (but for the lane)."""
+        wanted, names = flows["request_id"].combine_chunks(), _names(flows)
+        same = np.zeros(flows.num_rows, dtype=np.bool_)
         for file in self._files:
             ids = self._read(file, ["request_id"])["request_id"]
             if not pc.any(pc.is_in(ids, value_set=wanted)).as_py():
                 continue
             stored = self._read(file, _COMPARED)
             stored = stored.filter(pc.is_in(stored["request_id"], value_set=wanted))
-            given = flows.select(_COMPARED).cast(stored.schema)
-            given = given.take(pc.index_in(stored["request_id"], value_set=wanted).combine_chunks())
-            equal = pa.array(hash_rows(stored) == hash_rows(given), pa.bool_())
-            same.append(stored["request_id"].filter(equal).combine_chunks())
-        return pa.chunked_array(same, pa.string()).combine_chunks()
+            place = pc.index_in(_names(stored), value_set=names)
+            stored = stored.filter(place.is_valid())
+            place = place.drop_null().to_numpy()
+            given = flows.select(_COMPARED).cast(stored.schema).take(pa.array(place))
+            same[place[hash_rows(stored) == hash_rows(given)]] = True
+        return same
 
     def _read(self, file: LakeFile, columns: list[str]) -> pa.Table:
         return decode("flows", self._disk.read(file.name), columns)
+
+
+def _names(flows: pa.Table) -> pa.Array:
+    """[flows] id and kind in one."""
+    return pc.binary_join_element_wise(
+        flows["kind"].cast(pa.string()), flows["request_id"], " "
+    ).combine_chunks()
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:

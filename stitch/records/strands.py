@@ -80,7 +80,8 @@ def order_strands(records: Records, max_events: int) -> Strands:
         first=np.append(begin, len(nodes)),
         flow=strand_flow[strand[begin]],
         crumb=strand_crumb[strand[begin]],
-        mixed_seq=distinct(strand_flow[mixed]),
+        # Records without a breadcrumb share a number here but no strand: on one of its own nothing is mixed.
+        mixed_seq=distinct(strand_flow[mixed[strand_crumb[mixed] != NO_CODE]]),
         conflicting=distinct(records.flow[conflicts]),
         conflicts=conflicts,
         duplicates=repeated + copies,
@@ -143,7 +144,7 @@ def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
 
 
 def _order_values(records: Records, kept: I8, strand: I8, n_strands: int) -> tuple[I8, I8]:
-    """`(value [kept], mixed)`: what orders a record on its strand, and strands with `seq` on some only."""
+    """`(value [kept], mixed)`: what orders a record on its strand, and numbers with `seq` on some only."""
     none = np.zeros(0, dtype=np.int64)
     whole_batch = len(kept) == len(records.flow)
     if records.has_seq is None:

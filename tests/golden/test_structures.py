@@ -79,6 +79,7 @@ def summary(result: Stitched) -> dict[str, Any]:
         "rejects": dict(sorted(Counter(str(reject.reason) for reject in result.rejects).items())),
         "quality": dict(sorted(Counter(flags(flow["quality"]) for flow in flows).items())),
         "status": dict(sorted(Counter(flow["status"] for flow in flows).items())),
+        "inner_status": dict(sorted(Counter(str(flow["inner_status"]) for flow in flows).items())),
         "params": [result.params.num_rows, digest(result.params.to_pylist())],
         "structures": [structure_summary(s, requests[s["category"]]) for s in result.structures.to_pylist()],
         # Node times in canonical order, hosts, response times; request by request in the order of the lake.

@@ -23,14 +23,14 @@ def disagreements(flows: pa.Table, structures: pa.Table, oracle: PlainResult) ->
     described = {row["category"]: row for row in structures.to_pylist()}
     plain = oracle.by_request()
     rows = flows.to_pylist()
-    ours = [row["request_id"] for row in rows]
-    if sorted(ours) != sorted(flow.request_id for flow in oracle.flows):
+    ours = [(row["request_id"], row["kind"]) for row in rows]
+    if sorted(ours) != sorted((flow.request_id, flow.kind) for flow in oracle.flows):
         yield f"requests: kernel {sorted(ours)}, oracle {sorted(plain)}"
         return
     same: dict[str, int] = {}
     back: dict[int, str] = {}
     for row in rows:
-        flow = plain[row["request_id"]]
+        flow = plain[row["request_id"], row["kind"]]
         structure = described[row["category"]]
         yield from _compare_any(row, structure, flow)
         colour = flow.category()
@@ -65,8 +65,8 @@ def _compare(row: dict[str, Any], structure: dict[str, Any], flow: PlainFlow) ->
         yield f"{who}: quality {Quality(row['quality'])!r}, oracle {Quality(flow.quality)!r}"
     if not math.isclose(row["weight"], flow.weight):
         yield f"{who}: weight {row['weight']}, oracle {flow.weight}"
-    if row["status"] not in flow.statuses():
-        yield f"{who}: status {row['status']}, oracle {flow.statuses()}"
+    if (status := (row["status"], row["inner_status"])) not in flow.statuses():
+        yield f"{who}: status {status}, oracle {flow.statuses()}"
     root = flow.nodes[flow.root].name
     if row["root"] != f"{root[0]}/{root[1]}":
         yield f"{who}: root {row['root']}, oracle {root}"

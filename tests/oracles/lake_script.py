@@ -58,6 +58,7 @@ def flows_table(ids: list[str], start_ns: list[int], category: str = "c" * 32) -
     rows = [
         {
             "request_id": request,
+            "kind": "spans",
             "root": "shop/GET",
             "start_ns": start,
             "response_ns": 5,

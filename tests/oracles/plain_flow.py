@@ -68,13 +68,18 @@ class PlainFlow:
     def response_ns(self) -> int:
         return max(self.nodes[i].ts_ns for i in self.responses) - self.start_ns
 
-    def statuses(self) -> set[str]:
-        """Every status the contract allows: failing nodes of equal time are equally early."""
+    @property
+    def kind(self) -> str:
+        """Every node of a flow of spans has a side, its root too."""
+        return "records" if self.nodes[self.root].name[-1] == 0 else "spans"
+
+    def statuses(self) -> set[tuple[str, str | None]]:
+        """Every (status, inner status) the contract allows: failing nodes of one time are equally early."""
         if self.nodes[self.root].status != "ok":
-            return {self.nodes[self.root].status}
+            return {(self.nodes[self.root].status, None)}
         failing = [node for node in self.nodes if node.status != "ok"]
         first = min((node.ts_ns for node in failing), default=0)
-        return {f"~{node.status}" for node in failing if node.ts_ns == first} or {"ok"}
+        return {("ok", node.status) for node in failing if node.ts_ns == first} or {("ok", None)}
 
     def labels(self) -> list[tuple[Any, ...]]:
         """What the structure knows of each node: its name, and whether it is deferred or a response."""

@@ -96,8 +96,12 @@ def times(stitched: Stitched, request_id: str = "t1") -> dict[str, int]:
     return {n: flow["start_ns"] + o - T0 for n, o in zip(names, flow["offset_ns"], strict=True)}
 
 
-def one_flow(stitched: Stitched, request_id: str = "t1") -> dict[str, Any]:
-    """The row of one flow."""
-    rows = [row for row in stitched.flows.to_pylist() if row["request_id"] == request_id]
+def one_flow(stitched: Stitched, request_id: str = "t1", kind: str | None = None) -> dict[str, Any]:
+    """The row of one flow, the only one of the id if no kind is asked for."""
+    rows = [
+        row
+        for row in stitched.flows.to_pylist()
+        if row["request_id"] == request_id and kind in (None, row["kind"])
+    ]
     assert len(rows) == 1, f"{len(rows)} flows of {request_id}"
     return rows[0]

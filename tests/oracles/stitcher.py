@@ -27,8 +27,9 @@ class PlainResult:
     counts: Counter[str] = field(default_factory=Counter)
     """`duplicates` and `conflicts`, in rows."""
 
-    def by_request(self) -> dict[str, PlainFlow]:
-        return {flow.request_id: flow for flow in self.flows}
+    def by_request(self) -> dict[tuple[str, str], PlainFlow]:
+        """By request id and kind: an id with spans and records is two flows."""
+        return {(flow.request_id, flow.kind): flow for flow in self.flows}
 
 
 def read_events(table: pa.Table) -> list[Event]:
@@ -51,8 +52,7 @@ def stitch_plainly(events: list[Event], config: StitchConfig) -> PlainResult:
     for request_id, rows in traces.items():
         _keep(result, *stitch_trace(request_id, rows, config))
     for request_id, rows in group_requests(records).items():
-        name = request_id + "~records" if request_id in traces else request_id
-        _keep(result, *stitch_request(name, rows, config))
+        _keep(result, *stitch_request(request_id, rows, config))
     return result
 
 

@@ -178,6 +178,7 @@ def lake_tables(
     flows = pa.table(
         {
             "request_id": pa.array([f"r{row:07d}" for row in range(n)]),
+            "kind": pa.array(["records"] * n).dictionary_encode(),
             "root": pa.array(np.repeat([s.root for s in structures], sizes)).dictionary_encode(),
             "start_ns": start,
             "response_ns": np.concatenate([t[:, list(p.responses)].max(axis=1) for p, t in parts]),
@@ -190,6 +191,7 @@ def lake_tables(
             "weight": np.ones(n),
             "weight_known": np.ones(n, dtype=np.bool_),
             "status": pa.array(["ok"] * n).dictionary_encode(),
+            "inner_status": pa.nulls(n, FLOWS_SCHEMA.field("inner_status").type),
             "quality": np.zeros(n, dtype=np.uint32),
             "n_nodes": np.diff(bounds).astype(np.int32),
             "lane": np.zeros(n, dtype=np.int32),

@@ -122,11 +122,20 @@ def test_spans_and_records_of_one_id_give_two_flows() -> None:
         ),
         CONFIG,
     )
-    assert ids(s) == ["r", "t1", "t1~records"]
-    assert one_flow(s, "t1")["root"] == "app/a"
-    assert one_flow(s, "t1~records")["offset_ns"] == [0, 7]
-    assert one_flow(s, "t1~records")["host"] == [None, "h"]
-    assert s.params["request_id"].to_pylist() == ["t1"]
+    assert ids(s) == ["r", "t1", "t1"]
+    assert one_flow(s, "t1", "spans")["root"] == "app/a"
+    assert one_flow(s, "t1", "records")["offset_ns"] == [0, 7]
+    assert one_flow(s, "t1", "records")["host"] == [None, "h"]
+    assert one_flow(s, "r")["kind"] == "records"
+    assert [(row["request_id"], row["kind"], row["text"]) for row in s.params.to_pylist()] == [
+        ("t1", "spans", "span")
+    ]
+
+
+def test_an_id_that_ends_like_a_mark_is_an_id() -> None:
+    s = stitch(batch(span("a"), span("b", trace="t1~records"), record("t1", "c", 0)), CONFIG)
+    assert one_flow(s, "t1~records")["kind"] == "spans"
+    assert one_flow(s, "t1", "records")["kind"] == "records"
 
 
 @pytest.mark.parametrize(
@@ -151,12 +160,15 @@ def test_weights(rates: list[float | None], weight: float, known: bool, flag: Qu
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [
-        (["ok", "ok", "ok"], "ok"),
-        (["timeout", "ok", "error"], "timeout"),
-        (["ok", "late", "early"], "~early"),
+        (["ok", "ok", "ok"], ("ok", None)),
+        (["timeout", "ok", "error"], ("timeout", None)),
+        (["ok", "late", "early"], ("ok", "early")),
+        (["~late", "ok", "ok"], ("~late", None)),
     ],
 )
-def test_status_is_the_roots_else_the_earliest_failure(statuses: list[str], expected: str) -> None:
+def test_status_is_the_roots_and_inner_status_the_earliest_failure_below_a_root_that_is_ok(
+    statuses: list[str], expected: tuple[str, str | None]
+) -> None:
     s = stitch(
         batch(
             span("a", status=statuses[0]),
@@ -166,8 +178,8 @@ def test_status_is_the_roots_else_the_earliest_failure(statuses: list[str], expe
         ),
         CONFIG,
     )
-    assert one_flow(s)["status"] == expected
-    assert one_flow(s, "t2")["status"] == "ok"
+    assert (one_flow(s)["status"], one_flow(s)["inner_status"]) == expected
+    assert (one_flow(s, "t2")["status"], one_flow(s, "t2")["inner_status"]) == ("ok", None)
 
 
 def test_params_follow_the_flows_then_position_then_key() -> None:

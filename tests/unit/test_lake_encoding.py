@@ -54,8 +54,15 @@ def test_row_groups_are_bounded_by_nodes() -> None:
 def test_empty_and_null_values_survive() -> None:
     params = pa.Table.from_pylist(
         [
-            {"request_id": "a", "position": 0, "key": "k", "num": None, "text": ""},
-            {"request_id": "a", "position": 1, "key": "k", "num": float("nan"), "text": None},
+            {"request_id": "a", "kind": "spans", "position": 0, "key": "k", "num": None, "text": ""},
+            {
+                "request_id": "a",
+                "kind": "spans",
+                "position": 1,
+                "key": "k",
+                "num": float("nan"),
+                "text": None,
+            },
         ],
         schema=PARAMS_SCHEMA,
     )

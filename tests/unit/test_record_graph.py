@@ -78,6 +78,11 @@ def test_time_decides_where_some_have_no_seq() -> None:
     assert flow.quality == Quality.MIXED_SEQ
 
 
+def test_records_without_breadcrumb_share_no_strand_on_which_seq_could_be_mixed() -> None:
+    flow = one(record(None, "x", 0), record(None, "y", 1, seq=3))
+    assert flow.quality == Quality.MULTI_ROOT
+
+
 def test_time_decides_among_equal_seq() -> None:
     flow = one(record("A", "x", 5, seq=1), record("A", "y", 3, seq=1), record("A", "z", 1, "end", seq=7))
     assert flow.order == ["y", "x", "z"]

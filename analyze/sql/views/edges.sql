@@ -1,6 +1,7 @@
 -- One row an edge of a request: happens-before between two nodes, with its latency. Filter by request or category.
 --
 -- request_id     VARCHAR    request or trace id
+-- kind           VARCHAR    spans or records: with request_id, which request
 -- category       VARCHAR    structure key
 -- src            INTEGER    canonical position of the earlier node
 -- dst            INTEGER    canonical position of the later node
@@ -12,6 +13,7 @@
 CREATE VIEW edges AS
 SELECT
     f.request_id,
+    f.kind::VARCHAR AS kind,
     f.category::VARCHAR AS category,
     s.edge.src AS src,
     s.edge.dst AS dst,

@@ -1,6 +1,7 @@
 -- One row a node of a request: the matrix of node times, unnested. Filter by request or category.
 --
 -- request_id     VARCHAR    request or trace id
+-- kind           VARCHAR    spans or records: with request_id, which request
 -- category       VARCHAR    structure key
 -- position       BIGINT     canonical position; 0 is the root, a topological order
 -- component      VARCHAR    service or component
@@ -13,6 +14,7 @@
 CREATE VIEW nodes AS
 SELECT
     f.request_id,
+    f.kind::VARCHAR AS kind,
     f.category::VARCHAR AS category,
     f.position - 1 AS position,
     node.component AS component,
@@ -23,7 +25,8 @@ SELECT
     f.host[f.position]::VARCHAR AS host,
     f.offset_ns[f.position] / 1e3 AS offset_us
 FROM (
-    SELECT request_id, category, offset_ns, host, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _flows
+    SELECT request_id, kind, category, offset_ns, host, unnest(range(1, n_nodes::BIGINT + 1)) AS position
+    FROM _flows
 ) AS f
 JOIN (
     SELECT category, unnest(nodes) AS node, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _structure

@@ -1,6 +1,7 @@
 -- One row a request: when it came, how long it took, which way it went.
 --
 -- request_id     VARCHAR    request or trace id
+-- kind           VARCHAR    spans or records; an id that came with both is two requests, one of each
 -- root           VARCHAR    root type: component/point of the first node
 -- started_at     TIMESTAMP  UTC time of the root node
 -- start_ns       BIGINT     the same, ns since the epoch
@@ -8,7 +9,8 @@
 -- category       VARCHAR    structure key, 32 hex digits; the first 8 usually tell it apart
 -- weight         DOUBLE     1 / sampling probability; 1 where unknown
 -- weight_known   BOOLEAN    whether the records told their sampling probability
--- status         VARCHAR    ok, or an error class; ~class where a later node failed and the root did not
+-- status         VARCHAR    ok, or the error class of the root
+-- inner_status   VARCHAR    error class of the earliest failing node where the root is ok; null where none failed
 -- quality        UINTEGER   bit mask; 0 is clean: see quality_names(quality)
 -- n_nodes        INTEGER    nodes of the request-flow graph
 -- lane           INTEGER    partition the request came by; 0 for files
@@ -16,6 +18,7 @@
 CREATE VIEW requests AS
 SELECT
     request_id,
+    kind::VARCHAR AS kind,
     root::VARCHAR AS root,
     make_timestamp_ns(start_ns)::TIMESTAMP AS started_at,
     start_ns,
@@ -24,6 +27,7 @@ SELECT
     weight,
     weight_known,
     status::VARCHAR AS status,
+    inner_status::VARCHAR AS inner_status,
     quality,
     n_nodes,
     lane,

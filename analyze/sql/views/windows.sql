@@ -12,7 +12,7 @@ SELECT
     count(*) AS requests,
     count(DISTINCT category) AS categories,
     sum(weight * response_us) / sum(weight) AS mean_us,
-    count(*) FILTER (status <> 'ok' AND NOT starts_with(status, '~')) AS errors,
+    count(*) FILTER (status <> 'ok') AS errors,
     count(*) FILTER (quality <> 0) AS flagged
 FROM requests
 GROUP BY window_start;
