@@ -65,6 +65,7 @@ def kept(files: dict[str, Path], where: str) -> str:
     found = LakePeriod(
         Period(None, T0, T0 + 1_000, parse_filter(where)),
         files["flows"].parent,
+        1_000,
         (files["flows"],),
         (files["structures"],),
         (files["params"],),
@@ -116,6 +117,7 @@ def test_a_parameter_filter_without_parameters_is_refused(files: dict[str, Path]
     found = LakePeriod(
         Period(None, T0, T0 + 1_000, parse_filter("version = v2")),
         files["flows"].parent,
+        1_000,
         (files["flows"],),
         (files["structures"],),
         (),
