@@ -52,7 +52,7 @@ def refine(
     testable, excluded = _without_untestable(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
     trees = [span_tree(category.structure) for category in matrices.categories]
-    clocks = _clocks(matrices, trees, samples, settings)
+    clocks = _clocks(matrices, trees, settings)
     times = [
         corrected_offsets(category, tree, clocks)
         for category, tree in zip(matrices.categories, trees, strict=True)
@@ -65,7 +65,7 @@ def refine(
         if tree is None:
             drafts.extend(record_drafts(category, labels, settings))
             continue
-        shift = matrix - category.node_ns if any(clocks.samples) else None
+        shift = None if matrix is category.node_ns else matrix - category.node_ns
         drafts.extend(
             draft if shift is None else replace(draft, shift=shift[:, draft.rows])
             for draft in span_drafts(category, matrix, tree, found, labels, settings)
@@ -96,18 +96,11 @@ def _without_untestable(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict
 def _clocks(
     matrices: FlowMatrices,
     trees: Sequence[SpanTree | None],
-    samples: Sequence[Sample],
     settings: RefineSettings,
 ) -> Clocks:
     if not settings.correct_skew:
-        return no_clocks(len(samples), np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
-    return estimate_clocks(
-        matrices,
-        trees,
-        [sample.name for sample in samples],
-        max_hosts=settings.max_skew_hosts,
-        min_pairs=settings.min_traces,
-    )
+        return no_clocks(np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
+    return estimate_clocks(matrices, trees, max_hosts=settings.max_skew_hosts, min_calls=settings.min_traces)
 
 
 def _pruned(
