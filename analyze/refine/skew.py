@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from analyze.refine.clock_fit import MAX_STEPS, Bounds, PairClock, contradicted, fit_clock, smallest_shift
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
+from schemas.periods import format_instant
 from schemas.windows import NS_PER_SECOND
 
 I8 = npt.NDArray[np.int64]
@@ -189,11 +189,11 @@ def _statements(a: str, b: str, clock: PairClock) -> Iterator[str]:
         # A bound is all that the calls tell: the network's share of the contradiction is not known.
         runs = f"runs at least {abs(add_ns) / 1e6:.3f} ms ahead of {behind}: corrected"
         said = f"clock of {ahead} {runs}" if add_ns else f"clocks of {a} and {b} agree"
-        yield f"From {_moment(clock.from_ns[at - 1])} on the {said}." if at else f"The {said}."
-
-
-def _moment(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns // NS_PER_SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        yield (
+            f"From {format_instant(clock.from_ns[at - 1] // NS_PER_SECOND * NS_PER_SECOND)} on the {said}."
+            if at
+            else f"The {said}."
+        )
 
 
 def _solve(fitted: dict[Pair, PairClock], n_calls: I8) -> _Corrections | None:
