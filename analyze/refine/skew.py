@@ -170,8 +170,9 @@ def _notes(fitted: dict[Pair, PairClock], names: dict[int, str]) -> tuple[str, .
     loose = [pair for pair, clock in fitted.items() if any(clock.loose)]
     if loose:
         a, b = loose[0]
+        pairs = "1 pair" if len(loose) == 1 else f"{len(loose)} pairs"
         notes.append(
-            f"{len(loose)} pairs of clocks (for example {names[a]} and {names[b]}) drift, or share too few "
+            f"{pairs} of clocks (for example {names[a]} and {names[b]}) drift, or share too few "
             "calls to tell: where they contradict, each call is moved into its caller's span by itself."
         )
     return tuple(notes)

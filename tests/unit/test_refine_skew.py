@@ -228,5 +228,5 @@ def test_work_left_behind_on_another_host_is_not_taken_for_skew() -> None:
         for jitter in rng.integers(0, 50, 40).tolist()
     ]
     found = population(requests)
-    assert found.notes == ()
+    assert not any("clock" in note for note in found.notes)
     assert "log/write>" not in only(found).graph.labels
