@@ -1,35 +1,76 @@
-"""Asynchronous children by consensus over all samples (A.6 S7)."""
+"""Asynchronous children by consensus over all samples (A.6 S7), and what was awaited below them.
+
+A child that outlives its parent was left behind by it: nobody joins it, and its subtree is deferred. What the
+parent demonstrably waited for stays: a span below the child that is over before the parent's next own event
+(the start of another child, or its end) in nearly all requests.
+
+Example: setting up a write pipeline takes until the first data node is connected to the second, but the write
+handler that it starts goes on until the data are there:
+
+    set-up   |--------------|           The handler is asynchronous; `connect` is over before the set-up goes
+    handler     |---------------------- on, so it keeps its place: set-up> handler connect> connect< set-up<,
+    connect        |------|             with the handler's start as a point, and its end gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.population import PAIR
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
-from analyze.refine.stored import StoredCategory
+from analyze.refine.stored import Operation, StoredCategory
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
-
+B1 = npt.NDArray[np.bool_]
+Place = tuple[Operation, ...]
+"""Operations that a question is about: (parent, child), or (parent, child, span below the child)."""
 
 _MOVED = 0.5
-"""Difference of the share between the periods that is worth a note."""
+"""Difference of the share between the reference and another sample that is worth a note."""
+
+_MAX_NOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Asynchrony:
-    """Which children nobody waits for."""
+    """What becomes of the children of one structure."""
 
-    units: tuple[frozenset[int], ...]
-    """By category: units to be deferred."""
-    notes: tuple[str, ...]
-    """Sentences on children awaited in one sample and left behind in the other."""
+    left_behind: frozenset[int] = frozenset()
+    """Units that nobody waits for."""
+    waited: tuple[tuple[int, int], ...] = ()
+    """(unit below a unit left behind, ancestor that waits for it)."""
+
+
+class _Votes:
+    """Requests and weighted calls of one place, by sample."""
+
+    def __init__(self, n_samples: int) -> None:
+        self.requests = np.zeros(n_samples, dtype=np.int64)
+        self.calls = np.zeros(n_samples)
+        self.ayes = np.zeros(n_samples)
+
+    def shares(self) -> F8:
+        """[samples] share of the calls that agree; NaN where there is none."""
+        shares = np.full(len(self.calls), np.nan)
+        np.divide(self.ayes, self.calls, out=shares, where=self.calls > 0)
+        return shares
+
+    def carried(self, share: float, settings: RefineSettings) -> bool:
+        """Whether at least `share` of the calls agree, in requests enough to say so.
+
+        As for sibling order (S5): `min_traces` requests decide, or `min_unanimous` that agree without
+        exception. One request decides nothing, however many calls it has.
+        """
+        n, calls, ayes = int(self.requests.sum()), float(self.calls.sum()), float(self.ayes.sum())
+        if n >= settings.min_traces:
+            return ayes >= share * calls
+        return n >= settings.min_unanimous and ayes == calls
 
 
 def find_asynchronous(
@@ -37,75 +78,188 @@ def find_asynchronous(
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
-    n_samples: int,
-) -> Asynchrony:
-    """Find awaited children that outlive their parent in at least `async_share` of all requests.
+    samples: Sequence[str],
+) -> tuple[list[Asynchrony], tuple[str, ...]]:
+    """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
-    Pooled over all samples by (parent operation, child operation). O(spans).
+    Pooled over all `samples` (names) by (parent operation, child operation). Returns what was found by
+    category, and sentences on it. O(spans), and O(spans below asynchronous children · children).
     """
-    sums: dict[tuple[str, str], F8] = {}
+    outlives: dict[Place, _Votes] = {}
     for category, matrix, tree in zip(categories, times, trees, strict=True):
         if tree is None:
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
-        everything = np.ones((1, category.n_requests), dtype=np.bool_)
-        weight = weigh(everything, category.weight, sample_bounds(category.sample, n_samples))[:, 0]
-        outlives = _late_weight(category, matrix, tree, units, settings, n_samples)
-        for unit, late in zip(units, outlives.T, strict=True):
-            entry = sums.setdefault(_pair(tree, unit), np.zeros((2, n_samples)))
-            entry += (weight, late)
+        places: list[Place] = [(tree.operation[tree.parent[unit]], tree.operation[unit]) for unit in units]
+        late = _outliving(tree, units, settings)
+        _count(outlives, places, category, matrix, tree, late, len(samples))
     asynchronous = {
-        pair for pair, (calls, late) in sums.items() if late.sum() >= settings.async_share * calls.sum()
+        place for place, votes in outlives.items() if votes.carried(settings.async_share, settings)
     }
-    return Asynchrony(
-        units=tuple(
-            frozenset(
-                unit
-                for unit in range(1, 0 if tree is None else tree.n_units)
-                if tree is not None and tree.awaited[unit] and _pair(tree, unit) in asynchronous
-            )
-            for tree in trees
-        ),
-        notes=_notes(sums, asynchronous),
+    left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
+    waits: dict[Place, _Votes] = {}
+    candidates = []
+    for category, matrix, tree, behind in zip(categories, times, trees, left, strict=True):
+        below = [] if tree is None else list(_below(tree, behind))
+        candidates.append(below)
+        if tree is None or not below:
+            continue
+        places = [_place(tree, unit, child) for unit, child in below]
+        _count(waits, places, category, matrix, tree, _early(tree, below), len(samples))
+    kept = {place for place, votes in waits.items() if votes.carried(settings.sequential_share, settings)}
+    found = [
+        Asynchrony() if tree is None else Asynchrony(behind, tuple(_outermost(tree, below, kept)))
+        for tree, behind, below in zip(trees, left, candidates, strict=True)
+    ]
+    stays = {
+        _place(tree, unit, child)
+        for tree, below, here in zip(trees, candidates, found, strict=True)
+        if tree is not None
+        for unit, child in below
+        if (unit, tree.parent[child]) in here.waited
+    }
+    return found, _notes(outlives, asynchronous, stays, samples)
+
+
+def _units_of(tree: SpanTree, asynchronous: set[Place]) -> frozenset[int]:
+    return frozenset(
+        unit
+        for unit in range(1, tree.n_units)
+        if tree.awaited[unit] and (tree.operation[tree.parent[unit]], tree.operation[unit]) in asynchronous
     )
 
 
-def _notes(sums: dict[tuple[str, str], F8], asynchronous: set[tuple[str, str]]) -> tuple[str, ...]:
-    notes = []
-    for pair, (calls, late) in sorted(sums.items(), key=lambda entry: entry[0]):
-        if len(calls) != len(PAIR) or not calls.all():
+def _below(tree: SpanTree, behind: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """(span, unit left behind) for every span that the unit waits for, directly or through others."""
+    top = {unit: unit for unit in behind}
+    for unit in range(1, tree.n_units):
+        above = top.get(tree.parent[unit])
+        if above is None or not tree.awaited[unit] or unit in behind or tree.start[unit] == tree.end[unit]:
             continue
-        old, new = late / calls
-        if abs(new - old) > _MOVED:
-            taken = "asynchronous" if pair in asynchronous else "awaited"
-            notes.append(
-                f"{pair[1]} outlives its parent {pair[0]} in {old:.0%} of the reference and {new:.0%} of the "
-                f"problem calls: taken as {taken} in both."
-            )
-    return tuple(notes)
+        top[unit] = above
+        yield unit, above
 
 
-def _late_weight(
+def _place(tree: SpanTree, unit: int, child: int) -> Place:
+    return tree.operation[tree.parent[child]], tree.operation[child], tree.operation[unit]
+
+
+def _outermost(tree: SpanTree, below: list[tuple[int, int]], kept: set[Place]) -> Iterator[tuple[int, int]]:
+    """(span, ancestor that waits for it); spans below one that stays come with it."""
+    stays: set[int] = set()
+    for unit, child in below:
+        if tree.parent[unit] in stays:
+            stays.add(unit)
+        elif _place(tree, unit, child) in kept:
+            stays.add(unit)
+            yield unit, tree.parent[child]
+
+
+def _outliving(tree: SpanTree, units: list[int], settings: RefineSettings) -> Callable[[I8, I8], B1]:
+    """[units, requests] whether a unit ends after its parent does, by more than S5's epsilon."""
+    above = [tree.parent[unit] for unit in units]
+
+    def is_late(starts: I8, ends: I8) -> B1:
+        durations = np.maximum(ends - starts, 0)
+        slack = np.maximum(settings.slack_ns, durations[above] * settings.slack_share)
+        slack = np.minimum(slack, np.minimum(durations[units], durations[above]) >> 1)
+        late: B1 = ends[units] - ends[above] > slack
+        return late
+
+    return is_late
+
+
+def _early(tree: SpanTree, below: list[tuple[int, int]]) -> Callable[[I8, I8], B1]:
+    """[spans, requests] whether a span ends before the waiting ancestor's next own event.
+
+    That is the first start of another of its children once the unit left behind has started, or its end.
+    """
+
+    def is_early(starts: I8, ends: I8) -> B1:
+        early = np.empty((len(below), starts.shape[1]), dtype=np.bool_)
+        for row, (unit, child) in enumerate(below):
+            waiting = tree.parent[child]
+            next_ns = ends[waiting].copy()
+            for other in tree.children[waiting]:
+                if other != child:
+                    np.minimum(next_ns, starts[other], out=next_ns, where=starts[other] >= starts[child])
+            early[row] = ends[unit] <= next_ns
+        return early
+
+    return is_early
+
+
+def _count(
+    votes: dict[Place, _Votes],
+    places: list[Place],
     category: StoredCategory,
     times: I8,
     tree: SpanTree,
-    units: list[int],
-    settings: RefineSettings,
+    ask: Callable[[I8, I8], B1],
     n_samples: int,
-) -> F8:
-    """[samples, units] weight of the requests in which a unit outlives its parent by over the slack."""
-    above = [tree.parent[unit] for unit in units]
-    late = np.zeros((n_samples, len(units)))
+) -> None:
+    """Add a category's answers for some of its units, each at its place; `ask` as `_early` returns it."""
+    calls = np.zeros((n_samples, 1))
+    ayes = np.zeros((n_samples, len(places)))
     step = max(1, CHUNK_CELLS // tree.n_units)
     for at in range(0, category.n_requests, step):
         rows = slice(at, at + step)
-        starts = times[list(tree.start), rows]
-        ends = times[list(tree.end), rows]
-        slack = np.maximum(settings.slack_ns, (ends - starts) * settings.slack_share)
-        overtime = ends[units] - ends[above] > slack[above]
-        late += weigh(overtime, category.weight[rows], sample_bounds(category.sample[rows], n_samples))
-    return late
+        bounds = sample_bounds(category.sample[rows], n_samples)
+        weight = category.weight[rows]
+        calls += weigh(np.ones((1, len(weight)), dtype=np.bool_), weight, bounds)
+        answers = ask(times[list(tree.start), rows], times[list(tree.end), rows])
+        ayes += weigh(answers, weight, bounds)
+    requests = np.diff(sample_bounds(category.sample, n_samples))
+    for place in set(places):
+        entry = votes.setdefault(place, _Votes(n_samples))
+        entry.requests += requests
+    for place, yes in zip(places, ayes.T, strict=True):
+        votes[place].calls += calls[:, 0]
+        votes[place].ayes += yes
 
 
-def _pair(tree: SpanTree, unit: int) -> tuple[str, str]:
-    return tree.operation[tree.parent[unit]], tree.operation[unit]
+def _notes(
+    outlives: dict[Place, _Votes], asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
+) -> tuple[str, ...]:
+    """Sentences: what only some samples leave behind, and what was deferred; the most calls first."""
+    stays: dict[Place, list[str]] = {}
+    for place in sorted(kept, key=_text):
+        stays.setdefault(place[:2], []).append(place[2].text)
+    moved, deferred = [], []
+    for place, votes in sorted(outlives.items(), key=lambda entry: (-entry[1].calls.sum(), _text(entry[0]))):
+        parent, child = _text(place)
+        shares = votes.shares()
+        # NaN, where a sample has no call, compares false.
+        if (np.abs(shares - shares[0]) > _MOVED).any():
+            taken = "asynchronous" if place in asynchronous else "awaited"
+            seen = [
+                f"{share:.0%} of the {name}"
+                for name, share, calls in zip(samples, shares, votes.calls, strict=True)
+                if calls
+            ]
+            moved.append(
+                f"{child} outlives its parent {parent} in {_listed(seen)} calls: taken as {taken} in "
+                f"{'both' if len(samples) == 2 else 'all'}."
+            )
+        if place in asynchronous:
+            text = f"{child} below {parent} (in {votes.ayes.sum() / votes.calls.sum():.0%} of its calls"
+            if place in stays:
+                text += f"; but {_listed(stays[place])} in it is over before the parent goes on, and stays"
+            deferred.append(text + ")")
+    if len(moved) > _MAX_NOTES:
+        moved = [*moved[:_MAX_NOTES], f"{len(moved) - _MAX_NOTES} more operations are awaited in some only."]
+    if len(deferred) > _MAX_NOTES:
+        deferred = [*deferred[: _MAX_NOTES - 1], f"{len(deferred) - _MAX_NOTES + 1} more"]
+    if deferred:
+        what = "Asynchronous, as they outlive their parent, which shows the time meanwhile"
+        moved.append(f"{what}: {_listed(deferred)}.")
+    return tuple(moved)
+
+
+def _text(place: Place) -> list[str]:
+    return [operation.text for operation in place]
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

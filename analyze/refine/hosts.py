@@ -2,16 +2,15 @@
 
 A category is split by hosts exactly where the policy puts them into labels. `auto` means: roles where a role
 map is given; else no hosts for spans (pods and instances are replicas, renamed by every deployment); else
-the host name for components of activity records with 2 to `max_full_hosts` hosts, unless two samples have
-hosts of their own each, which is a renaming rather than a move of work.
+the host name for components of activity records with 2 to `max_full_hosts` hosts, unless the reference and
+another sample have hosts of their own each, which is a renaming rather than a move of work.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,8 @@ class HostLabels:
     notes: tuple[str, ...]
 
 
-def decide_host_labels(flows: FlowMatrices, settings: RefineSettings) -> HostLabels:
-    """Apply `settings.host_policy` to the hosts that the samples show. O(nodes) for `auto`."""
+def decide_host_labels(flows: FlowMatrices, settings: RefineSettings, samples: Sequence[str]) -> HostLabels:
+    """Apply `settings.host_policy` to the hosts that the `samples` (names) show. O(nodes) for `auto`."""
     components = frozenset(c for category in flows.categories for c in category.structure.component)
     policy = settings.host_policy
     if policy == "auto" and settings.host_roles:
@@ -52,7 +51,7 @@ def decide_host_labels(flows: FlowMatrices, settings: RefineSettings) -> HostLab
     word_of = np.array([*range(1, len(words)), 0], dtype=np.int32)
     if policy == "full":
         return HostLabels(components, words, word_of, ())
-    labelled, notes = _auto_components(flows, settings.max_full_hosts)
+    labelled, notes = _auto_components(flows, settings.max_full_hosts, samples)
     return HostLabels(labelled, words, word_of, notes)
 
 
@@ -70,7 +69,9 @@ def _by_role(hosts: tuple[str, ...], components: frozenset[str], settings: Refin
     return HostLabels(components, words, word_of, notes)
 
 
-def _auto_components(flows: FlowMatrices, max_hosts: int) -> tuple[frozenset[str], tuple[str, ...]]:
+def _auto_components(
+    flows: FlowMatrices, max_hosts: int, samples: Sequence[str]
+) -> tuple[frozenset[str], tuple[str, ...]]:
     seen: dict[str, B1] = {}
     for category in flows.categories:
         if category.structure.has_spans:
@@ -90,23 +91,26 @@ def _auto_components(flows: FlowMatrices, max_hosts: int) -> tuple[frozenset[str
         if renamed is None:
             labelled.append(component)
             continue
-        gone, new = (flows.hosts[host] for host in renamed)
+        other, gone, new = renamed
         notes.append(
-            f"Hosts of {component} differ between the samples (for example {gone}, then {new}): "
-            "taken as renamed, so its labels carry no host."
+            f"Hosts of {component} differ between {samples[0]} and {samples[other]} (for example "
+            f"{flows.hosts[gone]}, then {flows.hosts[new]}): taken as renamed, so its labels carry no host."
         )
     return frozenset(labelled), tuple(notes)
 
 
-def _renamed(known: B1) -> tuple[int, int] | None:
-    """A host that only the first of two samples has, and one that only the second has; None for no such pair.
+def _renamed(known: B1) -> tuple[int, int, int] | None:
+    """(another sample, a host that only the first sample has, one that only the other has); None for none.
 
-    known: [samples, hosts]. Two samples with hosts of their own each: the component was renamed.
+    known: [samples, hosts]. The first sample is the reference: where it and another one have hosts of their
+    own each, the component was renamed. Blocks of history are not compared with each other: of several small
+    ones, some two would miss hosts by chance.
     """
-    for first, second in combinations(known, 2):
-        only_first, only_second = first & ~second, second & ~first
-        if only_first.any() and only_second.any():
-            return int(np.flatnonzero(only_first)[0]), int(np.flatnonzero(only_second)[0])
+    first = known[0]
+    for number, other in enumerate(known[1:], start=1):
+        only_first, only_other = first & ~other, other & ~first
+        if only_first.any() and only_other.any():
+            return number, int(np.flatnonzero(only_first)[0]), int(np.flatnonzero(only_other)[0])
     return None
 
 

@@ -29,7 +29,7 @@ from analyze.refine.siblings import (
 )
 from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks, no_clocks
 from analyze.refine.span_drafts import OrderedFamily, span_drafts
-from analyze.refine.span_tree import SpanTree, boundaries, leave_unawaited, span_tree, without_deferred
+from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
 from schemas.quality import UNTESTABLE, Quality
 
@@ -52,20 +52,21 @@ def refine(
     testable, excluded = _without_untestable(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
     trees = [span_tree(category.structure) for category in matrices.categories]
-    clocks = _clocks(matrices, trees, samples, settings)
+    clocks = _clocks(matrices, trees, settings)
     times = [
         corrected_offsets(category, tree, clocks)
         for category, tree in zip(matrices.categories, trees, strict=True)
     ]
-    trees, async_notes = _pruned(matrices, times, trees, settings)
-    ordered, order_notes = _ordered(matrices, times, trees, settings)
-    labels = decide_host_labels(matrices, settings)
+    names = [sample.name for sample in samples]
+    trees, async_notes = _pruned(matrices, times, trees, settings, names)
+    ordered, order_notes = _ordered(matrices, times, trees, settings, names)
+    labels = decide_host_labels(matrices, settings, names)
     drafts: list[Draft] = []
     for category, matrix, tree, found in zip(matrices.categories, times, trees, ordered, strict=True):
         if tree is None:
             drafts.extend(record_drafts(category, labels, settings))
             continue
-        shift = matrix - category.node_ns if any(clocks.samples) else None
+        shift = None if matrix is category.node_ns else matrix - category.node_ns
         drafts.extend(
             draft if shift is None else replace(draft, shift=shift[:, draft.rows])
             for draft in span_drafts(category, matrix, tree, found, labels, settings)
@@ -96,18 +97,11 @@ def _without_untestable(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict
 def _clocks(
     matrices: FlowMatrices,
     trees: Sequence[SpanTree | None],
-    samples: Sequence[Sample],
     settings: RefineSettings,
 ) -> Clocks:
     if not settings.correct_skew:
-        return no_clocks(len(samples), np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
-    return estimate_clocks(
-        matrices,
-        trees,
-        [sample.name for sample in samples],
-        max_hosts=settings.max_skew_hosts,
-        min_pairs=settings.min_traces,
-    )
+        return no_clocks(np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
+    return estimate_clocks(matrices, trees, max_hosts=settings.max_skew_hosts, min_calls=settings.min_traces)
 
 
 def _pruned(
@@ -115,18 +109,20 @@ def _pruned(
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
+    samples: Sequence[str],
 ) -> tuple[list[SpanTree | None], tuple[str, ...]]:
     """Trees after zoom, asynchrony and deferral, and notes."""
     notes: tuple[str, ...] = ()
     if settings.level == "L3":
         trees = [None if tree is None else boundaries(tree) for tree in trees]
     if settings.find_asynchrony:
-        late = find_asynchronous(matrices.categories, times, trees, settings, matrices.n_samples)
+        late, notes = find_asynchronous(matrices.categories, times, trees, settings, samples)
         trees = [
-            None if tree is None else leave_unawaited(tree, units)
-            for tree, units in zip(trees, late.units, strict=True)
+            None
+            if tree is None
+            else leave_behind(tree, here.left_behind, here.waited, keep_ends=settings.keep_deferred)
+            for tree, here in zip(trees, late, strict=True)
         ]
-        notes = late.notes
     if settings.keep_deferred:
         return list(trees), notes
     return [None if tree is None else without_deferred(tree) for tree in trees], notes
@@ -137,12 +133,12 @@ def _ordered(
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
+    samples: Sequence[str],
 ) -> tuple[list[list[OrderedFamily]], tuple[str, ...]]:
     """Families of each category with their relations by consensus (S5), and notes."""
     if not settings.order_siblings:
         return [[] for _ in matrices.categories], ()
     interner = Interner()
-    component_of: dict[int, str] = {}
     found: list[list[Family]] = []
     evidence = []
     crowded = 0
@@ -154,20 +150,11 @@ def _ordered(
         crowded += any(
             len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units)
         )
-        for family in here:
-            component_of.update(
-                (key, tree.component[unit]) for key, unit in zip(family.keys, family.children, strict=True)
-            )
         if here:
             evidence.append(
                 order_evidence(category, matrix, tree, here, interner, settings, matrices.n_samples)
             )
-    names = interner.names()
-    words = {word: code for code, word in enumerate(sorted(set(component_of.values())))}
-    components = np.array(
-        [words.get(component_of.get(key, ""), -1) for key in range(len(names))], dtype=np.int64
-    )
-    consensus = decide_order(evidence, names, components, settings)
+    consensus = decide_order(evidence, interner.children(), settings, samples)
     notes = consensus.notes
     if crowded:
         notes = (

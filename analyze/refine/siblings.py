@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from analyze.population import PAIR
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
-from analyze.refine.stored import StoredCategory
+from analyze.refine.stored import Operation, StoredCategory
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -42,24 +42,36 @@ class Relation(IntEnum):
     """Too few traces, but their components never overlap: each request decides which comes first."""
 
 
+class ChildKey(NamedTuple):
+    """Which child of a parent: the nth call of an operation, by start; from 0."""
+
+    operation: Operation
+    occurrence: int
+
+    @property
+    def text(self) -> str:
+        """`operation`, or `operation (call 2)` for its second call; for display."""
+        return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
+
+
 class Interner:
-    """Small integers for operations and child keys, in order of first sight."""
+    """Small integers for child keys and families, in order of first sight."""
 
     def __init__(self) -> None:
-        self._codes: dict[tuple[str, int], int] = {}
+        self._codes: dict[ChildKey, int] = {}
         self._families: dict[tuple[int, tuple[int, ...]], int] = {}
 
-    def code(self, operation: str, occurrence: int = 0) -> int:
-        """Code of a key (occurrences from 0); the same key always gets the same."""
-        return self._codes.setdefault((operation, occurrence), len(self._codes))
+    def code(self, operation: Operation, occurrence: int = 0) -> int:
+        """Code of a key; the same key always gets the same."""
+        return self._codes.setdefault(ChildKey(operation, occurrence), len(self._codes))
 
     def family(self, parent: int, keys: tuple[int, ...]) -> int:
         """Code of a parent operation together with the keys of all its children."""
         return self._families.setdefault((parent, keys), len(self._families))
 
-    def names(self) -> list[str]:
-        """Names by code: `operation`, or `operation#2` for its second occurrence."""
-        return [name if nth == 0 else f"{name}#{nth + 1}" for name, nth in self._codes]
+    def children(self) -> tuple[ChildKey, ...]:
+        """Keys by code."""
+        return tuple(self._codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Fami
         children = tree.awaited_children(unit)
         if not 2 <= len(children) <= max_siblings:
             continue
-        by_operation: dict[str, list[int]] = {}
+        by_operation: dict[Operation, list[int]] = {}
         for child in children:
             by_operation.setdefault(tree.operation[child], []).append(child)
         keyed = sorted(
@@ -138,20 +150,39 @@ def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[
 
 
 def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: RefineSettings) -> I8:
-    """[parents, requests] overlap below which two children count as one after the other (S5's epsilon)."""
+    """[parents, requests] overlap that two children may have and yet count as one after the other.
+
+    S5's epsilon as far as the parent says; `order_times` bounds it by the children's own durations.
+    """
     duration = times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]]
     slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
     return slack
 
 
+def order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
+    """(middles, late starts) [rows, requests]: what tells whether one row runs before another.
+
+    `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's
+    `end[a] <= start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), taken
+    apart so that each side needs one row only: the overlap may be at most the slack and half of `b` (late
+    start), and at most half of `a` (middle, which also makes `a` the one that starts first).
+    """
+    half = np.maximum(ends - starts, 0) >> 1
+    late_starts = starts + np.minimum(slack, half)
+    return np.maximum(ends - half, starts), late_starts
+
+
 def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> npt.NDArray[np.int8]:
-    """[requests] Relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL."""
-    leads = starts[first] <= starts[second]
-    before = leads & (ends[first] <= starts[second] + slack)
-    after = ~leads & (ends[second] <= starts[first] + slack)
+    """[requests] Relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL.
+
+    `slack` is [requests], of their parent.
+    """
+    middles, late_starts = order_times(starts, ends, slack)
+    after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
+    before = (middles[first] <= starts[second]) & (ends[first] <= late_starts[second])
     relation: npt.NDArray[np.int8] = np.zeros(starts.shape[1], dtype=np.int8)
-    relation[before] = Relation.FIRST_SECOND
     relation[after] = Relation.SECOND_FIRST
+    relation[before] = Relation.FIRST_SECOND  # of two that take no time at one moment, too
     return relation
 
 
@@ -195,11 +226,12 @@ def order_evidence(
         part = times[:, rows]
         starts, ends = occurrence_times(part, tree, kin)
         slack = slack_ns(part, tree, [family.parent for family in kin], settings)
-        late_starts = starts + slack[family_of_row]
-        leads = starts[firsts] <= starts[seconds]
+        middles, late_starts = order_times(starts, ends, slack[family_of_row])
+        leads = (middles[firsts] <= starts[seconds]) & (ends[firsts] <= late_starts[seconds])
+        follows = (middles[seconds] <= starts[firsts]) & (ends[seconds] <= late_starts[firsts])
         weight, bounds = category.weight[rows], sample_bounds(category.sample[rows], n_samples)
-        before += weigh(leads & (ends[firsts] <= late_starts[seconds]), weight, bounds)
-        after += weigh(~leads & (ends[seconds] <= late_starts[firsts]), weight, bounds)
+        before += weigh(leads, weight, bounds)
+        after += weigh(follows & ~leads, weight, bounds)
     keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
     parents = [interner.code(tree.operation[family.parent]) for family in kin]
     codes = [interner.family(parent, family.keys) for parent, family in zip(parents, kin, strict=True)]
@@ -251,16 +283,16 @@ class Consensus:
 
 def decide_order(
     evidence: Sequence[Evidence],
-    names: Sequence[str],
-    component_of: npt.NDArray[np.int64],
+    children: Sequence[ChildKey],
     settings: RefineSettings,
+    samples: Sequence[str],
 ) -> Consensus:
     """Pool the evidence and decide every relation (S5). O(entries log entries).
 
     Asked in turn, until one has enough requests: parents of the same operation *with the same child keys*
     (an operation like `GET` stands for many programs, its set of calls tells them apart), all parents of the
-    operation, all pairs of the same two components, the request itself. `component_of` [keys] is the
-    component of each key. Notes tell of pairs whose share differs between the periods.
+    operation, all pairs of the same two components, the request itself. `children` are the keys by code.
+    Notes tell of pairs whose share differs between the first of the `samples` (names) and another one.
     """
     if not evidence:
         return Consensus(np.zeros(0, dtype=np.int8), ())
@@ -276,10 +308,17 @@ def decide_order(
     relation, decided = _decide(families_, settings, unanimous=True)
     operations, of_family = _group(families_.key[:, 1:], families_.counts)
     by_operation, operation_decided = _decide(operations, settings, unanimous=False)
-    by_component = _component_relation(operations, component_of, settings)
+    by_component = _component_relation(operations, _components(children), settings)
     fallback = np.where(operation_decided, by_operation, by_component)
     relation = np.where(decided, relation, fallback[of_family])
-    return Consensus(relation[entry], _shift_notes(families_, names, settings))
+    return Consensus(relation[entry], _shift_notes(families_, children, settings, samples))
+
+
+def _components(children: Sequence[ChildKey]) -> I8:
+    """[keys] a number for the component of each child."""
+    words: dict[str, int] = {}
+    codes = [words.setdefault(child.operation.component, len(words)) for child in children]
+    return np.array(codes, dtype=np.int64)
 
 
 def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tuple[npt.NDArray[np.int8], B1]:
@@ -330,28 +369,37 @@ def _group(key: I8, counts: F8) -> tuple[_Groups, I8]:
     return _Groups(distinct, sums), entry
 
 
+_MOVED = 0.2
+"""Difference of the share between the reference and another sample that is worth a note."""
+
 _MAX_NOTES = 5
 
 
-def _shift_notes(groups: _Groups, names: Sequence[str], settings: RefineSettings) -> tuple[str, ...]:
-    """Sentences on pairs whose order moved between two samples: by more than 0.2, Bonferroni p < 0.05."""
+def _shift_notes(
+    groups: _Groups, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
+) -> tuple[str, ...]:
+    """Sentences on pairs whose order moved from the first sample to another (Bonferroni p < 0.05)."""
     traces, weight, before, after = _by_kind(groups.counts)
-    if len(traces) != len(PAIR):
-        return ()
-    enough = np.flatnonzero((traces >= settings.min_traces).all(axis=0))
-    pairs = groups.key[enough, 2:]
     # Both directions: the smaller key need not be the one that comes first.
-    n_0, n_1 = np.tile(traces[:, enough], 2)
-    old, new = np.concatenate((before[:, enough], after[:, enough]), axis=1) / np.tile(weight[:, enough], 2)
-    earlier, later = np.concatenate((pairs, pairs[:, ::-1])).T
+    pairs = np.concatenate((groups.key[:, 2:], groups.key[:, :1:-1]))
+    n, total = np.tile(traces, 2), np.tile(weight, 2)
+    ordered = np.concatenate((before, after), axis=1)
+    enough = n >= settings.min_traces
+    later, at = np.nonzero(enough[1:] & enough[0])
+    later += 1
+    n_0, n_1 = n[0, at], n[later, at]
+    old, new = ordered[0, at] / total[0, at], ordered[later, at] / total[later, at]
     pooled = (old * n_0 + new * n_1) / (n_0 + n_1)
     spread = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-12) * (1 / n_0 + 1 / n_1))
     p = 2 * ndtr(-np.abs(new - old) / spread)
-    notes = [
-        f"{names[earlier[at]]} is over before {names[later[at]]} starts in {old[at]:.0%} of the reference "
-        f"and {new[at]:.0%} of the problem requests that have both; one order is laid over both."
-        for at in np.flatnonzero((np.abs(new - old) > 0.2) & (p * len(p) < 0.05)).tolist()
-    ]
+    notes = []
+    for test in np.flatnonzero((np.abs(new - old) > _MOVED) & (p * len(p) < 0.05)).tolist():
+        first, second = (children[key].text for key in pairs[at[test]])
+        notes.append(
+            f"{first} is over before {second} starts in {old[test]:.0%} of the {samples[0]} and "
+            f"{new[test]:.0%} of the {samples[later[test]]} requests that have both; one order is laid over "
+            f"{'both' if len(samples) == 2 else 'all'}."
+        )
     if len(notes) > _MAX_NOTES:
         return (*notes[:_MAX_NOTES], f"The order of {len(notes) - _MAX_NOTES} more pairs of siblings moved.")
     return tuple(notes)

@@ -6,10 +6,10 @@ numbered by the column of their start, so a parent comes before its children.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from analyze.refine.stored import StoredStructure
+from analyze.refine.stored import Operation, StoredStructure
 from schemas.events import EventKind
 from stitch.graph.placed import END, POINT, START
 
@@ -31,8 +31,7 @@ class SpanTree:
     """Unit of the parent; -1 for the root."""
     children: tuple[tuple[int, ...], ...]
     """Units of the children, deferred ones too."""
-    operation: tuple[str, ...]
-    """`component/point[/label]`."""
+    operation: tuple[Operation, ...]
     component: tuple[str, ...]
     kind: tuple[int, ...]
     awaited: tuple[bool, ...]
@@ -141,12 +140,33 @@ def keep_units(tree: SpanTree, keep: Callable[[int], bool]) -> SpanTree:
     )
 
 
-def leave_unawaited(tree: SpanTree, units: frozenset[int]) -> SpanTree:
-    """The tree whose parents no longer wait for some units (found to be asynchronous)."""
+def leave_behind(
+    tree: SpanTree, units: frozenset[int], waited: Iterable[tuple[int, int]], *, keep_ends: bool
+) -> SpanTree:
+    """The tree whose parents no longer wait for some units (found to be asynchronous).
+
+    `waited` are (unit below one of them, ancestor that waits for it): the unit becomes a child of that
+    ancestor. What is left of the unit left behind is its start, a point that its parent has passed; with
+    `keep_ends` it stays whole, for trees that keep deferred work.
+    """
     if not units:
         return tree
-    awaited = tuple(waits and unit not in units for unit, waits in enumerate(tree.awaited))
-    return replace(tree, awaited=awaited)
+    parent, end = list(tree.parent), list(tree.end)
+    awaited = [waits and unit not in units for unit, waits in enumerate(tree.awaited)]
+    for unit, ancestor in waited:
+        child = unit
+        while tree.parent[child] != ancestor:
+            child = tree.parent[child]
+        parent[unit] = ancestor
+        if not keep_ends:
+            end[child] = tree.start[child]
+            awaited[child] = True
+    for unit, above in enumerate(parent):
+        if above in units and end[above] == tree.start[above]:
+            awaited[unit] = False
+    return replace(
+        tree, parent=tuple(parent), end=tuple(end), children=_children(parent), awaited=tuple(awaited)
+    )
 
 
 def without_deferred(tree: SpanTree) -> SpanTree:

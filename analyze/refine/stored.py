@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,19 @@ _BLOCK_CELLS = 1 << 16
 _COLUMNS = ["request_id", "start_ns", "category", "offset_ns", "host", "weight", "status", "sample"]
 
 
+class Operation(NamedTuple):
+    """What a span or record does, without host and side."""
+
+    component: str
+    point: str
+    label: str | None = None
+
+    @property
+    def text(self) -> str:
+        """`component/point[/label]`, for display."""
+        return "/".join(part for part in self if part is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredStructure(Template):
     """One row of the structures table."""
@@ -38,11 +52,9 @@ class StoredStructure(Template):
     canonical: str
     canonical_l1: str
 
-    def operation(self, position: int) -> str:
-        """`component/point[/label]` of a node, without host and side."""
-        label = self.label[position]
-        base = f"{self.component[position]}/{self.point[position]}"
-        return base if label is None else f"{base}/{label}"
+    def operation(self, position: int) -> Operation:
+        """Operation of a node."""
+        return Operation(self.component[position], self.point[position], self.label[position])
 
     @property
     def has_spans(self) -> bool:

@@ -25,7 +25,9 @@ def keyed(children: Children) -> dict[Key, tuple[int, int]]:
 
 
 def precedes(first: tuple[int, int], second: tuple[int, int], slack: int) -> bool:
-    return first[0] < second[0] and first[1] <= second[0] + slack
+    shorter = min(first[1] - first[0], second[1] - second[0])
+    overlap = first[1] - second[0]
+    return first[0] < second[0] and overlap <= slack and 2 * overlap <= shorter
 
 
 def relations(

@@ -56,7 +56,7 @@ def test_consensus_is_the_oracles(requests: list[tuple[int, list[tuple[str, int,
 def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key], Key, Key], str]:
     """What the refinement decides, in the oracle's words."""
     interner = Interner()
-    entries, evidence, component_of = [], [], {}
+    entries, evidence = [], []
     for category in group_flows(flows, structures, 2).categories:
         tree = span_tree(category.structure)
         assert tree is not None
@@ -67,15 +67,10 @@ def consensus(flows: pa.Table, structures: pa.Table) -> dict[tuple[frozenset[Key
                 (family.keys, family.keys[first], family.keys[second])
                 for first, second in zip(*pair_rows(len(family.keys)), strict=True)
             ]
-            component_of |= {
-                key: int(tree.component[unit] == "a")
-                for key, unit in zip(family.keys, family.children, strict=True)
-            }
     names = [
-        (name.split("#")[0], int(name.split("#")[1]) - 1 if "#" in name else 0) for name in interner.names()
+        (f"{key.operation.component}/{key.operation.point}", key.occurrence) for key in interner.children()
     ]
-    components = np.array([component_of.get(code, -1) for code in range(len(names))])
-    decided = decide_order(evidence, interner.names(), components, SMALL).relation.tolist()
+    decided = decide_order(evidence, interner.children(), SMALL, ["reference", "problem"]).relation.tolist()
     found = {}
     for (keys, first, second), relation in zip(entries, decided, strict=True):
         a, b = names[first], names[second]

@@ -49,6 +49,34 @@ def test_overlapping_children_stay_parallel() -> None:
     assert {("web/get>", "web/auth>"), ("web/get>", "web/load>")} <= edge_labels(category)
 
 
+def test_an_overlap_of_half_a_short_sibling_is_no_order() -> None:
+    """5 µs of overlap are within the slack of 10 µs, and yet most of two spans of 8 µs."""
+
+    def shares(overlap: float, duration: float) -> bool:
+        second = 10 + duration - overlap
+        request = call(
+            "web/get", 0, 100, call("web/a", 10, 10 + duration), call("web/b", second, second + duration)
+        )
+        found = only(population([request] * 25, settings=RefineSettings(host_policy="none")))
+        return ("web/a<", "web/b>") not in edge_labels(found)
+
+    assert shares(overlap=5, duration=8)
+    assert not shares(overlap=4, duration=8)
+    assert not shares(overlap=5, duration=30)
+    assert not shares(overlap=10, duration=30)
+    assert shares(overlap=11, duration=30)
+
+
+def test_the_shorter_of_two_siblings_bounds_the_slack() -> None:
+    for long_first in (True, False):
+        long, short = (10.0, 60.0), (57.0, 61.0)
+        if not long_first:  # the same backwards
+            long, short = (40.0, 90.0), (39.0, 43.0)
+        request = call("web/get", 0, 100, call("web/long", *long), call("web/short", *short))
+        found = edge_labels(only(population([request] * 25)))
+        assert {("web/get>", "web/long>"), ("web/get>", "web/short>")} <= found
+
+
 def test_order_can_be_switched_off() -> None:
     settings = RefineSettings(order_siblings=False)
     category = only(population(repeated(25, sequential), settings=settings))
@@ -233,5 +261,101 @@ def test_a_child_awaited_in_one_period_only_is_noted() -> None:
     assert found.notes == (
         "web/log outlives its parent web/get in 0% of the reference and 100% of the problem calls: "
         "taken as asynchronous in both.",
+        "Asynchronous, as they outlive their parent, which shows the time meanwhile: web/log below web/get "
+        "(in 75% of its calls).",
     )
     assert "web/log>" not in only(found).graph.labels
+
+
+def test_one_request_makes_no_child_asynchronous() -> None:
+    """A large trace in which all calls of a kind outlive their parent once is one trace: they are clipped."""
+    spread = [call("web/load", 10 + at, 1500) for at in range(30)]
+    category = only(population([call("web/get", 0, 1000, *spread)]))
+    assert category.graph.labels.count("web/load>") == 30
+    assert set(category.node_ns[:, 0].tolist()) == {0, 1_000_000, *((10 + at) * 1000 for at in range(30))}
+    assert category.response_ns.tolist() == [1_000_000]
+
+
+def test_few_requests_make_a_child_asynchronous_if_they_agree() -> None:
+    def loads(end: float) -> Call:
+        return call("web/get", 0, 1000, call("web/load", 10, end))
+
+    assert "web/load>" in only(population([loads(1500)] * 4)).graph.labels
+    assert "web/load>" not in only(population([loads(1500)] * 5)).graph.labels
+    assert "web/load>" in only(population([loads(1500)] * 18 + [loads(900)])).graph.labels
+    assert "web/load>" not in only(population([loads(1500)] * 10 + [loads(900)] * 10)).graph.labels
+    assert "web/load>" in only(population([loads(1500)] * 9 + [loads(900)] * 11)).graph.labels
+
+
+def pipeline(rng: np.random.Generator, connected: float = 0.0, hang: float = 0.0) -> Call:
+    """An HDFS-like write: the handler outlives the set-up of the pipeline, the connect below it does not."""
+    at = float(rng.integers(20))
+    end = 300 + hang + at + connected
+    connect = call(
+        "node/connect", 120 + at, 200 + hang + at + connected, call("disk/open", 130 + at, 140 + at)
+    )
+    handler = call("node/write", 50 + at, 5_000, connect, call("disk/flush", 4_000, 4_500))
+    setup = call("client/setup", 10, end - connected, handler)
+    return call("client/put", 0, 6_000, setup, call("client/send", end + 10, 5_800))
+
+
+def test_awaited_work_below_a_deferred_child_keeps_its_place() -> None:
+    found = population(
+        repeated(30, pipeline), [pipeline(np.random.default_rng(n), hang=900) for n in range(30)]
+    )
+    category = only(found)
+    assert edge_labels(category) == {
+        ("client/put>", "client/setup>"),
+        ("client/setup>", "node/write"),  # the handler's start: a point, its end is deferred
+        ("node/write", "node/connect>"),
+        ("node/connect>", "disk/open>"),
+        ("disk/open>", "disk/open<"),
+        ("disk/open<", "node/connect<"),
+        ("node/connect<", "client/setup<"),
+        ("client/setup<", "client/send>"),
+        ("client/send>", "client/send<"),
+        ("client/send<", "client/put<"),
+    }
+    latency, path = edge_latency_ns(category), critical_path(category)
+    assert ((latency * path).sum(axis=1) == category.response_ns).all()
+    labels = category.graph.labels
+    hop = category.graph.edges.tolist().index([labels.index("disk/open<"), labels.index("node/connect<")])
+    assert latency[:30, hop].tolist() == [60_000] * 30
+    assert latency[30:, hop].tolist() == [960_000] * 30  # the hop that hangs shows
+    assert found.notes == (
+        "Asynchronous, as they outlive their parent, which shows the time meanwhile: node/write below "
+        "client/setup (in 100% of its calls; but node/connect in it is over before the parent goes on, and "
+        "stays).",
+    )
+
+
+def test_work_that_goes_on_past_the_parents_next_step_is_deferred_with_its_child() -> None:
+    """`connect` is over before the set-up ends in 90 % of the requests, 95 % are asked for."""
+    requests = [*repeated(27, pipeline), *repeated(3, lambda rng: pipeline(rng, connected=200))]
+    found = population(requests)
+    assert "node/connect>" not in only(found).graph.labels
+    assert "disk/open>" in only(found).graph.labels
+    assert "disk/open in it is over" in found.notes[0]
+    almost = [*repeated(29, pipeline), *repeated(1, lambda rng: pipeline(rng, connected=200))]
+    assert "node/connect>" in only(population(almost)).graph.labels
+
+
+def test_the_next_step_of_the_parent_is_its_next_call() -> None:
+    """`connect` ends before the set-up does, but after its next call has begun: nobody waited for it."""
+    handler = call("node/write", 50, 5_000, call("node/connect", 120, 200))
+    setup = call("client/setup", 10, 300, handler, call("client/ask", 150, 250))
+    category = only(population([call("client/put", 0, 6_000, setup)] * 25))
+    assert "client/ask>" in category.graph.labels
+    assert "node/connect>" not in category.graph.labels
+
+
+def test_where_deferred_work_is_kept_awaited_work_still_moves_up() -> None:
+    category = only(population(repeated(30, pipeline), settings=RefineSettings(keep_deferred=True)))
+    assert {
+        ("client/setup>", "node/connect>"),
+        ("node/connect<", "client/setup<"),
+        ("client/setup>", "node/write>"),
+        ("disk/flush<", "node/write<"),
+    } <= edge_labels(category)
+    latency, path = edge_latency_ns(category), critical_path(category)
+    assert ((latency * path).sum(axis=1) == category.response_ns).all()
