@@ -1,6 +1,10 @@
-"""Which stored categories a key names: a category of the lake, or one that a report made of several."""
+"""Which flows are meant: those of a stored category, or the requests a report lists for a refined one."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,46 +13,146 @@ from analyze.load import read_stored
 from analyze.scope import LakePeriod
 from schemas.errors import ConfigError, NotFoundError
 
-LIST_CATEGORIES = "List categories with `flowdiff categories`."
+LIST_CATEGORIES: Final = "List categories with `flowdiff categories`."
+_REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 
-def named_categories(found: LakePeriod, key: str) -> pa.Array:
-    """Keys of the stored categories that `key`, or a key it is the beginning of, stands for.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an export is asked for."""
 
-    A key of the lake comes first; else it is looked up in the lake's reports, whose categories are refined
-    ones. Raises ConfigError for an empty key, NotFoundError where the period's windows hold no such category.
+    category: str | None = None
+    """A key, or the beginning of one; None: all."""
+    report: str | None = None
+    """Id of a report of the lake, the beginning of one, or the folder of any report."""
+    sample: str | None = None
+    """Only requests of this sample of the report: `reference`, `problem`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Flows to take: those whose `column` is one of `values`."""
+
+    column: str
+    values: pa.Array
+    what: str
+    """How a message names them: `of category 'ab12'`; empty for all."""
+
+    @property
+    def requests(self) -> int | None:
+        """How many requests were named one by one; None where categories were."""
+        return len(self.values) if self.column == "request_id" else None
+
+    def of(self, flows: pa.Table) -> pa.Table:
+        """Those of `flows` that are meant."""
+        if not len(self.values):
+            return flows.slice(0, 0)
+        return flows.filter(pc.is_in(flows[self.column].cast(pa.string()), value_set=self.values))
+
+
+def selection(found: LakePeriod, asked: Asked) -> Selection | None:
+    """The flows that are asked for; None: all of the period.
+
+    With a report: the requests of its table that lie in the category and sample. Without one, a key of the
+    lake comes first; else it is a refined key, looked up in all reports of the lake. Raises ConfigError for
+    an empty key, an ambiguous report, or a sample without a report, NotFoundError where there is no such
+    report, sample or category.
     """
-    if not key:
+    if asked.category == "":
         raise ConfigError("The category is empty.", remedy="Give its key, or the beginning of one.")
+    if asked.report is not None:
+        return _of_reports(found, [_report_folder(found.root, asked.report)], asked)
+    if asked.sample is not None:
+        raise ConfigError("Samples are those of a report.", remedy="Give --report, too.")
+    if asked.category is None:
+        return None
+    stored = _stored(found, asked.category)
+    if len(stored):
+        return Selection("category", stored, f"of category '{asked.category}'")
+    return _of_reports(found, _report_folders(found.root), asked)
+
+
+def _stored(found: LakePeriod, key: str) -> pa.Array:
+    """Keys of the lake's categories that begin with `key`."""
     parts = [read_stored(found, path, ["category"]) for path in found.structures]
-    known = (
-        pc.unique(pa.concat_tables(parts)["category"].cast(pa.string()))
-        if parts
-        else pa.array([], pa.string())
+    if not parts:
+        return pa.array([], pa.string())
+    known = pc.unique(pa.concat_tables(parts)["category"].cast(pa.string()))
+    return known.filter(pc.starts_with(known, key))
+
+
+def _report_folders(root: Path) -> list[Path]:
+    """Folders of a lake's finished reports; one being written has a name that begins with a dot."""
+    return sorted(path for path in (root / "reports").glob("[!.]*") if path.is_dir())
+
+
+def _report_folder(root: Path, report: str) -> Path:
+    """Folder of a report: `report` is a path, an id, or the beginning of one."""
+    if not report:
+        raise ConfigError("The report is empty.", remedy="Give its id, or the beginning of one.")
+    if len(Path(report).parts) > 1 and Path(report).is_dir():
+        return Path(report)
+    matching = [folder for folder in _report_folders(root) if folder.name.startswith(report)]
+    if len(matching) > 1:
+        raise ConfigError(
+            f"{len(matching)} reports begin with '{report}': {', '.join(f.name for f in matching[:3])}.",
+            remedy="Give more of the id.",
+        )
+    if not matching:
+        raise NotFoundError(
+            f"No report '{report}' in lake {root.name}.",
+            remedy="Give the name of a folder under reports/ of the lake, or the folder of another lake's.",
+        )
+    return matching[0]
+
+
+def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> Selection:
+    """Requests of a category, a sample or all, over the tables of some reports."""
+    named = [row for folder in folders for row in _rows(found, folder / _REQUESTS, asked.category)]
+    parts = [rows["request_id"] for rows in named]
+    if asked.sample is not None:
+        parts = [rows["request_id"].filter(pc.equal(rows["sample"], asked.sample)) for rows in named]
+    if not any(rows.num_rows for rows in named):
+        raise _not_listed(found, folders, asked)
+    wanted = pc.unique(pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string()))
+    if not len(wanted):
+        samples = {name for rows in named for name in rows["sample"].to_pylist()}
+        raise NotFoundError(
+            f"No request {_of(asked)} is of sample '{asked.sample}'.",
+            remedy=f"Samples are: {', '.join(sorted(samples))}.",
+        )
+    return Selection("request_id", wanted, _of(asked))
+
+
+def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
+    """Rows of a report's table whose category begins with `key`; no table where the report has none."""
+    if not path.is_file():
+        return []
+    table = read_stored(found, path)
+    return [table if key is None else table.filter(pc.starts_with(table["category"], key))]
+
+
+def _of(asked: Asked) -> str:
+    """Words for a message."""
+    words = [
+        None if value is None else f"of {name} '{value}'"
+        for name, value in (("category", asked.category), ("report", asked.report))
+    ]
+    return " ".join(word for word in words if word is not None)
+
+
+def _not_listed(found: LakePeriod, folders: list[Path], asked: Asked) -> NotFoundError:
+    """Why no report names a request of a category: there is none, or nothing changed in it."""
+    stored = [row for folder in folders for row in _rows(found, folder / _CATEGORIES, asked.category)]
+    keys = sorted({key for rows in stored for keys in rows["stored"].to_pylist() for key in keys})
+    if asked.category is None:
+        return NotFoundError(f"No request is listed {_of(asked)}.", remedy="Export a period.")
+    if not keys:
+        where = "" if asked.report is not None else f" in {found.period.text}, nor in a report of this lake"
+        report = "" if asked.report is None else f" in report '{asked.report}'"
+        return NotFoundError(f"No category '{asked.category}'{report}{where}.", remedy=LIST_CATEGORIES)
+    return NotFoundError(
+        f"Category '{asked.category}' is neither a mutation nor a precursor of a report that lists requests.",
+        remedy=f"Export the stored categories that it is part of: {', '.join(keys[:3])}"
+        + (f" and {len(keys) - 3} more." if len(keys) > 3 else "."),
     )
-    own = known.filter(pc.starts_with(known, key))
-    if len(own):
-        return own
-    reported = _behind_reports(found, key)
-    if len(reported) == 0:
-        raise NotFoundError(
-            f"No category '{key}' in {found.period.text}, nor in a report of this lake.",
-            remedy=LIST_CATEGORIES,
-        )
-    here = reported.filter(pc.is_in(reported, value_set=known))
-    if len(here) == 0:
-        raise NotFoundError(
-            f"Category '{key}' of a report is stored under keys that do not occur in {found.period.text}.",
-            remedy="Give a period of that report.",
-        )
-    return here
-
-
-def _behind_reports(found: LakePeriod, key: str) -> pa.Array:
-    """Stored keys of the refined categories that begin with `key`, over all reports of a lake."""
-    parts = []
-    # The table `categories` of a report has them all: its mutations, their precursors, and the rest.
-    for path in sorted((found.root / "reports").glob("*/categories.parquet")):
-        rows = read_stored(found, path, ["category", "stored"])
-        parts.append(rows.filter(pc.starts_with(rows["category"], key))["stored"].combine_chunks().flatten())
-    return pc.unique(pa.concat_arrays(parts)) if parts else pa.array([], pa.string())
