@@ -78,7 +78,8 @@ def test_precursors_are_weighted_by_similarity():
     assert m.contribution_tr_us == pytest.approx(60 * (5000 - tr))
     assert run(p, ranking="tr").comparison.mutations[0].contribution_us == m.contribution_tr_us
     released = run(p, variant="released").comparison.mutations[0]
-    weights = 1 / 0.25, 1 / 0.75
+    # Edges: r d d y y o | r d d o: 2 of 6. Against r n (net): r d d t t o | r n: 5 of 6.
+    weights = 1 / (2 / 6), 1 / (5 / 6)
     mean = (weights[0] * 2000 + weights[1] * 9000) / sum(weights)
     assert released.contribution_us == pytest.approx(60 * (5000 - mean))
 
