@@ -12,7 +12,7 @@ from analyze.methods.spectroscope.distance import TokenTexts, edge_sequence
 from analyze.methods.spectroscope.edge_tests import named_edge_tests
 from analyze.methods.spectroscope.paper import PaperResult, Ranked, paper_mutations
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.timing import KsTests, run_tests
+from analyze.methods.spectroscope.timing import KsTests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
 from schemas.report import Direction, MutationKind
@@ -28,7 +28,7 @@ def run(*categories: Category, **settings: object) -> PaperResult:
 
 def ks(reference_ns: list[int], problem_ns: list[int]) -> KsTests:
     values = np.array([*reference_ns, *problem_ns], np.int64)[:, None]
-    return run_tests(values, np.repeat([False, True], [len(reference_ns), len(problem_ns)]), None, RELEASED)
+    return released_tests(values, np.repeat([False, True], [len(reference_ns), len(problem_ns)]), RELEASED)
 
 
 def name_of(result: PaperResult, found: Ranked, *categories: Category) -> str:

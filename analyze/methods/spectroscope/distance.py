@@ -53,9 +53,6 @@ class TokenTexts:
         """Distances between the sequences `rows` and `columns`. O(Σ n·m / 64)."""
         left, back_left = _distinct([self.texts[i] for i in rows])
         right, back_right = _distinct([self.texts[i] for i in columns])
-        if not left or not right:
-            empty = (len(rows), len(columns))
-            return Distances(np.zeros(empty, np.int32), np.zeros(empty))
         edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]
         longer = np.maximum(
             np.array([len(self.texts[i]) for i in rows])[:, None],

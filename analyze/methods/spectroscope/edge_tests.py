@@ -6,15 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.timing import KsTests, run_tests
+from analyze.methods.spectroscope.timing import PROBLEM, KsTests, released_tests, text_tests
 from analyze.population import Category, Graph
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 INDEX = npt.NDArray[np.intp]
-
-PROBLEM = 1
-"""The sample of a comparison that may have changed."""
 
 
 def critical_edge_tests(category: Category, latency_ns: I8, critical: B1, settings: PaperSettings) -> KsTests:
@@ -22,7 +19,7 @@ def critical_edge_tests(category: Category, latency_ns: I8, critical: B1, settin
 
     `latency_ns`, `critical`: [requests, edges].
     """
-    return run_tests(latency_ns, category.sample == PROBLEM, critical, settings)
+    return text_tests(latency_ns, category.sample == PROBLEM, critical, settings)
 
 
 def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
@@ -43,7 +40,7 @@ def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings
         names = np.flatnonzero(times == k)
         columns = np.array([places[name] for name in names], dtype=np.intp)
         pooled = np.concatenate([latency_ns[:, columns[:, place]] for place in range(k)])
-        tested = run_tests(pooled, np.tile(problem, k), None, settings)
+        tested = released_tests(pooled, np.tile(problem, k), settings)
         n0[names], n1[names], d[names], p[names] = tested.n0, tested.n1, tested.d, tested.p
         changed[names] = tested.changed
     return KsTests(n0[of_edge], n1[of_edge], d[of_edge], p[of_edge], changed[of_edge])

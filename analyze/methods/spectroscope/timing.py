@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,11 @@ I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
-NS_PER_MS = 1_000_000
-RELEASED_LEAST_SIZE = 4.0
-RELEASED_SIZE_MARGIN = 0.0001
+PROBLEM: Final = 1
+"""The sample of a comparison that may have changed."""
+NS_PER_MS: Final = 1_000_000
+RELEASED_LEAST_SIZE: Final = 4.0
+RELEASED_SIZE_MARGIN: Final = 0.0001
 """`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size, and so not where it would be
 4 exactly: (8,8), (6,12) and (5,20) are not tested (B.1b)."""
 
@@ -36,9 +39,9 @@ class KsTests:
 
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
-    """KS of every category's response times."""
+    """KS of every category's response times, as the variant does it."""
     parts = [
-        run_tests(category.response_ns[:, None], category.sample == 1, None, settings)
+        run_tests(category.response_ns[:, None], category.sample == PROBLEM, settings)
         for category in categories
     ]
     if not parts:
@@ -53,28 +56,34 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
     )
 
 
-def run_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperSettings) -> KsTests:
-    """KS of each column of [rows, columns] latencies, on the values with `critical` set (None: all).
-
-    `text`: two-sided on ns, run where both periods have more than `min_requests` values. `released`, in this
-    order: zero latencies are dropped; the test is run where enough are left (`RELEASED_LEAST_SIZE`), so that
-    an edge in one period only is never significant; what is left is rounded half up to whole ms; the test is
-    one-sided (slower).
-    """
+def run_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
+    """KS of each column of [rows, columns] times, as the variant does it. problem: [rows]."""
     if settings.variant == "released":
-        include = values_ns > 0 if critical is None else critical & (values_ns > 0)
-        tested = ks_columns((values_ns + NS_PER_MS // 2) // NS_PER_MS, problem, include)
-        size = tested.n0.astype(np.float64) * tested.n1 / (tested.n0 + tested.n1 + RELEASED_SIZE_MARGIN)
-        return _decide(
-            tested,
-            tested.d_slower,
-            p_one_sided(tested.d_slower, tested.n0, tested.n1),
-            size >= RELEASED_LEAST_SIZE,
-            settings,
-        )
+        return released_tests(values_ns, problem, settings)
+    return text_tests(values_ns, problem, None, settings)
+
+
+def text_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperSettings) -> KsTests:
+    """KS of each column, on the values with `critical` set (None: all), as the papers say.
+
+    Two-sided on ns, run where both periods have more than `min_requests` values.
+    """
     tested = ks_columns(values_ns, problem, critical)
     run = np.minimum(tested.n0, tested.n1) > settings.min_requests
     return _decide(tested, tested.d, p_two_sided(tested.d, tested.n0, tested.n1), run, settings)
+
+
+def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
+    """KS of each column as the released source does it.
+
+    In this order: zeros are dropped; the test is run where enough is left (`RELEASED_LEAST_SIZE`), so that an
+    edge in one period only is never significant; what is left is rounded half up to whole ms; the test is
+    one-sided (slower).
+    """
+    tested = ks_columns((values_ns + NS_PER_MS // 2) // NS_PER_MS, problem, values_ns > 0)
+    size = tested.n0.astype(np.float64) * tested.n1 / (tested.n0 + tested.n1 + RELEASED_SIZE_MARGIN)
+    p = p_one_sided(tested.d_slower, tested.n0, tested.n1)
+    return _decide(tested, tested.d_slower, p, size >= RELEASED_LEAST_SIZE, settings)
 
 
 def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -> KsTests:
