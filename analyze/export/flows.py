@@ -82,7 +82,7 @@ def _export_events(found: LakePeriod, asked: Asked, out: BinaryIO, form: EventFo
 
 
 def _missing(wanted: Selection | None, matched: int) -> int:
-    named = None if wanted is None else wanted.requests
+    named = None if wanted is None else wanted.named
     return 0 if named is None else max(named - matched, 0)
 
 

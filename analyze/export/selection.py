@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,23 +33,30 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Flows to take: those whose `column` is one of `values`."""
+    """Flows to take: of some stored categories, or requests one by one."""
 
-    column: str
-    values: pa.Array
     what: str
-    """How a message names them: `of category 'ab12'`; empty for all."""
+    """How a message names them: `of category 'ab12'`."""
+    categories: pa.Array | None = None
+    """Stored keys."""
+    requests: Mapping[str, pa.Array] | None = None
+    """Kind -> request ids."""
 
     @property
-    def requests(self) -> int | None:
+    def named(self) -> int | None:
         """How many requests were named one by one; None where categories were."""
-        return len(self.values) if self.column == "request_id" else None
+        return None if self.requests is None else sum(map(len, self.requests.values()))
 
     def of(self, flows: pa.Table) -> pa.Table:
         """Those of `flows` that are meant."""
-        if not len(self.values):
-            return flows.slice(0, 0)
-        return flows.filter(pc.is_in(flows[self.column].cast(pa.string()), value_set=self.values))
+        if self.requests is None:
+            return flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=self.categories))
+        kind = flows["kind"].cast(pa.string())
+        wanted = pa.array(np.zeros(flows.num_rows, np.bool_))
+        for name, ids in self.requests.items():
+            mine = pc.and_(pc.equal(kind, name), pc.is_in(flows["request_id"], value_set=ids))
+            wanted = pc.or_(wanted, mine)
+        return flows.filter(wanted)
 
 
 def selection(found: LakePeriod, asked: Asked) -> Selection | None:
@@ -68,7 +77,7 @@ def selection(found: LakePeriod, asked: Asked) -> Selection | None:
         return None
     stored = _stored(found, asked.category)
     if len(stored):
-        return Selection("category", stored, f"of category '{asked.category}'")
+        return Selection(_of(asked), categories=stored)
     return _of_reports(found, _report_folders(found.root), asked)
 
 
@@ -108,20 +117,23 @@ def _report_folder(root: Path, report: str) -> Path:
 
 def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> Selection:
     """Requests of a category, a sample or all, over the tables of some reports."""
-    named = [row for folder in folders for row in _rows(found, folder / _REQUESTS, asked.category)]
-    parts = [rows["request_id"] for rows in named]
-    if asked.sample is not None:
-        parts = [rows["request_id"].filter(pc.equal(rows["sample"], asked.sample)) for rows in named]
-    if not any(rows.num_rows for rows in named):
+    listed = [rows for folder in folders for rows in _rows(found, folder / _REQUESTS, asked.category)]
+    if not any(rows.num_rows for rows in listed):
         raise _not_listed(found, folders, asked)
-    wanted = pc.unique(pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string()))
-    if not len(wanted):
-        samples = {name for rows in named for name in rows["sample"].to_pylist()}
+    table = pa.concat_tables(rows.select(["sample", "request_id", "kind"]) for rows in listed)
+    taken = table
+    if asked.sample is not None:
+        taken = table.filter(pc.equal(table["sample"], asked.sample))
+    if not taken.num_rows:
         raise NotFoundError(
             f"No request {_of(asked)} is of sample '{asked.sample}'.",
-            remedy=f"Samples are: {', '.join(sorted(samples))}.",
+            remedy=f"Samples are: {', '.join(sorted(pc.unique(table['sample']).to_pylist()))}.",
         )
-    return Selection("request_id", wanted, _of(asked))
+    requests = {
+        kind: pc.unique(taken.filter(pc.equal(taken["kind"], kind))["request_id"])
+        for kind in pc.unique(taken["kind"]).to_pylist()
+    }
+    return Selection(_of(asked), requests=requests)
 
 
 def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +12,9 @@ import pytest
 from oracles.dot_reader import read_dot, read_label
 from typer.testing import CliRunner
 
-from analyze.load import load_population
-from analyze.methods.spectroscope.paper import Ranked, paper_mutations
-from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.population import Category, Population
-from analyze.refine.settings import RefineSettings
+from analyze.export.selection import Selection
 from flowdiff.__main__ import build_app
 from schemas.errors import FlowdiffError
-from schemas.periods import parse_period
 
 NOON_S = 1_795_262_400  # 2026-11-21T12:00Z
 REFERENCE, PROBLEM = "2026-11-21T12:00/1h", "2026-11-21T13:00/1h"
@@ -51,33 +45,27 @@ def refusal(*arguments: str) -> FlowdiffError:
 
 
 @dataclass(frozen=True)
+class Refined:
+    """A category of the report, and its requests: those of the reference, those of the problem period."""
+
+    key: str
+    stored: list[str]
+    requests: tuple[list[str], list[str]]
+
+    @property
+    def ids(self) -> list[str]:
+        return sorted([*self.requests[0], *self.requests[1]])
+
+
+@dataclass(frozen=True)
 class Compared:
     """A lake with a report whose mutation and precursor have the same stored key."""
 
     lake: str
     report: str
-    population: Population
-    mutation: Category
-    precursor: Category
-    unchanged: Category
-
-
-def listed(found: Ranked, rank: int, population: Population) -> Iterator[dict[str, object]]:
-    """Rows of a report's `requests` for one mutation: its own, and those of its precursors."""
-    roles = [("mutation", found.category)]
-    if found.candidates is not None:
-        roles += [("precursor", int(index)) for index in found.candidates.category]
-    for role, index in roles:
-        category = population.categories[index]
-        for request_id, sample in zip(category.request_id.to_pylist(), category.sample.tolist(), strict=True):
-            yield {
-                "rank": rank,
-                "role": role,
-                "category": category.graph.key,
-                "sample": population.samples[sample].name,
-                "request_id": request_id,
-                "kind": found.kind.value,
-            }
+    mutation: Refined
+    precursor: Refined
+    unchanged: Refined
 
 
 def records(number: int, start_ns: int, step_ns: int, point: str, host: str) -> list[str]:
@@ -99,37 +87,58 @@ def records(number: int, start_ns: int, step_ns: int, point: str, host: str) -> 
     ]
 
 
+PLANS = tuple(
+    [("read", "s1")] * on_first + [("read", "s2")] * on_second + [("write/all", "s1")] * 20
+    for on_first, on_second in ((40, 10), (10, 40))
+)
+"""Two hours: 30 of 50 reads moved from host s1 to s2, writes stayed."""
+
+
 def traffic() -> list[str]:
-    """Two hours: 40 of 50 reads moved from host s1 to s2, writes stayed; several windows each."""
-    lines: list[str] = []
-    for hour, (on_first, on_second) in enumerate(((40, 10), (10, 40))):
-        plan = [("read", "s1")] * on_first + [("read", "s2")] * on_second + [("write/all", "s1")] * 20
-        for place, (point, host) in enumerate(plan):
-            start_ns = (NOON_S + hour * 3600 + place * 9) * 10**9
-            lines += records(100 * hour + place, start_ns, 1_000_000 + place, point, host)
-    return lines
+    """One request every nine seconds, so that an hour has several windows."""
+    return [
+        line
+        for hour, plan in enumerate(PLANS)
+        for place, step in enumerate(plan)
+        for line in records(
+            100 * hour + place, (NOON_S + hour * 3600 + place * 9) * 10**9, 1_000_000 + place, *step
+        )
+    ]
+
+
+def refined(row: dict, point: str, host: str) -> Refined:
+    before, after = (
+        [f"r{100 * hour + place:04}" for place, step in enumerate(plan) if step == (point, host)]
+        for hour, plan in enumerate(PLANS)
+    )
+    assert (row["count0"], row["count1"]) == (len(before), len(after))
+    return Refined(row["category"], row["stored"], (before, after))
+
+
+def rows_of(category: Refined, role: str) -> list[dict[str, object]]:
+    """Rows of a report's `requests`."""
+    named = zip(("reference", "problem"), category.requests, strict=True)
+    row = {"rank": 1, "role": role, "category": category.key, "kind": "records"}
+    return [row | {"sample": sample, "request_id": name} for sample, names in named for name in names]
 
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     folder = tmp_path_factory.mktemp("export")
-    lake, file = str(folder / "lake"), folder / "records.ndjson"
+    lake, file = folder / "lake", folder / "records.ndjson"
     file.write_text("\n".join(traffic()))
-    run("import", str(file), "--lake", lake, "--window", "1m")
-    options = ("--hosts", "full", "--sm-threshold", "20", "--fail-on", "never", "--json", "-")
-    periods = ("--reference", REFERENCE, "--problem", PROBLEM)
-    out, _ = run("compare", "--lake", lake, *periods, *options)
-    report = json.loads(out)["id"]
-    reference, problem = (parse_period(text, now_ns=0) for text in (REFERENCE, PROBLEM))
-    population = load_population(reference, problem, RefineSettings(host_policy="full"), default_lake=lake)
-    (found,) = paper_mutations(population, PaperSettings(sm_threshold=20)).mutations
-    table = pa.Table.from_pylist(list(listed(found, 1, population)), schema=REQUESTS_SCHEMA)
-    pq.write_table(table, Path(lake) / "reports" / report / "requests.parquet")
-    assert found.candidates is not None
-    (index,) = found.candidates.category.tolist()
-    (rest,) = {*range(len(population.categories))} - {found.category, index}
-    mutation, precursor, unchanged = (population.categories[i] for i in (found.category, index, rest))
-    return Compared(lake, report, population, mutation, precursor, unchanged)
+    run("import", str(file), "--lake", str(lake), "--window", "1m")
+    options = ("--hosts", "full", "--sm-threshold", "20", "--fail-on", "never")
+    run("compare", "--lake", str(lake), "--reference", REFERENCE, "--problem", PROBLEM, *options)
+    (report,) = (lake / "reports").iterdir()
+    found = {row["count0"]: row for row in pq.read_table(report / "categories.parquet").to_pylist()}
+    precursor, mutation = refined(found[40], "read", "s1"), refined(found[10], "read", "s2")
+    unchanged = refined(found[20], "write/all", "s1")
+    assert pq.read_table(report / "mutations.parquet")["category"].to_pylist() == [mutation.key]
+    assert pq.read_table(report / "precursors.parquet")["category"].to_pylist() == [precursor.key]
+    rows = rows_of(mutation, "mutation") + rows_of(precursor, "precursor")
+    pq.write_table(pa.Table.from_pylist(rows, schema=REQUESTS_SCHEMA), report / "requests.parquet")
+    return Compared(str(lake), report.name, mutation, precursor, unchanged)
 
 
 def exported(lake: str, *options: str) -> list[str]:
@@ -138,42 +147,33 @@ def exported(lake: str, *options: str) -> list[str]:
     return sorted({json.loads(line)["request_id"] for line in out.splitlines()})
 
 
-def ids(category: Category, *samples: int) -> list[str]:
-    rows = zip(category.request_id.to_pylist(), category.sample.tolist(), strict=True)
-    return sorted(request_id for request_id, sample in rows if sample in samples)
-
-
 def test_mutation_and_precursor_of_one_stored_key_export_their_own_requests(compared: Compared):
-    assert set(compared.mutation.stored) & set(compared.precursor.stored)
+    assert compared.mutation.stored == compared.precursor.stored
     for category in (compared.mutation, compared.precursor):
         for options in ((), ("--report", compared.report), ("--report", compared.report[:5])):
-            found = exported(compared.lake, "--category", category.graph.key, *options)
-            assert found == ids(category, 0, 1)
-    both = {*ids(compared.mutation, 0, 1), *ids(compared.precursor, 0, 1)}
-    (stored, *_) = set(compared.mutation.stored) & set(compared.precursor.stored)
-    assert both <= set(exported(compared.lake, "--category", stored))
-    assert not {*ids(compared.mutation, 0, 1)} & {*ids(compared.precursor, 0, 1)}
+            assert exported(compared.lake, "--category", category.key, *options) == category.ids
+            assert exported(compared.lake, "--category", category.key[:12], *options) == category.ids
+    (stored,) = compared.mutation.stored
+    both = sorted(compared.mutation.ids + compared.precursor.ids)
+    assert exported(compared.lake, "--category", stored) == both
 
 
 def test_samples_of_a_report_are_exported_apart(compared: Compared):
-    key = compared.precursor.graph.key
-    options = ("--report", compared.report, "--category", key[:12])
-    for number, (sample, requests) in enumerate((("reference", 40), ("problem", 10))):
-        found = exported(compared.lake, *options, "--sample", sample)
-        assert found == ids(compared.precursor, number)
-        assert len(found) == requests
+    options = ("--report", compared.report, "--category", compared.precursor.key)
+    for sample, requests in zip(("reference", "problem"), compared.precursor.requests, strict=True):
+        assert exported(compared.lake, *options, "--sample", sample) == requests
 
 
 def test_a_whole_report_is_exported(compared: Compared):
     folder = Path(compared.lake) / "reports" / compared.report
-    wanted = set(pq.read_table(folder / "requests.parquet")["request_id"].to_pylist())
-    assert exported(compared.lake, "--report", compared.report) == sorted(wanted)
-    assert exported(compared.lake, "--report", str(folder)) == sorted(wanted)
+    both = sorted(compared.mutation.ids + compared.precursor.ids)
+    assert exported(compared.lake, "--report", compared.report) == both
+    assert exported(compared.lake, "--report", str(folder)) == both
 
 
 def test_requests_outside_the_period_are_counted(compared: Compared):
     def told(period: str) -> tuple[int, str]:
-        options = ("--report", compared.report, "--category", compared.precursor.graph.key)
+        options = ("--report", compared.report, "--category", compared.precursor.key)
         dot = ("export", "--lake", compared.lake, "--format", "dot", "--period", period, *options)
         out, message = run(*dot)
         return len(read_dot(out.encode())), message
@@ -191,9 +191,9 @@ def test_what_a_report_does_not_list_is_said(compared: Compared):
 
     unchanged = compared.unchanged
     for report in ((), ("--report", compared.report)):
-        told = refused("--category", unchanged.graph.key, *report)
+        told = refused("--category", unchanged.key, *report)
         assert "neither a mutation nor a precursor" in told
-        assert sorted(unchanged.stored)[0] in told
+        assert unchanged.stored[0] in told
     assert "No category 'zz' in report" in refused("--category", "zz", "--report", compared.report)
     assert "nor in a report of this lake" in refused("--category", "zz")
     assert "No report 'nope'" in refused("--report", "nope")
@@ -216,6 +216,13 @@ def test_an_ambiguous_report_is_refused(compared: Compared, tmp_path: Path):
     assert "2 reports begin with 'ab': ab1, ab2." in told
     told = str(refusal("export", "--lake", str(lake), "--format", "dot", "--report", "ab1"))
     assert "No request is listed of report 'ab1'" in told
+
+
+def test_a_request_id_of_both_kinds_is_told_apart():
+    flows = pa.table({"request_id": ["a", "a", "b", "c"], "kind": ["spans", "records", "records", "spans"]})
+    wanted = Selection("", requests={"spans": pa.array(["a"]), "records": pa.array(["b", "c"])})
+    assert wanted.of(flows).to_pylist() == [flows.to_pylist()[0], flows.to_pylist()[2]]
+    assert wanted.named == 3
 
 
 def test_dot_of_many_files_is_one_file_to_the_original(compared: Compared):
