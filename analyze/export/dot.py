@@ -1,47 +1,53 @@
 """Flows as DOT, one graph after another, in the form the released Spectroscope reads (ALGORITHMS B.1b).
 
-# <id>  R: <response> usecs RT: 0.000000 usecs
+# <request>  R: <response> usecs RT: 0.000000 usecs
 Digraph G {
-<id> [label="<host>__<component>__<point>\\nDEFAULT"]
-<id> -> <id> [label="R: <latency> us"]
+<request>.<node> [label="<host>__<component>__<point>\\nDEFAULT"]
+<request>.<node> -> <request>.<node> [label="R: <latency> us"]
 }
+
+and an empty line: a reader that finds none between two graphs takes every request to begin at byte 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from stitch.graph.placed import END, POINT, START
+from analyze.export.dot_labels import host_word, point_word, word
 
-SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
-"""What the two nodes of a span add to the name of its operation."""
-
-# DOT text inside double quotes; `__` separates the parts of a label, so it may not occur in one.
-_ESCAPES = str.maketrans({'"': "'", "\\": "/", "\n": " ", "\r": " ", "\0": " "})
+_REQUEST: Final = "\0"
+"""Stands for the request's number in a form; no label can hold it."""
 
 
-def _word(text: str | None) -> str:
-    return (text or "unknown").translate(_ESCAPES).replace("__", "_")
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the graphs of one category share."""
+
+    text: str
+    """Format string: request number, response, one host a node, one latency an edge."""
+    edges: npt.NDArray[np.int64]
+    """[edges, 2] (src, dst)"""
 
 
-def _point(node: Mapping[str, object]) -> str:
-    label = f"/{node['label']}" if node["label"] is not None else ""
-    side = node["side"]
-    return f"{node['point']}{label}{SIDE_MARK[side] if isinstance(side, int) else ''}"
-
-
-def dot_graphs(flows: pa.Table, structures: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """One DOT graph a flow, in the order of `flows` (FLOWS_SCHEMA); ids count from 1 inside a graph.
+def dot_graphs(
+    flows: pa.Table, structures: Mapping[str, Mapping[str, Any]], *, first: int = 1
+) -> Iterator[str]:
+    """One DOT graph a flow that has an edge, in the order of `flows` (FLOWS_SCHEMA), numbered from `first`.
 
     `structures` maps a category to its row (STRUCTURES_SCHEMA as a dict). Deferred nodes are part of the
-    graph, as in the original's input. Latencies are microseconds with three decimals, negative ones
-    (clock skew) 0. O(nodes + edges).
+    graph, as in the original's input. Edges go by (dst, src): the first one begins at the root, as the
+    original wants it. A flow of a single node is left out: the original stops at a graph without edges.
+    Times are microseconds to the nanosecond, negative ones (clock skew) 0. O(nodes + edges).
     """
-    forms: dict[str, tuple[str, np.ndarray, list[str]]] = {}
+    forms: dict[str, _Form | None] = {}
+    known_host = cache(host_word)
     rows = zip(
         flows["category"].to_pylist(),
         flows["response_ns"].to_pylist(),
@@ -49,24 +55,31 @@ def dot_graphs(flows: pa.Table, structures: Mapping[str, Mapping[str, object]]) 
         flows["host"].to_pylist(),
         strict=True,
     )
-    for number, (category, response_ns, offsets, hosts) in enumerate(rows, start=1):
-        form = forms.get(category)
+    number = first
+    for category, response_ns, offsets, hosts in rows:
+        if category not in forms:
+            forms[category] = _form(structures[category])
+        form = forms[category]
         if form is None:
-            form = forms[category] = _form(structures[category])
-        template, edges, labels = form
-        latencies = np.maximum(offsets[edges[:, 1]] - offsets[edges[:, 0]], 0) / 1e3
-        names = [f"{_word(host)}__{label}" for host, label in zip(hosts, labels, strict=True)]
-        yield template % (number, response_ns / 1e3, *names, *latencies.tolist())
+            continue
+        latencies = np.maximum(offsets[form.edges[:, 1]] - offsets[form.edges[:, 0]], 0) / 1e3
+        graph = form.text % (number, max(response_ns, 0) / 1e3, *map(known_host, hosts), *latencies.tolist())
+        yield graph.replace(_REQUEST, str(number))
+        number += 1
 
 
-def _form(structure: Mapping[str, object]) -> tuple[str, np.ndarray, list[str]]:
-    """Format string of a category's graphs, its edges [e, 2], and the constant part of its node labels."""
-    nodes, in_edges = structure["nodes"], structure["in_edges"]
-    assert isinstance(nodes, list)
-    assert isinstance(in_edges, list)
-    edges = np.array([(edge["src"], edge["dst"]) for edge in in_edges], dtype=np.int64).reshape(-1, 2)
-    labels = [f"{_word(node['component'])}__{_word(_point(node))}" for node in nodes]
+def _form(structure: Mapping[str, Any]) -> _Form | None:
+    """The form of a category's graphs; None where it has no edge."""
+    pairs = sorted(((edge["src"], edge["dst"]) for edge in structure["in_edges"]), key=lambda e: (e[1], e[0]))
+    if not pairs:
+        return None
+    labels = [
+        f"{word(node['component'])}__{point_word(node['point'], node['label'], node['side'])}"
+        for node in structure["nodes"]
+    ]
     lines = ["# %d  R: %.6f usecs RT: 0.000000 usecs", "Digraph G {"]
-    lines += [f'{position} [label="%s\\nDEFAULT"]' for position in range(1, len(nodes) + 1)]
-    lines += [f'{src + 1} -> {dst + 1} [label="R: %.6f us"]' for src, dst in edges.tolist()]
-    return "\n".join([*lines, "}", ""]), edges, labels
+    lines += [
+        f'{_REQUEST}.{position} [label="%s__{label}\\nDEFAULT"]' for position, label in enumerate(labels, 1)
+    ]
+    lines += [f'{_REQUEST}.{src + 1} -> {_REQUEST}.{dst + 1} [label="R: %.6f us"]' for src, dst in pairs]
+    return _Form("\n".join([*lines, "}", "", ""]), np.array(pairs, dtype=np.int64))

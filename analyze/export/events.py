@@ -21,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.export.dot import SIDE_MARK
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
 from stitch.graph.placed import END, POINT, START
 
@@ -29,6 +28,9 @@ I8 = npt.NDArray[np.int64]
 
 _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())
+
+SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
+"""What the two records made of a span add to the name of its operation."""
 
 SYNTHETIC: Final = "?"
 """Component of nodes that the kernel put in (`?/missing`, `?/root`): they are no events."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
-from analyze.export.selection import LIST_CATEGORIES, named_categories
+from analyze.export.selection import LIST_CATEGORIES, Asked, Selection, selection
 from analyze.load import read_flow_files, read_stored
 from analyze.scope import LakePeriod
 from ingest.codecs.native.encode_native import native_lines
@@ -24,58 +24,74 @@ BATCH_FLOWS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written, and what was not."""
+
+    flows: int
+    without_edge: int = 0
+    """Left out of DOT: flows of a single node."""
+    not_here: int = 0
+    """Requests that a report names and that are not in this lake and period."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Batch:
     flows: pa.Table
     structures: dict[str, dict[str, Any]]
     params: pa.Table
 
 
-def export_dot(found: LakePeriod, category: str | None, out: BinaryIO) -> int:
-    """DOT graphs one after another (B.1b). Returns the number of flows.
+def export_dot(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
+    """DOT graphs one after another (B.1b), numbered from 1 to the end.
 
-    Like every export, raises NotFoundError where the period holds no such flow, ConfigError for an empty
-    category. `category` is a key, or the beginning of one, of the lake or of one of its reports.
+    Like every export, raises NotFoundError where the period holds no such flow, and what `selection` does.
     """
-    written = 0
-    for batch in _batches(found, category, with_params=False):
-        for graph in dot_graphs(batch.flows, batch.structures):
+    wanted = selection(found, asked)
+    matched = written = 0
+    for batch in _batches(found, wanted, with_params=False):
+        for graph in dot_graphs(batch.flows, batch.structures, first=written + 1):
             out.write(graph.encode())
-        written += batch.flows.num_rows
-    return written
+            written += 1
+        matched += batch.flows.num_rows
+    return Exported(written, matched - written, _missing(wanted, matched))
 
 
-def export_otlp(found: LakePeriod, category: str | None, out: BinaryIO) -> int:
-    """OTLP/JSON, one ExportTraceServiceRequest a line. Returns the number of flows."""
-    return _export_events(found, category, out, EventForm.SPANS)
+def export_otlp(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
+    """OTLP/JSON, one ExportTraceServiceRequest a line."""
+    return _export_events(found, asked, out, EventForm.SPANS)
 
 
-def export_native(found: LakePeriod, category: str | None, out: BinaryIO) -> int:
-    """Native records as NDJSON, happens-before by explicit `parents`. Returns the number of flows."""
-    return _export_events(found, category, out, EventForm.RECORDS)
+def export_native(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
+    """Native records as NDJSON, happens-before by explicit `parents`."""
+    return _export_events(found, asked, out, EventForm.RECORDS)
 
 
-def _export_events(found: LakePeriod, category: str | None, out: BinaryIO, form: EventForm) -> int:
+def _export_events(found: LakePeriod, asked: Asked, out: BinaryIO, form: EventForm) -> Exported:
     encode = otlp_json_lines if form is EventForm.SPANS else native_lines
+    wanted = selection(found, asked)
     written = 0
     both_kinds = _ids_of_both_kinds(found)
-    for batch in _batches(found, category, with_params=True):
+    for batch in _batches(found, wanted, with_params=True):
         events = events_of_flows(batch.flows, batch.structures, batch.params, form, both_kinds)
         # Events of one request together, in time order: readable, and few spans wait in a reader.
         events = events.sort_by([("request_id", "ascending"), ("ts_ns", "ascending"), ("id", "ascending")])
         for line in encode(events):
             out.write(line + b"\n")
         written += batch.flows.num_rows
-    return written
+    return Exported(written, not_here=_missing(wanted, written))
 
 
-def _batches(found: LakePeriod, category: str | None, *, with_params: bool) -> Iterator[_Batch]:
+def _missing(wanted: Selection | None, matched: int) -> int:
+    named = None if wanted is None else wanted.named
+    return 0 if named is None else max(named - matched, 0)
+
+
+def _batches(found: LakePeriod, wanted: Selection | None, *, with_params: bool) -> Iterator[_Batch]:
     """Flows with what belongs to them, a part of a file at a time."""
-    wanted = None if category is None else named_categories(found, category)
     matched = 0
-    for path, flows in read_flow_files(found, FLOWS_SCHEMA.names):
+    for path, stored in read_flow_files(found, FLOWS_SCHEMA.names):
         window = path.parent.name
-        if wanted is not None:
-            flows = flows.filter(pc.is_in(flows["category"].cast(pa.string()), value_set=wanted))
+        flows = stored if wanted is None else wanted.of(stored)
         if flows.num_rows == 0:
             continue
         matched += flows.num_rows
@@ -87,7 +103,7 @@ def _batches(found: LakePeriod, category: str | None, *, with_params: bool) -> I
             )
             yield _Batch(part, structures, params)
     if matched == 0:
-        of = "" if category is None else f" of category '{category}'"
+        of = "" if wanted is None else f" {wanted.what}"
         where = "" if found.period.where is None else f" where {found.period.where.text}"
         raise NotFoundError(f"No flow{of} in {found.period.text}{where}.", remedy=LIST_CATEGORIES)
 

@@ -1,4 +1,4 @@
-"""`flowdiff export`: flows of a period or a category, for other tools."""
+"""`flowdiff export`: flows of a period, a category or a report's findings, for other tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from analyze.export.flows import export_dot, export_native, export_otlp
+from analyze.export.flows import Exported, export_dot, export_native, export_otlp
+from analyze.export.selection import Asked
 from flowdiff.options import LakeOption, PeriodOption, WhereOption, period_of
 from flowdiff.output import open_output
 
@@ -39,10 +40,26 @@ def command(
         str | None,
         typer.Option(help="Only this category: its key, as a lake or a report has it, or the beginning."),
     ] = None,
+    report: Annotated[
+        str | None,
+        typer.Option(help="Only requests that this report lists: its id, the beginning, or its folder."),
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="Only this sample of the report: reference or problem.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; else standard output.")] = None,
 ) -> None:
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
     found = period_of(lake, period, where)
     with open_output(output) as out:
-        written = _WRITERS[format_](found, category, out)
-    print(f"{written:,} flows exported.", file=sys.stderr)
+        done = _WRITERS[format_](found, Asked(category, report, sample), out)
+    print(_told(done), file=sys.stderr)
+
+
+def _told(done: Exported) -> str:
+    parts = [f"{done.flows:,} flows exported."]
+    if done.without_edge:
+        parts.append(f"{done.without_edge:,} of a single node left out: the original needs an edge.")
+    if done.not_here:
+        parts.append(f"{done.not_here:,} more that the report lists are not in this lake and period.")
+    return " ".join(parts)

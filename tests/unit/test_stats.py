@@ -1,5 +1,7 @@
 """Moments and histograms."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from oracles.populations import category, chain, graph
@@ -50,6 +52,7 @@ def test_histogram_holds_every_value_once():
     a, b = rng.lognormal(3, 1, 500), rng.lognormal(4, 1, 300)
     got = log_histogram("T", a, b, 48)
     assert (sum(got.counts0), sum(got.counts1)) == (500, 300)
+    assert len(got.counts0) == len(got.counts1) == len(got.edges_us) - 1
     assert got.edges_us[0] == min(a.min(), b.min())
     assert got.edges_us[-1] >= max(a.max(), b.max())
     ratios = np.diff(np.log(got.edges_us))
@@ -69,6 +72,7 @@ def test_histogram_holds_every_value_once():
 def test_histogram_of_little(a: list[float], b: list[float], counts: tuple):
     got = log_histogram("T", np.array(a), np.array(b), 48)
     assert (got.counts0, got.counts1) == counts
+    assert all(low < high for low, high in pairwise(got.edges_us))
 
 
 def test_histogram_puts_zeros_in_the_first_bin():

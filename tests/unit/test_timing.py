@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from oracles.populations import category, graph
 
+from analyze.methods.spectroscope.edge_tests import critical_edge_tests
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.timing import response_time_tests, run_tests
+from analyze.methods.spectroscope.timing import response_time_tests, run_tests, text_tests
+from analyze.paths.critical_path import critical_path, edge_latency_ns
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")
 US, MS = 1000, 1_000_000
@@ -15,7 +18,9 @@ def _run(
 ):
     values = np.array([*reference, *problem], dtype=np.int64)[:, None]
     mine = np.repeat([False, True], [len(reference), len(problem)])
-    return run_tests(values, mine, critical, settings)
+    if critical is not None:
+        return text_tests(values, mine, critical, settings)
+    return run_tests(values, mine, settings)
 
 
 def _around(us: int, n: int) -> list[int]:
@@ -39,9 +44,9 @@ def test_released_sees_slower_only():
 
 
 def test_released_runs_from_an_effective_size_of_four():
-    # 8·8/16 = 4 runs; 7·9/16 = 3.9 does not; the papers' "large" rule does not hold here.
-    assert _run(_around(1000, 8), _around(9000, 8), RELEASED).changed[0]
-    assert np.isnan(_run(_around(1000, 7), _around(9000, 9), RELEASED).p[0])
+    # 8·9/17.0001 = 4.2 runs; 8·8/16.0001 is a little less than 4; the papers' "large" rule does not hold.
+    assert _run(_around(1000, 8), _around(9000, 9), RELEASED).changed[0]
+    assert np.isnan(_run(_around(1000, 8), _around(9000, 8), RELEASED).p[0])
 
 
 def test_released_rounding_hides_100_us_and_shows_500_us():
@@ -64,10 +69,19 @@ def test_released_drops_zero_latencies_before_the_test():
 
 def test_edge_of_one_period_only_is_never_significant():
     critical = np.repeat([[True], [False]], [40, 40], axis=0)
-    for settings in (TEXT, RELEASED):
-        got = _run(_around(1000, 40), _around(9000, 40), settings, critical)
-        assert not got.changed[0]
-        assert got.n1[0] == 0
+    got = _run(_around(1000, 40), _around(9000, 40), TEXT, critical)
+    assert not got.changed[0]
+    assert got.n1[0] == 0
+
+
+def test_critical_edges_of_a_category_are_tested_period_by_period():
+    # r → a → end and r → b → end: a is later in every reference request, b in 15 of 20 of the problem period.
+    g = graph(("r", "a", "b", "end"), [(0, 1), (0, 2), (1, 3), (2, 3)])
+    times = np.array([[0, 20, 10, 30]] * 12 + [[0, 20, 25, 30]] * 15 + [[0, 20, 10, 30]] * 5) * MS
+    c = category(g, times, np.repeat([0, 1], [12, 20]))
+    got = critical_edge_tests(c, edge_latency_ns(c), critical_path(c), TEXT)
+    assert got.n0.tolist() == [12, 0, 12, 0]
+    assert got.n1.tolist() == [5, 15, 5, 15]
 
 
 def test_only_critical_latencies_are_tested():
@@ -86,6 +100,16 @@ def test_alpha_is_a_setting():
     assert 1e-9 < p < 0.5
     assert _run(a.astype(int).tolist(), b.astype(int).tolist(), loose).changed[0]
     assert not _run(a.astype(int).tolist(), b.astype(int).tolist(), strict).changed[0]
+
+
+@pytest.mark.parametrize("variant", ["text", "released"])
+def test_p_must_be_below_alpha(variant: str):
+    values = _around(1000, 30), _around(1000, 20) + _around(5000, 10)
+    p = float(_run(*values, PaperSettings.model_validate({"variant": variant})).p[0])
+    assert 0 < p < 1
+    at, above = (PaperSettings.model_validate({"variant": variant, "alpha": a}) for a in (p, p * (1 + 1e-9)))
+    assert not _run(*values, at).changed[0]
+    assert _run(*values, above).changed[0]
 
 
 def test_no_category_gives_no_test():

@@ -1,19 +1,22 @@
-"""Edit distances between categories (ALGORITHMS C.5, C.7): Levenshtein on canonical tokens.
+"""Edit distances between categories (ALGORITHMS B.1b, C.5, C.7): Levenshtein on sequences of names.
 
-Tokens are turned into one character each, so that the distance runs on strings. Every candidate's distance
-enters the weighted mean of a mutation's precursors, hence no score cutoff: a cut distance would change the
-published formula. Equal token sequences (categories that differ in loop counts only) are computed once.
+`text` compares canonical tokens, `released` the names of its edges' ends. Names are turned into one character
+each, so that the distance runs on strings. Every candidate's distance enters the weighted mean of a
+mutation's precursors, hence no score cutoff: a cut distance would change the published formula. Equal
+sequences (in `text`, categories that differ in loop counts only) are computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
+
+from analyze.population import Graph
 
 I4 = npt.NDArray[np.int32]
 F8 = npt.NDArray[np.float64]
@@ -30,20 +33,26 @@ class Distances:
     """d over the longer sequence, in [0, 1]."""
 
 
-class TokenTexts:
-    """Token sequences as strings over a private alphabet, one character a distinct token."""
+def edge_sequence(graph: Graph) -> tuple[Hashable, ...]:
+    """Names of the ends of every edge, (src, dst, src, dst, …), loops unfolded, in the order of `edges`.
 
-    def __init__(self, sequences: Sequence[tuple[str, ...]]) -> None:
-        alphabet = {token: chr(i) for i, token in enumerate(sorted({t for s in sequences for t in s}))}
+    What the released tool compares. a → b → c is (a, b, b, c); a graph of one node is empty.
+    """
+    return tuple(graph.nodes[end] for end in graph.edges.reshape(-1).tolist())
+
+
+class TokenTexts:
+    """Sequences as strings over a private alphabet, one character a distinct token."""
+
+    def __init__(self, sequences: Sequence[tuple[Hashable, ...]]) -> None:
+        tokens = dict.fromkeys(token for sequence in sequences for token in sequence)
+        alphabet = {token: chr(i) for i, token in enumerate(tokens)}
         self.texts = tuple("".join(alphabet[t] for t in s) for s in sequences)
 
     def distances(self, rows: INDEX, columns: INDEX) -> Distances:
         """Distances between the sequences `rows` and `columns`. O(Σ n·m / 64)."""
         left, back_left = _distinct([self.texts[i] for i in rows])
         right, back_right = _distinct([self.texts[i] for i in columns])
-        if not left or not right:
-            empty = (len(rows), len(columns))
-            return Distances(np.zeros(empty, np.int32), np.zeros(empty))
         edits = cdist(left, right, scorer=Levenshtein.distance, dtype=np.int32)[np.ix_(back_left, back_right)]
         longer = np.maximum(
             np.array([len(self.texts[i]) for i in rows])[:, None],

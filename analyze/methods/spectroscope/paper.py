@@ -14,9 +14,10 @@ from analyze.methods.spectroscope.contribution import (
     structural_contribution,
 )
 from analyze.methods.spectroscope.counts import StructuralSets, candidates, structural_sets
-from analyze.methods.spectroscope.distance import TokenTexts
+from analyze.methods.spectroscope.distance import TokenTexts, edge_sequence
+from analyze.methods.spectroscope.edge_tests import critical_edge_tests, named_edge_tests
 from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings
-from analyze.methods.spectroscope.timing import KsTests, response_time_tests, run_tests
+from analyze.methods.spectroscope.timing import KsTests, response_time_tests
 from analyze.paths.attribution import Attribution, attribute
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
@@ -41,9 +42,9 @@ class Candidates:
     weight: F8
     """Sum to 1."""
     relaxed: bool
-    """The 1:N heuristic left none, so these are the candidates without it: many categories may have given to
-    one. The papers leave the case open; `candidates` with an empty `category` means nothing of the root lost
-    the threshold."""
+    """`text`: the 1:N heuristic left none, so these are the candidates without it: many categories may have
+    given to one. The papers leave the case open; an empty `category` then means that nothing of the root lost
+    the threshold. `released` drops no rule: an empty `category` means that nothing passed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class EdgeEvidence:
     """What happened at the edges of one response-time mutation."""
 
     tests: KsTests
+    """[edges]; `text`: where each was critical; `released`: of its name, all places pooled."""
     attribution: Attribution
 
 
@@ -64,11 +66,22 @@ class Ranked:
     contribution_nsdi_us: float
     contribution_tr_us: float
     baseline_mean_us: float
+    """What the mean after is held against: the precursors', or the own before. Without a candidate the root
+    type's (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
     virtual: str
     candidates: Candidates | None
     """Structural only; without candidates, `category` is empty."""
     edges: EdgeEvidence | None
     """Response time only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """Mutations that are read as one list, best first."""
+
+    direction: Direction | None
+    """Whose list it is; None: both ways in one list by signed contribution."""
+    mutations: tuple[Ranked, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,43 +94,72 @@ class PaperResult:
     times: KsTests
     """[categories] KS on response time."""
     sets: StructuralSets
-    mutations: tuple[Ranked, ...]
-    """Those that moved the mean response time the way it went first; among them by |contribution|, largest
-    first; ties by kind and category key."""
+    lists: tuple[RankedList, ...]
+    """`text`: one a direction that has any; first the one in which the mean response time went, each by
+    |contribution|, largest first. `released`: one, by signed contribution, largest first. Ties by kind and
+    category key. None is empty."""
+    painted: tuple[KsTests, ...]
+    """`released`: [categories] tests of every edge of every category, mutated or not ([edges], by name).
+    Empty in `text`, where only response-time mutations have edges tested (`Ranked.edges`)."""
     change_sign: float
     """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
 
+    @property
+    def mutations(self) -> tuple[Ranked, ...]:
+        """All lists, one after the other: the place in it is the rank."""
+        return tuple(mutation for ranked in self.lists for mutation in ranked.mutations)
+
     def direction(self, mutation: Ranked) -> Direction:
         """Whether a mutation made requests take longer in sum; one that did neither goes with the mean."""
-        none = abs(mutation.contribution_us) < NOTHING_US
-        towards = self.change_sign if none else mutation.contribution_us
-        return Direction.INCREASE if towards >= 0 else Direction.DECREASE
+        return _direction(mutation.contribution_us, self.change_sign)
 
 
 def paper_mutations(population: Population, settings: PaperSettings) -> PaperResult:
-    """All mutations of both kinds, ranked: the direction of the change of the mean, then |contribution|.
+    """All mutations of both kinds, ranked as the variant does.
 
     Complexity: one sort of each category's response times; for response-time mutations the critical path and
-    one sort of each edge; one edit distance a distinct pair of structural mutation and precursor of a root.
+    one sort of each edge (`released`: one sort of each edge of every category); one edit distance a distinct
+    pair of structural mutation and precursor of a root.
     """
     categories = population.categories
     moments = category_moments(categories, len(population.samples))
     root = _root_codes(categories)
     times = response_time_tests(categories, settings)
+    painted: tuple[KsTests, ...] = ()
+    if settings.variant == "released":
+        painted = tuple(named_edge_tests(c, edge_latency_ns(c), settings) for c in categories)
     sets = structural_sets(moments.count, settings)
     found = _structural(categories, moments, root, sets, settings)
-    found += [_response_time(i, categories[i], moments, settings) for i in np.flatnonzero(times.changed)]
+    for index in np.flatnonzero(times.changed).tolist():
+        by_name = painted[index] if painted else None
+        found.append(_response_time(index, categories[index], moments, by_name, settings))
     named = _name_virtual(found, sets, settings)
+    named.sort(key=lambda m: (m.kind, categories[m.category].graph.key))
     change_sign = _change_sign(moments)
-    named.sort(
-        key=lambda m: (
-            m.contribution_us * change_sign < 0 and abs(m.contribution_us) >= NOTHING_US,
-            -abs(m.contribution_us),
-            m.kind,
-            categories[m.category].graph.key,
-        )
-    )
-    return PaperResult(moments, root, times, sets, tuple(named), change_sign)
+    lists = _signed_list(named) if settings.variant == "released" else _lists_by_direction(named, change_sign)
+    return PaperResult(moments, root, times, sets, lists, painted, change_sign)
+
+
+def _signed_list(found: list[Ranked]) -> tuple[RankedList, ...]:
+    """One list, the most added time first, the most saved time last (B.1b)."""
+    ranked = sorted(found, key=lambda m: -m.contribution_us)
+    return (RankedList(None, tuple(ranked)),) if ranked else ()
+
+
+def _lists_by_direction(found: list[Ranked], change_sign: float) -> tuple[RankedList, ...]:
+    """The papers' separate lists (C.7), first that of the direction of the change."""
+    members: dict[Direction, list[Ranked]] = {way: [] for way in Direction}
+    for mutation in sorted(found, key=lambda m: -abs(m.contribution_us)):
+        members[_direction(mutation.contribution_us, change_sign)].append(mutation)
+    first = Direction.INCREASE if change_sign >= 0 else Direction.DECREASE
+    ways = sorted(Direction, key=lambda way: way is not first)
+    return tuple(RankedList(way, tuple(members[way])) for way in ways if members[way])
+
+
+def _direction(contribution_us: float, change_sign: float) -> Direction:
+    none = abs(contribution_us) < NOTHING_US
+    towards = change_sign if none else contribution_us
+    return Direction.INCREASE if towards >= 0 else Direction.DECREASE
 
 
 def _change_sign(moments: SampleMoments) -> float:
@@ -138,7 +180,8 @@ def _structural(
     settings: PaperSettings,
 ) -> list[Ranked]:
     """Structural mutations, root by root, each with its candidates and contribution."""
-    texts = TokenTexts([c.graph.tokens for c in categories])
+    released = settings.variant == "released"
+    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.tokens for c in categories])
     found: list[Ranked] = []
     for code in np.unique(root[sets.mutations]):
         mutations = sets.mutations[root[sets.mutations] == code]
@@ -147,7 +190,7 @@ def _structural(
         root_mean = float(pooled(moments, np.flatnonzero(root == code)).mean_us[1, 0])
         for row, m in enumerate(mutations):
             chosen = candidates(int(m), precursors, moments.count, root, one_to_n=settings.one_to_n)
-            relaxed = settings.one_to_n and len(chosen) == 0
+            relaxed = settings.one_to_n and len(chosen) == 0 and not released
             if relaxed:
                 chosen = candidates(int(m), precursors, moments.count, root, one_to_n=False)
             column = np.searchsorted(precursors, chosen)
@@ -187,7 +230,7 @@ def _rank_candidates(
 
     def held_against(distance: Distance) -> tuple[float, F8]:
         if len(chosen) == 0:
-            return root_mean_us, np.zeros(0)
+            return (mean1 if settings.variant == "released" else root_mean_us), np.zeros(0)
         weight = similarity_weights(edits, normalized, distance, settings)
         return float((weight * precursor_means).sum()), weight
 
@@ -213,15 +256,19 @@ def _rank_candidates(
 
 
 def _response_time(
-    index: np.intp, category: Category, moments: SampleMoments, settings: PaperSettings
+    index: int,
+    category: Category,
+    moments: SampleMoments,
+    by_name: KsTests | None,
+    settings: PaperSettings,
 ) -> Ranked:
-    """One response-time mutation with the tests of its critical-path edges."""
+    """One response-time mutation with the tests of its edges: `by_name`, else of the critical ones."""
     mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
     value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
     latency, critical = edge_latency_ns(category), critical_path(category)
-    tests = run_tests(latency, category.sample == 1, critical, settings)
+    tests = by_name if by_name is not None else critical_edge_tests(category, latency, critical, settings)
     return Ranked(
-        category=int(index),
+        category=index,
         kind=MutationKind.RESPONSE_TIME,
         contribution_us=value,
         contribution_nsdi_us=value,

@@ -1,24 +1,29 @@
-"""Response-time mutations: KS on response time, then on critical-path edges (ALGORITHMS B.1, B.1b)."""
+"""KS tests of both variants, and response-time mutations by them (ALGORITHMS B.1, B.1b)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Category
-from analyze.stats.ks import KsColumns, effective_size, ks_columns, p_one_sided, p_two_sided
+from analyze.stats.ks import KsColumns, ks_columns, p_one_sided, p_two_sided
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
-NS_PER_MS = 1_000_000
-RELEASED_LEAST_SIZE = 4.0
-"""`released` skips a test with n0·n1/(n0+n1) below this (B.1b)."""
+PROBLEM: Final = 1
+"""The sample of a comparison that may have changed."""
+NS_PER_MS: Final = 1_000_000
+RELEASED_LEAST_SIZE: Final = 4.0
+RELEASED_SIZE_MARGIN: Final = 0.0001
+"""`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size, and so not where it would be
+4 exactly: (8,8), (6,12) and (5,20) are not tested (B.1b)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,9 @@ class KsTests:
 
 
 def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
-    """KS of every category's response times."""
+    """KS of every category's response times, as the variant does it."""
     parts = [
-        run_tests(category.response_ns[:, None], category.sample == 1, None, settings)
+        run_tests(category.response_ns[:, None], category.sample == PROBLEM, settings)
         for category in categories
     ]
     if not parts:
@@ -51,25 +56,34 @@ def response_time_tests(categories: Sequence[Category], settings: PaperSettings)
     )
 
 
-def run_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperSettings) -> KsTests:
-    """KS of each column of [rows, columns] latencies, on the values with `critical` set (None: all).
-
-    `text`: two-sided on ns, run where both periods have more than `min_requests` values. `released`: zero
-    latencies are dropped, the rest rounded half up to whole ms, the test is one-sided (slower) and runs where
-    n0·n1/(n0+n1) >= 4, so an edge in one period only is never significant. Zeros are dropped before rounding:
-    the other order would drop every latency under 0.5 ms, and the published 500 µs case could not have been
-    found on its 100 µs edge.
-    """
+def run_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
+    """KS of each column of [rows, columns] times, as the variant does it. problem: [rows]."""
     if settings.variant == "released":
-        include = values_ns > 0 if critical is None else critical & (values_ns > 0)
-        tested = ks_columns((values_ns + NS_PER_MS // 2) // NS_PER_MS, problem, include)
-        run = effective_size(tested.n0, tested.n1) >= RELEASED_LEAST_SIZE
-        return _decide(
-            tested, tested.d_slower, p_one_sided(tested.d_slower, tested.n0, tested.n1), run, settings
-        )
+        return released_tests(values_ns, problem, settings)
+    return text_tests(values_ns, problem, None, settings)
+
+
+def text_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperSettings) -> KsTests:
+    """KS of each column, on the values with `critical` set (None: all), as the papers say.
+
+    Two-sided on ns, run where both periods have more than `min_requests` values.
+    """
     tested = ks_columns(values_ns, problem, critical)
     run = np.minimum(tested.n0, tested.n1) > settings.min_requests
     return _decide(tested, tested.d, p_two_sided(tested.d, tested.n0, tested.n1), run, settings)
+
+
+def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
+    """KS of each column as the released source does it.
+
+    In this order: zeros are dropped; the test is run where enough is left (`RELEASED_LEAST_SIZE`), so that an
+    edge in one period only is never significant; what is left is rounded half up to whole ms; the test is
+    one-sided (slower).
+    """
+    tested = ks_columns((values_ns + NS_PER_MS // 2) // NS_PER_MS, problem, values_ns > 0)
+    size = tested.n0.astype(np.float64) * tested.n1 / (tested.n0 + tested.n1 + RELEASED_SIZE_MARGIN)
+    p = p_one_sided(tested.d_slower, tested.n0, tested.n1)
+    return _decide(tested, tested.d_slower, p, size >= RELEASED_LEAST_SIZE, settings)
 
 
 def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -> KsTests:
