@@ -77,7 +77,7 @@ from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 codec_for("native").decode([b"{}"], DecodeConfig())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rows = [b.events.num_rows for b in decode_file(sys.argv[1], None, DecodeConfig(), chunk_bytes=2**20)]
+rows = [b.events.num_rows for b in decode_file(sys.argv[1], "native", DecodeConfig(), chunk_bytes=2**20)]
 print(sum(rows), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
