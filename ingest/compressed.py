@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = b"\x2a\x4d\x18"
+"""Behind 0x50 to 0x5f."""
 _STEP = 1 << 16
-"""Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only.
-
-What a failing call had unpacked so far is lost, so it is small: half a block of zstd.
-"""
+"""Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only."""
+_ZSTD_STEP = 1 << 12
+"""Of zstd: what a failing call had unpacked so far is lost, so it is small."""
 
 
 class ByteSource:
@@ -28,11 +29,13 @@ class ByteSource:
         head = _read_exactly(raw, len(_ZSTD))
         stream: Any = _Rejoined(head, raw)
         self._read_some: Callable[[int], bytes] = stream.read
+        self._step = _STEP
         if head.startswith(_GZIP):
             # One raw read a call: what was unpacked before the damage has been handed out when it fails.
             self._read_some = gzip.GzipFile(fileobj=stream, mode="rb").read1
         elif head == _ZSTD:
-            self._read_some = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd").read
+            self._read_some = _ZstdFrames(stream).read
+            self._step = _ZSTD_STEP
         self.failure: str | None = None
 
     def read(self, size: int) -> bytes:
@@ -41,7 +44,7 @@ class ByteSource:
         missing = size
         while missing > 0 and self.failure is None:
             try:
-                part = self._read_some(min(missing, _STEP))
+                part = self._read_some(min(missing, self._step))
             except (OSError, EOFError, zlib.error) as error:
                 # gzip.BadGzipFile is an OSError; Arrow's zstd raises OSError too.
                 self.failure = str(error) or type(error).__name__
@@ -52,16 +55,9 @@ class ByteSource:
             missing -= len(part)
         return b"".join(parts)
 
-    def blocks(self, size: int) -> Iterator[bytes]:
-        """The rest in blocks of `size` bytes, the last one shorter."""
-        while block := self.read(size):
-            yield block
-
 
 class _Rejoined:
     """A stream with bytes read from it put back in front; just enough of a file for gzip and Arrow."""
-
-    closed = False
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
@@ -72,6 +68,73 @@ class _Rejoined:
             return self._rest.read(size)
         out, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
         return out if size >= 0 else out + self._rest.read()
+
+
+class _ZstdFrames:
+    """The content of one zstd frame after another.
+
+    Arrow unpacks a frame, but is handed one block of it at a time and nothing behind it: so what lies before
+    a damaged block has been handed out when the block fails, and garbage behind a frame costs nothing of it.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._frame: Any = None
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; none at the end. Raises OSError where the archive is damaged."""
+        while True:
+            if self._frame is not None:
+                part: bytes = self._frame.read(size)
+                if part:
+                    return part
+            magic = _read_exactly(self._raw, len(_ZSTD))
+            if not magic:
+                return b""
+            if magic == _ZSTD:
+                pieces = pa.PythonFile(_ZstdPieces(self._raw), mode="r")
+                self._frame = pa.CompressedInputStream(pieces, "zstd")
+            elif magic[1:] == _SKIPPABLE and magic[0] & 0xF0 == 0x50:
+                self._skip(int.from_bytes(_read_exactly(self._raw, 4), "little"))
+            else:
+                raise OSError("what follows the last zstd frame is none")
+
+    def _skip(self, size: int) -> None:
+        while size > 0:
+            part = self._raw.read(min(size, _STEP))
+            if not part:
+                raise OSError("cut off in a skippable zstd frame")
+            size -= len(part)
+
+
+class _ZstdPieces:
+    """A zstd frame (after its magic number) in pieces: its header, then block by block; then the end."""
+
+    closed = False
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        descriptor = _read_exactly(raw, 1)
+        flags = descriptor[0] if descriptor else 0
+        is_single = bool(flags & 0x20)
+        self._checksum_bytes = 4 if flags & 0x04 else 0
+        window, dictionary = 0 if is_single else 1, (0, 1, 2, 4)[flags & 3]
+        content_size = (1 if is_single else 0, 2, 4, 8)[flags >> 6]
+        self._piece = _ZSTD + descriptor + _read_exactly(raw, window + dictionary + content_size)
+        self._is_last = False
+
+    def read(self, size: int = _STEP, /) -> bytes:
+        """The next piece, or as much of it as is asked for."""
+        if not self._piece and not self._is_last:
+            header = _read_exactly(self._raw, 3)
+            value = int.from_bytes(header, "little")
+            self._is_last = bool(value & 1) or len(header) < 3
+            # A run-length block holds one byte, whatever its size.
+            length = 1 if (value >> 1) & 3 == 1 else value >> 3
+            tail = self._checksum_bytes if self._is_last else 0
+            self._piece = header + _read_exactly(self._raw, length + tail)
+        out, self._piece = self._piece[:size], self._piece[size:]
+        return out
 
     def readable(self) -> bool:
         return True
@@ -86,7 +149,7 @@ class _Rejoined:
         """The caller closes its own stream."""
 
 
-def _read_exactly(raw: BinaryIO, size: int) -> bytes:
+def _read_exactly(raw: BinaryIO | _Rejoined, size: int) -> bytes:
     """`size` bytes, or all there are (a pipe may give fewer at a time)."""
     out = b""
     while len(out) < size and (part := raw.read(size - len(out))):

@@ -1,100 +1,37 @@
-"""Files in: bytes → payloads with positions → events and dead letters, in bounded memory."""
+"""A file as a source of payloads: unpacked, its format recognised, cut at line or message ends."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Generator, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-import pyarrow as pa
+import numpy as np
 
-from ingest.codecs.port import Decoded
 from ingest.compressed import ByteSource
-from ingest.formats import codec_for, require_format
-from ingest.framing import Framing, Message, framing_of, read_length
-from ingest.sniff import is_lines, sniff_format
+from ingest.decoding import BATCH_EVENTS, DecodedBatch, decode_source
+from ingest.formats import Format, Layout, format_of
+from ingest.framing import Framing, read_length
+from ingest.sniff import framing_of, is_lines, sniff_format
+from ingest.source import Payloads
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
-from schemas.events import concat_events, empty_events
-from schemas.rejects import REJECT_SCHEMA, Reason, Reject, rejects_table
+from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 
-STDIN = "-"
-CHUNK_BYTES = 16 * 2**20
-"""Bytes of payload in a chunk, about."""
-MAX_DOCUMENT_BYTES = 512 * 2**20
+STDIN: Final = "-"
+CHUNK_BYTES: Final = 16 * 2**20
+"""Bytes of payload in a poll, about."""
+MIN_PAYLOAD_BYTES: Final = 64
+"""A poll has no more lines or messages than chunk_bytes over this: tiny ones cost more than their bytes."""
+MAX_DOCUMENT_BYTES: Final = 512 * 2**20
 """A document that cannot be cut at line ends is held in memory whole, up to this size."""
-BATCH_EVENTS = 100_000
-"""Events in a batch of `decode_file`, at least (the last one excepted)."""
-
-_PROTOBUF = frozenset(m.value for m in Message)
-_BLOCKS_OF_LINES = frozenset({"native"})
-"""Formats whose codec takes a block of lines as one payload."""
 _EMPTY_BYTES = 4096
 """Brackets around nothing are no further apart."""
-_NEVER_LINES = frozenset({"jaeger-ui", "xtrace"})
-
-
-@dataclass(frozen=True, slots=True)
-class PayloadChunk:
-    """Some payloads of one file, and what could not be made a payload."""
-
-    format: str | None
-    """None: there is nothing to decode."""
-    payloads: list[bytes]
-    positions: list[int]
-    """Number of the first line, or of the message, of each payload, from 0."""
-    rejects: list[Reject] = field(default_factory=list)
-    """`Reject.payload` is the position here."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedBatch:
-    """A step of `decode_file`."""
-
-    events: pa.Table
-    rejects: pa.Table
-    """REJECT_SCHEMA."""
-    oddities: Counter[str]
-
-
-def read_payloads(
-    path: str | Path, format_: str | None, config: DecodeConfig, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[PayloadChunk]:
-    """Payloads of a file (`-`: standard input), gzip and zstd unpacked; the format is sniffed if not given.
-
-    Memory: about 2 · chunk_bytes and the largest payload; whole documents up to MAX_DOCUMENT_BYTES. A damaged
-    archive gives what could be read, and a reject; an empty file, and one whose format neither is given nor
-    shows, a reject. Raises UnknownFormatError for a `format_` that is none, InputError.
-    """
-    if format_ is not None:
-        require_format(format_)
-    with _opened(path) as raw:
-        source = ByteSource(raw)
-        head = source.read(chunk_bytes)
-        is_whole = len(head) < chunk_bytes
-        nothing = _nothing(head) if is_whole else None
-        if format_ is None and nothing is None:
-            format_ = sniff_format(head, is_whole=is_whole)
-        chunks: Iterator[PayloadChunk]
-        if format_ is None or nothing is not None:
-            # Of a damaged archive that is all to be said.
-            refused = nothing or Reject(Reason.UNKNOWN_FORMAT, "no format is known by these contents", head)
-            chunks = iter([PayloadChunk(None, [], [], [refused])] if source.failure is None else [])
-        elif format_ in _PROTOBUF:
-            chunks = _messages(format_, head, source, config, chunk_bytes, is_whole=is_whole)
-        elif format_ not in _NEVER_LINES and is_lines(head):
-            chunks = _lines(format_, head, source, config, chunk_bytes)
-        else:
-            chunks = _document(format_, head, source)
-        yield from chunks
-        if source.failure is not None:
-            detail = f"the archive is damaged or cut off: {source.failure}"
-            yield PayloadChunk(None, [], [], [Reject(Reason.BAD_COMPRESSION, detail, b"")])
+_LINE_END = ord("\n")
 
 
 def decode_file(
@@ -107,62 +44,219 @@ def decode_file(
     pool: Executor | None = None,
     ahead: int = 0,
 ) -> Iterator[DecodedBatch]:
-    """Events, dead letters and oddities of a file, in batches of at least `batch_events` but for the last.
+    """`decode_source` of a file. Raises UnknownFormatError for a `format_` that is none, InputError."""
+    source = FileSource(path, format_, config, chunk_bytes)
+    # The source keeps the limit, and lets whole documents pass.
+    largest = max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)
+    unlimited = config.model_copy(update={"max_payload_bytes": largest})
+    return decode_source(source, unlimited, batch_events=batch_events, pool=pool, ahead=ahead)
 
-    With a pool, up to `ahead` chunks are decoded in it while others are read; the batches are the same. A
-    file always gives at least one batch. Raises UnknownFormatError for a `format_` that is none, InputError.
+
+class FileSource:
+    """Payloads of a file (`-`: standard input), gzip and zstd unpacked; the format is sniffed if not given.
+
+    Memory: about 2 · chunk_bytes and the largest payload; whole documents up to MAX_DOCUMENT_BYTES. A damaged
+    archive gives what could be read, and a reject; an empty file, and one whose format neither is given nor
+    shows, a reject.
     """
-    whole_documents = config.model_copy(
-        update={"max_payload_bytes": max(config.max_payload_bytes, MAX_DOCUMENT_BYTES)}
-    )
-    tables: list[pa.Table] = []
-    rejects: list[pa.Table] = []
-    oddities: Counter[str] = Counter()
-    rows = 0
-    yielded = False
-    chunks = read_payloads(path, format_, config, chunk_bytes)
-    for chunk, decoded in _decoded(chunks, whole_documents, pool, ahead):
-        tables.append(decoded.events)
-        rejects.append(rejects_table(decoded.rejects, str(path), chunk.positions))
-        if chunk.rejects:
-            last = max(r.payload for r in chunk.rejects)
-            rejects.append(rejects_table(chunk.rejects, str(path), list(range(last + 1))))
-        oddities.update(decoded.oddities)
-        rows += decoded.events.num_rows
-        if rows >= batch_events:
-            yield _batch(tables, rejects, oddities)
-            tables, rejects, oddities, rows, yielded = [], [], Counter(), 0, True
-    if tables or not yielded:
-        yield _batch(tables, rejects, oddities)
+
+    def __init__(
+        self, path: str | Path, format_: str | None, config: DecodeConfig, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before the first poll."""
+        self._path = path
+        self._format = None if format_ is None else format_of(format_)
+        self._limit = config.max_payload_bytes
+        self._chunk_bytes = chunk_bytes
+        self._max_payloads = max(1, chunk_bytes // MIN_PAYLOAD_BYTES)
+        self._polls = self._read()
+        self.ended = False
+
+    def poll(self, timeout_s: float) -> Payloads | None:  # noqa: ARG002 - a file never makes wait
+        """See `RecordSource.poll`."""
+        payloads = next(self._polls, None)
+        self.ended = payloads is None
+        return payloads
+
+    def close(self) -> None:
+        """See `RecordSource.close`."""
+        self._polls.close()
+        self.ended = True
+
+    def _read(self) -> Generator[Payloads]:
+        with _opened(self._path) as raw:
+            source = ByteSource(raw)
+            head = source.read(self._chunk_bytes)
+            is_whole = len(head) < self._chunk_bytes
+            nothing = _nothing(head) if is_whole else None
+            format_ = self._format
+            if format_ is None and nothing is None:
+                format_ = sniff_format(head, is_whole=is_whole)
+            if format_ is None or nothing is not None:
+                # Of a damaged archive that is all to be said.
+                if source.failure is None:
+                    detail = "no format is known by these contents"
+                    yield self._rejected(nothing or Reject(Reason.UNKNOWN_FORMAT, detail, head))
+            elif format_.layout is Layout.MESSAGES:
+                framing = framing_of(head, format_, is_whole=is_whole)
+                if framing is None or framing is Framing.BARE:
+                    yield self._document(format_, head, source)
+                else:
+                    yield from self._messages(format_, framing, head, source)
+            elif format_.layout is not Layout.DOCUMENT and (is_lines(head) or _is_long_line(format_, head)):
+                yield from self._lines(format_, head, source)
+            else:
+                yield self._document(format_, head, source)
+            if source.failure is not None:
+                detail = f"the archive is damaged or cut off: {source.failure}"
+                yield self._rejected(Reject(Reason.BAD_COMPRESSION, detail, b""))
+
+    def _rejected(self, reject: Reject) -> Payloads:
+        """A poll that says only why something was refused."""
+        return Payloads(str(self._path), None, [], [], reject.payload + 1, [reject])
+
+    def _document(self, format_: Format, head: bytes, source: ByteSource) -> Payloads:
+        """The whole file as one payload."""
+        text = head + source.read(MAX_DOCUMENT_BYTES + 1 - len(head))
+        if len(text) <= MAX_DOCUMENT_BYTES:
+            return Payloads(str(self._path), format_.name, [text], [0], 1)
+        limit = f"{MAX_DOCUMENT_BYTES // 2**20} MB"
+        detail = f"one document of more than {limit}: split it, or write one object a line"
+        return self._rejected(Reject(Reason.TOO_LARGE, detail, text[:MAX_RAW_BYTES]))
+
+    def _lines(self, format_: Format, head: bytes, source: ByteSource) -> Iterator[Payloads]:
+        """Blocks cut at line ends. A line over the limit is refused, and never held whole."""
+        number = 0
+        held: list[bytes] = []
+        """Parts of a line whose end was not seen yet."""
+        n_held = 0
+        long: _Skipped | None = None
+        block = head
+        while block:
+            first = block.find(b"\n") + 1
+            if long is None and n_held + (first - 1 if first else len(block)) > self._limit:
+                long = _Skipped(held)
+            if long is not None:
+                # The line ends at the first line end.
+                long.add(block[: first - 1] if first else block)
+                if first:
+                    yield self._rejected(long.reject("line", number))
+                    number, long, held, n_held = number + 1, None, [], 0
+                    block = block[first:] or source.read(self._chunk_bytes)
+                else:
+                    block = source.read(self._chunk_bytes)
+                continue
+            end = block.rfind(b"\n") + 1
+            if end:
+                text = b"".join([*held, block[:end]])
+                held, n_held = [], 0
+                for polled in self._blocks(format_, text, number):
+                    yield polled
+                    number = polled.until
+            if end < len(block):
+                held.append(block[end:])
+                n_held += len(block) - end
+            block = source.read(self._chunk_bytes)
+        if long is not None:
+            yield self._rejected(long.reject("line", number))
+        elif (rest := b"".join(held)).strip():
+            yield self._of_lines(format_, rest, number, number + 1)
+
+    def _blocks(self, format_: Format, text: bytes, number: int) -> Iterator[Payloads]:
+        """Whole lines, cut where there are very many."""
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
+        for at in range(0, len(ends), self._max_payloads):
+            last = min(at + self._max_payloads, len(ends))
+            begin = int(ends[at - 1]) + 1 if at else 0
+            part = text if last - at == len(ends) else text[begin : int(ends[last - 1]) + 1]
+            yield self._of_lines(format_, part, number + at, number + last)
+
+    def _of_lines(self, format_: Format, text: bytes, number: int, until: int) -> Payloads:
+        stream, name = str(self._path), format_.name
+        if format_.layout is Layout.LINE_BLOCKS and len(text) <= self._limit:
+            is_full = bool(text.strip())
+            return Payloads(stream, name, [text] if is_full else [], [number] if is_full else [], until)
+        lines = [(line, i) for i, line in enumerate(text.split(b"\n"), number) if line and not line.isspace()]
+        rejects = []
+        if len(text) > self._limit:
+            rejects = [_Skipped([line]).reject("line", i) for line, i in lines if len(line) > self._limit]
+            lines = [(line, i) for line, i in lines if len(line) <= self._limit]
+        return Payloads(stream, name, [line for line, _ in lines], [i for _, i in lines], until, rejects)
+
+    def _messages(
+        self, format_: Format, framing: Framing, head: bytes, source: ByteSource
+    ) -> Iterator[Payloads]:
+        """Framed messages. One over the limit is refused, and never held whole."""
+        stream, name = str(self._path), format_.name
+        rest, number = head, 0
+        while True:
+            view = memoryview(rest)
+            payloads: list[bytes] = []
+            at, frame = 0, None
+            while (
+                len(payloads) < self._max_payloads and (frame := read_length(view, at, framing)) is not None
+            ):
+                end = frame.start + frame.length
+                if end > len(view) or frame.length > self._limit:
+                    break
+                payloads.append(bytes(view[frame.start : end]))
+                at = end
+            until = number + len(payloads)
+            if payloads:
+                yield Payloads(stream, name, payloads, list(range(number, until)), until)
+            number = until
+            if len(payloads) == self._max_payloads:
+                rest = rest[at:]
+                continue
+            if frame is not None and frame.length > self._limit:
+                end = frame.start + frame.length
+                long = _Skipped([rest[frame.start : end]])
+                rest = rest[end:] or self._skip(long, frame.length, source)
+                yield self._rejected(long.reject("message", number))
+                number += 1
+                continue
+            rest = rest[at:]
+            more = source.read(self._chunk_bytes)
+            if not more:
+                break
+            rest += more
+        if rest:
+            detail = f"the file ends {len(rest)} bytes into a message"
+            yield self._rejected(Reject(Reason.BAD_PROTOBUF, detail, rest, number))
+
+    def _skip(self, long: _Skipped, length: int, source: ByteSource) -> bytes:
+        """Read past a message of `length` bytes; what was read behind it."""
+        while long.size < length and (block := source.read(self._chunk_bytes)):
+            missing = length - long.size
+            long.add(block[:missing])
+            if len(block) > missing:
+                return block[missing:]
+        return b""
 
 
-def _decoded(
-    chunks: Iterator[PayloadChunk], config: DecodeConfig, pool: Executor | None, ahead: int
-) -> Iterator[tuple[PayloadChunk, Decoded]]:
-    """Every chunk with its events, in order; at most `ahead` chunks are in the pool at a time."""
-    waiting: deque[tuple[PayloadChunk, Future[Decoded]]] = deque()
-    for chunk in chunks:
-        decode = _refused_whole if chunk.format is None else codec_for(chunk.format).decode
-        if pool is None:
-            yield chunk, decode(chunk.payloads, config)
-            continue
-        if len(waiting) == ahead:
-            done, future = waiting.popleft()
-            yield done, future.result()
-        waiting.append((chunk, pool.submit(decode, chunk.payloads, config)))
-    for done, future in waiting:
-        yield done, future.result()
+class _Skipped:
+    """Something too long to hold: its start, its hash and its size."""
 
+    def __init__(self, parts: list[bytes]) -> None:
+        self._start = b""
+        self._hash = hashlib.sha256()
+        self.size = 0
+        for part in parts:
+            self.add(part)
 
-def _refused_whole(_payloads: Sequence[bytes], _config: DecodeConfig) -> Decoded:
-    """What a chunk of rejects alone is decoded to."""
-    return Decoded(empty_events(), [])
+    def add(self, part: bytes) -> None:
+        """The next bytes."""
+        if len(self._start) < MAX_RAW_BYTES:
+            self._start += part[: MAX_RAW_BYTES - len(self._start)]
+        self._hash.update(part)
+        self.size += len(part)
 
-
-def _batch(tables: list[pa.Table], rejects: list[pa.Table], oddities: Counter[str]) -> DecodedBatch:
-    return DecodedBatch(
-        concat_events(tables), pa.concat_tables([REJECT_SCHEMA.empty_table(), *rejects]), oddities
-    )
+    def reject(self, what: str, position: int) -> Reject:
+        """A line or message that is over the limit."""
+        detail = f"a {what} of {self.size} bytes is over the limit"
+        return Reject(
+            Reason.TOO_LARGE, detail, self._start, position, sha256=self._hash.hexdigest(), size=self.size
+        )
 
 
 @contextmanager
@@ -180,101 +274,14 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def _is_long_line(format_: Format, head: bytes) -> bool:
+    """One record that is not over yet: as a line it will be refused, not held whole."""
+    return format_.layout is Layout.LINE_BLOCKS and head[:1] == b"{" and b"\n" not in head
+
+
 def _nothing(content: bytes) -> Reject | None:
     """The reject for a whole file that holds only white space, or JSON without a member; else None."""
     text = content.strip()
     if len(text) <= _EMPTY_BYTES and b"".join(text.split()) in (b"", b"[]", b"{}"):
         return Reject(Reason.EMPTY, "the file holds nothing", content)
     return None
-
-
-def _lines(
-    format_: str, head: bytes, source: ByteSource, config: DecodeConfig, chunk_bytes: int
-) -> Iterator[PayloadChunk]:
-    """Blocks cut at line ends. A line over `max_payload_bytes` is refused and skipped."""
-    rest, number, skipped = b"", 0, 0
-    block = head
-    while block:
-        end = block.rfind(b"\n") + 1
-        rejects: list[Reject] = []
-        if skipped:
-            # Inside a line that is too long: it ends at the first line end.
-            first = block.find(b"\n") + 1
-            skipped += first or len(block)
-            if not first:
-                block = source.read(chunk_bytes)
-                continue
-            rejects.append(_too_long(rest, skipped, number))
-            number, skipped, rest = number + 1, 0, b""
-            block, end = block[first:], max(end - first, 0)
-        text, rest = (rest + block[:end], block[end:]) if end else (b"", rest + block)
-        if len(rest) > config.max_payload_bytes:
-            skipped = len(rest)
-        yield _chunk_of_lines(format_, text, number, rejects, config)
-        number += text.count(b"\n")
-        block = source.read(chunk_bytes)
-    if skipped:
-        yield PayloadChunk(format_, [], [], [_too_long(rest, skipped, number)])
-    elif rest.strip():
-        yield _chunk_of_lines(format_, rest, number, [], config)
-
-
-def _too_long(start: bytes, size: int, number: int) -> Reject:
-    return Reject(Reason.TOO_LARGE, f"a line of {size} bytes is over the limit", start, number)
-
-
-def _chunk_of_lines(
-    format_: str, text: bytes, number: int, rejects: list[Reject], config: DecodeConfig
-) -> PayloadChunk:
-    if format_ in _BLOCKS_OF_LINES and len(text) <= config.max_payload_bytes:
-        full = bool(text.strip())
-        return PayloadChunk(format_, [text] if full else [], [number] if full else [], rejects)
-    lines = [(line, i) for i, line in enumerate(text.split(b"\n"), number) if line and not line.isspace()]
-    return PayloadChunk(format_, [line for line, _ in lines], [i for _, i in lines], rejects)
-
-
-def _document(format_: str, head: bytes, source: ByteSource) -> Iterator[PayloadChunk]:
-    """The whole file as one payload."""
-    text = head + source.read(MAX_DOCUMENT_BYTES + 1 - len(head))
-    if len(text) <= MAX_DOCUMENT_BYTES:
-        yield PayloadChunk(format_, [text], [0])
-        return
-    limit = f"{MAX_DOCUMENT_BYTES // 2**20} MB"
-    detail = f"one document of more than {limit}: split it, or write one object a line"
-    yield PayloadChunk(format_, [], [], [Reject(Reason.TOO_LARGE, detail, text[:CHUNK_BYTES])])
-
-
-def _messages(
-    format_: str, head: bytes, source: ByteSource, config: DecodeConfig, chunk_bytes: int, *, is_whole: bool
-) -> Iterator[PayloadChunk]:
-    """Protobuf messages in whatever framing the first bytes show."""
-    framing = framing_of(head, Message(format_), is_whole=is_whole)
-    if framing is None or framing is Framing.BARE:
-        yield from _document(format_, head, source)
-        return
-    rest, number = head, 0
-    while True:
-        view = memoryview(rest)
-        payloads: list[bytes] = []
-        at = 0
-        while (frame := read_length(view, at, framing)) is not None:
-            end = frame.start + frame.length
-            if end > len(view):
-                break
-            payloads.append(bytes(view[frame.start : end]))
-            at = end
-        yield PayloadChunk(format_, payloads, list(range(number, number + len(payloads))))
-        number += len(payloads)
-        rest = rest[at:]
-        if frame is not None and frame.length > config.max_payload_bytes:
-            rest = rest[: frame.start - at]
-            detail = f"a message of {frame.length} bytes is over the limit; what follows it is not read"
-            yield PayloadChunk(format_, [], [], [Reject(Reason.TOO_LARGE, detail, rest, number)])
-            return
-        more = source.read(chunk_bytes)
-        if not more:
-            break
-        rest += more
-    if rest:
-        detail = f"the file ends {len(rest)} bytes into a message"
-        yield PayloadChunk(format_, [], [], [Reject(Reason.BAD_PROTOBUF, detail, rest, number)])

@@ -1,40 +1,121 @@
-"""The closed list of formats. A codec's module is imported when it is used: some take long to load."""
+"""The formats: one row each, and nothing else lists them.
+
+To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported when
+it is used: some take long to load.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from typing import Final
 
 from ingest.codecs.port import Codec
+from ingest.framing import MessageShape
 from schemas.errors import UnknownFormatError
 
-_CODECS: Final = {
-    "native": "native.native.NativeCodec",
-    "otlp-json": "otlp.otlp_json.OtlpJsonCodec",
-    "otlp-proto": "otlp.otlp_proto.OtlpProtoCodec",
-    "jaeger-ui": "jaeger.jaeger_json.JaegerUiCodec",
-    "jaeger-json": "jaeger.jaeger_json.JaegerJsonCodec",
-    "jaeger-proto": "jaeger.jaeger_proto.JaegerProtoCodec",
-    "zipkin": "zipkin.zipkin.ZipkinCodec",
-    "xtrace": "xtrace.xtrace.XTraceCodec",
-}
-"""Format → module and class below `ingest.codecs`."""
 
-FORMATS = tuple(_CODECS)
-"""Names for `--format`."""
+class Layout(StrEnum):
+    """How payloads of a format lie in a file."""
+
+    LINES = "lines"
+    """JSON, a document a line, or one document."""
+    LINE_BLOCKS = "line-blocks"
+    """The same, and the codec takes many lines as one payload."""
+    DOCUMENT = "document"
+    """JSON, one document."""
+    MESSAGES = "messages"
+    """Protobuf, framed or bare (`framing`)."""
 
 
-def require_format(name: str) -> str:
-    """`name`, if it is a format. Raises UnknownFormatError."""
-    if name not in _CODECS:
-        raise UnknownFormatError(f"'{name}' is not a format.", remedy=f"Use one of: {', '.join(FORMATS)}.")
-    return name
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format."""
+
+    name: str
+    """For `--format`."""
+    codec: str
+    """`module:class`."""
+    layout: Layout
+    keys: tuple[frozenset[str], ...] = ()
+    """JSON: the outermost object, or the first of a list, has all keys of one of these."""
+    shape: MessageShape | None = None
+    """Protobuf: what every message is like."""
+
+
+FORMATS: Final = (
+    Format(
+        "native",
+        "ingest.codecs.native.native:NativeCodec",
+        Layout.LINE_BLOCKS,
+        keys=(frozenset({"breadcrumb", "component", "point"}),),
+    ),
+    Format(
+        "otlp-json",
+        "ingest.codecs.otlp.otlp_json:OtlpJsonCodec",
+        Layout.LINES,
+        keys=(frozenset({"resourceSpans"}), frozenset({"resource_spans"})),
+    ),
+    Format(
+        "otlp-proto",
+        "ingest.codecs.otlp.otlp_proto:OtlpProtoCodec",
+        Layout.MESSAGES,
+        # A request has no other field than resource_spans.
+        shape=MessageShape(fields=frozenset({1}), bytes_only=True),
+    ),
+    Format(
+        "jaeger-ui",
+        "ingest.codecs.jaeger.jaeger_json:JaegerUiCodec",
+        Layout.DOCUMENT,
+        keys=(frozenset({"data"}), frozenset({"spans", "processes"})),
+    ),
+    Format(
+        "jaeger-json",
+        "ingest.codecs.jaeger.jaeger_json:JaegerJsonCodec",
+        Layout.LINES,
+        keys=(frozenset({"traceID", "spanID"}),),
+    ),
+    Format(
+        "jaeger-proto",
+        "ingest.codecs.jaeger.jaeger_proto:JaegerProtoCodec",
+        Layout.MESSAGES,
+        # A span begins with a trace id of 16 bytes and a span id of 8.
+        shape=MessageShape(fields=frozenset(range(1, 13)), begins=((1, 16), (2, 8))),
+    ),
+    Format(
+        "zipkin",
+        "ingest.codecs.zipkin.zipkin:ZipkinCodec",
+        Layout.LINES,
+        keys=(frozenset({"traceId", "id"}),),
+    ),
+    Format(
+        "xtrace",
+        "ingest.codecs.xtrace.xtrace:XTraceCodec",
+        Layout.DOCUMENT,
+        keys=(frozenset({"id", "reports"}),),
+    ),
+)
+"""Of two whose signs fit, the first is taken."""
+
+
+def format_names() -> tuple[str, ...]:
+    """Names for `--format`."""
+    return tuple(row.name for row in FORMATS)
+
+
+def format_of(name: str) -> Format:
+    """The row of a format. Raises UnknownFormatError."""
+    for row in FORMATS:
+        if row.name == name:
+            return row
+    raise UnknownFormatError(f"'{name}' is not a format.", remedy=f"Use one of: {', '.join(format_names())}.")
 
 
 @cache
 def codec_for(name: str) -> Codec:
     """The codec of a format; one a process. Raises UnknownFormatError."""
-    module, class_ = _CODECS[require_format(name)].rsplit(".", 1)
-    codec: Codec = getattr(import_module(f"ingest.codecs.{module}"), class_)()
+    module, class_ = format_of(name).codec.split(":")
+    codec: Codec = getattr(import_module(module), class_)()
     return codec

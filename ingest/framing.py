@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,60 +19,76 @@ class Framing(StrEnum):
     BARE = "bare"
 
 
-class Message(StrEnum):
-    """Which message a file is of, and so its format."""
+@dataclass(frozen=True, slots=True)
+class MessageShape:
+    """What every message of a format is like, by its outermost fields."""
 
-    OTLP = "otlp-proto"
-    JAEGER = "jaeger-proto"
+    fields: frozenset[int]
+    """Numbers of its fields."""
+    bytes_only: bool = False
+    """All of them are length-delimited."""
+    begins: tuple[tuple[int, int], ...] = ()
+    """Number and size of the length-delimited fields it begins with."""
+
+    def fits(self, body: memoryview, *, is_complete: bool) -> bool:
+        """Whether the body is fields of this message, filling it exactly if it is complete."""
+        end, seen = 0, 0
+        for number, wire, size, after in _fields(body):
+            if number not in self.fields or (self.bytes_only and wire != _BYTES):
+                return False
+            if seen < len(self.begins) and (wire, (number, size)) != (_BYTES, self.begins[seen]):
+                return False
+            end, seen = after, seen + 1
+        if seen < len(self.begins):
+            return False
+        return end == len(body) if is_complete else end > 0
 
 
 _LENGTH32 = 4
 _MAX_VARINT = 10
-_JAEGER_TAGS = frozenset(range(1, 13))
+_BYTES = 2
 
 
-def recognise(head: bytes, *, is_whole: bool) -> tuple[Message, Framing] | None:
-    """What the first bytes of a file (or all of it) are; None if they are neither message in any framing.
+_MAX_ODD = 1_000
+"""So many frames that hold something else, less those that fit, and the file is something else."""
 
-    A framing fits if every frame that lies in `head` is filled exactly by fields of the message (the last one
-    may be cut off if others came before it). A message is OTLP if all its fields are number 1 (a request has
-    no other), Jaeger if it begins with trace id and span id.
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How well a file's first bytes are messages of one shape in one framing."""
+
+    n_bytes: int = 0
+    """In frames that hold such messages; 0: they are none."""
+    is_perfect: bool = False
+    """No frame holds anything else."""
+
+
+def fit_of(head: bytes, framing: Framing, shape: MessageShape, *, is_whole: bool) -> Fit:
+    """Walk the frames of the first bytes of a file (or of all of it).
+
+    The lengths must lead from frame to frame to the end of `head`; only the last frame may be cut off. A
+    frame that holds something else does not speak against the framing: it is refused by itself, later.
     """
-    if not head:
-        return None
-    for framing in Framing:
-        for message, fits in ((Message.JAEGER, _is_jaeger), (Message.OTLP, _is_otlp)):
-            if _walk(head, framing, fits, is_whole=is_whole):
-                return message, framing
-    return None
-
-
-def framing_of(head: bytes, message: Message, *, is_whole: bool) -> Framing | None:
-    """The framing of a file of known messages, or None."""
-    fits = _is_jaeger if message is Message.JAEGER else _is_otlp
-    return next((f for f in Framing if _walk(head, f, fits, is_whole=is_whole)), None)
-
-
-def _walk(head: bytes, framing: Framing, fits: Callable[[memoryview, bool], bool], *, is_whole: bool) -> bool:
-    """Whether all frames of `head` fit, and at least one does."""
     view = memoryview(head)
     if framing is Framing.BARE:
-        return fits(view, is_whole)
-    at, seen = 0, 0
-    while at < len(view):
+        fits = len(head) > 0 and shape.fits(view, is_complete=is_whole)
+        return Fit(len(head), is_perfect=True) if fits else Fit()
+    at, fitting, good, odd = 0, 0, 0, 0
+    while at < len(view) and odd - good <= _MAX_ODD:
         frame = read_length(view, at, framing)
         if frame is None:
-            return seen > 0 and not is_whole and len(view) - at < _MAX_VARINT
-        body = view[frame.start : frame.start + frame.length]
-        complete = len(body) == frame.length
-        if frame.length == 0 or not fits(body, complete):
-            return False
-        if is_whole and not complete:
-            # A file cut off in its last message still shows itself by the messages before it.
-            return seen > 0
-        seen += 1
-        at = frame.start + frame.length
-    return seen > 0
+            is_cut = len(view) - at < _MAX_VARINT
+            return Fit(fitting, is_perfect=odd == 0) if is_cut else Fit()
+        end = frame.start + frame.length
+        is_complete = end <= len(view)
+        if is_complete or not is_whole:
+            body = view[frame.start : end]
+            if len(body) and shape.fits(body, is_complete=is_complete):
+                fitting, good = fitting + len(body), good + 1
+            else:
+                odd += 1
+        at = end
+    return Fit(fitting, is_perfect=odd == 0) if odd - good <= _MAX_ODD else Fit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +119,6 @@ def _varint(view: memoryview, at: int) -> tuple[int, int] | None:
     return None
 
 
-def _is_otlp(body: memoryview, complete: bool) -> bool:
-    return _all_fields(body, complete, lambda number, wire: number == 1 and wire == 2)
-
-
-def _is_jaeger(body: memoryview, complete: bool) -> bool:
-    """Fields of a span, the first two being a trace id of 16 bytes and a span id of 8."""
-    start = list(_fields(body[: 1 + 1 + 16 + 1 + 1 + 8]))
-    if [(n, w, s) for n, w, s, _ in start[:2]] != [(1, 2, 16), (2, 2, 8)]:
-        return False
-    return _all_fields(body, complete, lambda number, _: number in _JAEGER_TAGS)
-
-
-def _all_fields(body: memoryview, complete: bool, legal: Callable[[int, int], bool]) -> bool:
-    """Whether the body is legal fields, filling it exactly if it is complete."""
-    end = 0
-    for number, wire, _, after in _fields(body):
-        if not legal(number, wire):
-            return False
-        end = after
-    return end == len(body) if complete else end > 0
-
-
 def _fields(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """(number, wire type, size, position after) of each field; stops at what is no field.
 
@@ -136,7 +130,7 @@ def _fields(body: memoryview) -> Iterator[tuple[int, int, int, int]]:
         if tag is None:
             return
         number, wire, at = tag[0] >> 3, tag[0] & 7, tag[1]
-        if wire == 2:
+        if wire == _BYTES:
             length = _varint(body, at)
             if length is None:
                 return

@@ -1,32 +1,23 @@
-"""The format of a file from its first bytes."""
+"""The format of a file, and the framing of its messages, from its first bytes."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
+from ingest import formats
 from ingest.codecs.payloads import is_json, without_bom
-from ingest.framing import recognise
+from ingest.formats import Format
+from ingest.framing import Fit, Framing, fit_of
 
-_SIGNS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("otlp-json", frozenset({"resourceSpans"})),
-    ("otlp-json", frozenset({"resource_spans"})),
-    ("xtrace", frozenset({"id", "reports"})),
-    ("jaeger-ui", frozenset({"data"})),
-    ("jaeger-ui", frozenset({"spans", "processes"})),
-    ("jaeger-json", frozenset({"traceID", "spanID"})),
-    ("native", frozenset({"breadcrumb", "component", "point"})),
-    ("zipkin", frozenset({"traceId", "id"})),
-)
-"""Format → keys that its outermost object has."""
 _KEY = re.compile(r'"((?:[^"\\]|\\.){1,64})"\s*:')
 _LINES_TRIED = 20
 _HEAD_BYTES = 4 * 2**20
 """Looked at in JSON text: some lines, even long ones."""
 
 
-def sniff_format(head: bytes, *, is_whole: bool) -> str | None:
+def sniff_format(head: bytes, *, is_whole: bool) -> Format | None:
     """Format of a file that begins with `head` (decompressed; `is_whole`: all of it), or None.
 
     JSON is told by the keys of its first object, protobuf by walking its fields.
@@ -38,8 +29,27 @@ def sniff_format(head: bytes, *, is_whole: bool) -> str | None:
     for line in first_lines(text):
         if is_object_line(line) and (found := _format_of_json(line)) is not None:
             return found
-    message = recognise(head, is_whole=is_whole)
-    return None if message is None else message[0].value
+    fit = _best_fit(head, formats.FORMATS, is_whole=is_whole)
+    return None if fit is None else fit[0]
+
+
+def framing_of(head: bytes, format_: Format, *, is_whole: bool) -> Framing | None:
+    """The framing of a file of messages of a known format, or None."""
+    found = _best_fit(head, (format_,), is_whole=is_whole)
+    return None if found is None else found[1]
+
+
+def _best_fit(head: bytes, rows: Iterable[Format], *, is_whole: bool) -> tuple[Format, Framing] | None:
+    """The first perfect fit; else the one with the most bytes in frames that fit."""
+    best, best_fit = None, Fit()
+    for framing in Framing:
+        for row in rows:
+            fit = Fit() if row.shape is None else fit_of(head, framing, row.shape, is_whole=is_whole)
+            if fit.n_bytes and fit.is_perfect:
+                return row, framing
+            if fit.n_bytes > best_fit.n_bytes:
+                best, best_fit = (row, framing), fit
+    return best
 
 
 def is_lines(head: bytes) -> bool:
@@ -71,9 +81,9 @@ def is_object_line(line: bytes) -> bool:
     return line.startswith(b"{") and is_json(line)
 
 
-def _format_of_json(text: bytes) -> str | None:
+def _format_of_json(text: bytes) -> Format | None:
     keys = _keys_of_first_object(text.decode("utf-8", "replace"))
-    return next((name for name, signs in _SIGNS if signs <= keys), None)
+    return next((row for row in formats.FORMATS if any(signs <= keys for signs in row.keys)), None)
 
 
 def _keys_of_first_object(text: str) -> Set[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretBytes, model_validator
 
 from schemas.windows import NS_PER_SECOND
 
@@ -11,6 +13,33 @@ class Config(BaseModel):
     """Base: frozen, unknown keys refused; the docstring under a field is its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")
+"""Patterns of parameters that are never kept, whatever else is asked for."""
+MIN_HASH_KEY_BYTES = 16
+"""A shorter key could be found by trying."""
+
+
+class ParamRules(Config):
+    """Which parameters are kept, and how. Patterns: `ingest.codecs.privacy`."""
+
+    allow: tuple[str, ...] = ()
+    """If any are given, only parameters that match one are kept."""
+    deny: tuple[str, ...] = ()
+    """Dropped, as DENIED_PARAMS are; this counts before the others."""
+    redact: tuple[str, ...] = ()
+    """Kept with the value `[redacted]`; counts before `hash`."""
+    hash: tuple[str, ...] = ()
+    """Kept with an HMAC of the value: equal values stay equal."""
+    hash_key: SecretBytes | None = Field(default=None, exclude=True, repr=False)
+    """Key of the HMAC. Never written, logged or shown."""
+
+    @model_validator(mode="after")
+    def _has_key(self) -> Self:
+        if self.hash and len(self.hash_key.get_secret_value() if self.hash_key else b"") < MIN_HASH_KEY_BYTES:
+            raise ValueError(f"hashing parameters needs a key of {MIN_HASH_KEY_BYTES} bytes or more")
+        return self
 
 
 class DecodeConfig(Config):
@@ -22,10 +51,10 @@ class DecodeConfig(Config):
     """Names of span events that become inner nodes; others become params `event.<name>` (ns)."""
     host_keys: tuple[str, ...] = ("host.name", "k8s.pod.name", "service.instance.id", "container.id")
     """Resource attributes tried in this order for the host."""
-    drop_params: tuple[str, ...] = ()
-    """Parameter keys that never reach the lake."""
-    max_payload_bytes: int = Field(default=64 * 2**20, gt=0)
-    """A larger payload (after decompression) is a dead letter `too-large`."""
+    params: ParamRules = ParamRules()
+    max_payload_bytes: int = Field(default=16 * 2**20, gt=0)
+    """A larger payload (after decompression) is a dead letter `too-large`. Reading one takes about ten times
+    its size for a moment; a broker takes 1 MB by default."""
     max_name_bytes: int = Field(default=256, gt=0)
     """Native ids and names over this are a dead letter `bad-value`; span names are cut, with a count."""
     max_text_bytes: int = Field(default=4096, gt=0)

@@ -50,7 +50,9 @@ REJECT_SCHEMA = pa.schema(
         pa.field("detail", pa.string(), metadata={"doc": "one sentence: which field, what was expected"}),
         pa.field("sha256", pa.string(), nullable=False, metadata={"doc": "of the whole refused item, hex"}),
         pa.field("size", pa.int64(), nullable=False, metadata={"doc": "bytes of the refused item"}),
-        pa.field("raw", pa.binary(), metadata={"doc": "its first 64 KB"}),
+        pa.field(
+            "raw", pa.binary(), metadata={"doc": "its first 64 KB, denied parameters blanked; null: not kept"}
+        ),
     ]
 )
 
@@ -61,11 +63,16 @@ class Reject:
 
     reason: Reason
     detail: str
-    raw: bytes
+    raw: bytes | None
+    """The item, or its first MAX_RAW_BYTES; None: not kept."""
     payload: int = 0
     """Index of the payload in the list given to the codec."""
     item: int = 0
     """Index of the item inside the payload."""
+    sha256: str = ""
+    """Of the whole item, hex; empty: `raw` is the whole item."""
+    size: int = -1
+    """Bytes of the whole item; -1: `raw` is the whole item."""
 
 
 def rejects_table(rejects: list[Reject], source: str, positions: list[int]) -> pa.Table:
@@ -77,9 +84,9 @@ def rejects_table(rejects: list[Reject], source: str, positions: list[int]) -> p
             "item": r.item,
             "reason": r.reason.value,
             "detail": r.detail,
-            "sha256": hashlib.sha256(r.raw).hexdigest(),
-            "size": len(r.raw),
-            "raw": r.raw[:MAX_RAW_BYTES],
+            "sha256": r.sha256 or hashlib.sha256(r.raw or b"").hexdigest(),
+            "size": len(r.raw or b"") if r.size < 0 else r.size,
+            "raw": None if r.raw is None else r.raw[:MAX_RAW_BYTES],
         }
         for r in rejects
     ]

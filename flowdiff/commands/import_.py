@@ -8,25 +8,28 @@ import re
 import shlex
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
 import typer
+from pydantic import SecretBytes
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from flowdiff.version import version
-from schemas.config import DecodeConfig
+from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
 from schemas.windows import window_length_ns
 from stitch.drivers.batch import ImportSettings, ImportSummary, import_into
 from stitch.drivers.inputs import STDIN
 
 _SIZE = re.compile(r"^(\d+)\s*(K|M|G|T)?(i?B)?$", re.IGNORECASE)
+HASH_KEY = "FLOWDIFF_HASH_KEY"
+"""Environment variable with the key of hashed parameters."""
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -51,14 +54,30 @@ def command(
     event_points: Annotated[
         list[str] | None, typer.Option(help="Span events that become nodes of the graph.")
     ] = None,
-    drop_params: Annotated[list[str] | None, typer.Option(help="Parameters never to be kept.")] = None,
+    allow_params: Annotated[
+        list[str] | None, typer.Option(help="Keep only parameters that match one of these patterns.")
+    ] = None,
+    drop_params: Annotated[
+        list[str] | None,
+        typer.Option(help="Patterns of parameters never to be kept, beside passwords, cookies and tokens."),
+    ] = None,
+    redact_params: Annotated[
+        list[str] | None, typer.Option(help="Parameters whose value becomes `[redacted]`.")
+    ] = None,
+    hash_params: Annotated[
+        list[str] | None, typer.Option(help="Parameters whose value becomes its HMAC; needs a key.")
+    ] = None,
+    hash_key_file: Annotated[
+        Path | None, typer.Option(help=f"File with the key of --hash-params; else the variable {HASH_KEY}.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Import trace files into a lake.
 
     The same file twice changes nothing. An import that was interrupted is completed by running it again.
     """
-    lists = {"label_keys": label_keys, "event_points": event_points, "drop_params": drop_params}
+    lists = {"label_keys": label_keys, "event_points": event_points}
+    rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     settings = ImportSettings(
         format=format_,
         window_length_ns=None if window is None else window_length_ns(window),
@@ -66,6 +85,7 @@ def command(
         params_share=params_share,
         decode=DecodeConfig.model_validate(
             {key: _split(values) for key, values in lists.items() if values is not None}
+            | {"params": _param_rules(rules, hash_key_file)}
         ),
     )
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
@@ -96,6 +116,32 @@ def _parse_size(text: str) -> int:
     if size < 64 * 2**20:
         raise ConfigError(f"'{text}' is not a memory budget.", remedy="Write 64MB or more: 512MB, 1GB, 8GB.")
     return size
+
+
+def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
+    """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
+    lists = {name: _split(values) for name, values in patterns.items() if values is not None}
+    key = SecretBytes(_hash_key(key_file)) if lists.get("hash") else None
+    return ParamRules.model_validate({**lists, "hash_key": key})
+
+
+def _hash_key(file: Path | None) -> bytes:
+    """From the file, else the environment; neither shows in a list of processes."""
+    if file is None:
+        key = os.environ.get(HASH_KEY, "").encode()
+    else:
+        try:
+            key = file.read_bytes().strip()
+        except OSError as error:
+            raise InputError(
+                f"The key file '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
+            ) from error
+    if len(key) < MIN_HASH_KEY_BYTES:
+        raise ConfigError(
+            f"--hash-params needs a key of {MIN_HASH_KEY_BYTES} bytes or more.",
+            remedy=f"Set {HASH_KEY}, or name a file: --hash-key-file FILE.",
+        )
+    return key
 
 
 def _split(values: list[str]) -> tuple[str, ...]:

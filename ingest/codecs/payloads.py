@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ingest.codecs.dead_letters import RejectLog
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
@@ -34,17 +35,17 @@ def refuse_size(payload: bytes, index: int, config: DecodeConfig) -> Reject | No
     return None
 
 
-def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], list[Reject]]:
-    """Indexes of the payloads that are worth parsing, and rejects for the others."""
-    rejects = []
+def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], RejectLog]:
+    """Indexes of the payloads that are worth parsing, and a log with rejects for the others."""
+    log = RejectLog(config)
     good = []
     for index, payload in enumerate(payloads):
         reject = refuse_size(payload, index, config)
         if reject is None:
             good.append(index)
         else:
-            rejects.append(reject)
-    return good, rejects
+            log.add(reject)
+    return good, log
 
 
 def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:

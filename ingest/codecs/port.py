@@ -16,13 +16,16 @@ from schemas.rejects import Reject
 class Decoded:
     """Result of decoding a list of payloads.
 
-    `events` has `EVENT_SCHEMA`, rows in the order of the payloads; `rejects` name payload and item;
-    `oddities` counts what was accepted but deserves a word (`unknown-field`, `text-cut`, …).
+    `events` has `EVENT_SCHEMA`, rows in the order of the payloads; `rejects` name payload and item and are
+    bounded (`dead_letters`); `oddities` counts what was accepted but deserves a word (`unknown-field`,
+    `text-cut`, …).
     """
 
     events: pa.Table
     rejects: list[Reject]
     oddities: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """By reason, how many items were refused: those in `rejects`, and those past its bounds."""
 
 
 class Codec(Protocol):

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from ingest.files import DecodedBatch, decode_file
-from ingest.formats import require_format
+from ingest.decoding import DecodedBatch
+from ingest.files import decode_file
+from ingest.formats import format_of
 from schemas.config import Config, DecodeConfig, StitchConfig
 from schemas.errors import FlowdiffError, LakeError
 from schemas.quality import Quality
@@ -150,7 +151,7 @@ def import_into(
     next import finishes what was committed.
     """
     if settings.format is not None:
-        require_format(settings.format)
+        format_of(settings.format)
     try:
         lake.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -299,7 +300,8 @@ class _Import:
                 self.tally.add(source, decoded)
                 self._ledger.totals["events_read"] += n_events
                 self._ledger.oddities.update(decoded.oddities)
-                self._reject(_renamed(decoded.rejects, source))
+                self._ledger.rejects.update(decoded.refused)
+                self._keep_dead_letters(_renamed(decoded.rejects, source))
                 if n_events:
                     spill.add(decoded.events)
                 self._progress.decoded(0, n_events)
@@ -360,7 +362,8 @@ class _Import:
         """Book what a worker did; in the order of the groups, whoever was first."""
         self._ledger.totals.update(outcome.totals)
         self._ledger.quality.update(outcome.quality)
-        self._reject(rejects_table(outcome.rejects, KERNEL_SOURCE, [0]))
+        self._ledger.rejects.update(Counter(reject.reason.value for reject in outcome.rejects))
+        self._keep_dead_letters(rejects_table(outcome.rejects, KERNEL_SOURCE, [0]))
         self._progress.stitched(outcome.totals["flows"])
 
     def _shared(self, params: pa.Table) -> pa.Table:
@@ -371,10 +374,8 @@ class _Import:
         keep = share_of(hash_texts(words.dictionary), self._settings.params_share)
         return params.filter(pa.array(keep[words.indices.to_numpy()]))
 
-    def _reject(self, rejects: pa.Table) -> None:
+    def _keep_dead_letters(self, rejects: pa.Table) -> None:
         if rejects.num_rows:
-            for pair in rejects["reason"].value_counts().to_pylist():
-                self._ledger.rejects[pair["values"]] += pair["counts"]
             self._dead_letters.append(rejects)
             if sum(table.nbytes for table in self._dead_letters) > DEAD_LETTER_FILE_BYTES:
                 self._flush_dead_letters()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ingest.files import DecodedBatch
-from ingest.formats import FORMATS
+from ingest.decoding import DecodedBatch
+from ingest.formats import format_names
 from schemas.errors import FlowdiffError, InputError, UnknownFormatError
 from schemas.rejects import Reason
 from stitch.drivers.inputs import Source
@@ -65,7 +65,7 @@ class Tally:
 
     def _nothing_read(self, refused: list[tuple[Source, _Refusal]]) -> FlowdiffError:
         rest = f" and {len(refused) - NAMED} more" if len(refused) > NAMED else ""
-        remedy = f"Name the format: --format {'|'.join(FORMATS)}."
+        remedy = f"Name the format: --format {'|'.join(format_names())}."
         if all(refusal.reason == Reason.UNKNOWN_FORMAT for _, refusal in refused):
             names = ", ".join(f"'{source.name}'" for source, _ in refused[:NAMED])
             verb = "is" if len(refused) == 1 else "are"

@@ -17,7 +17,7 @@ from oracles.lake_script import content
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.traffic import native_lines, write_native
 
-from schemas.config import DecodeConfig
+from schemas.config import DecodeConfig, ParamRules
 from schemas.errors import InputError, LakeError, UnknownFormatError
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, ImportSummary, import_files, import_into
@@ -234,7 +234,7 @@ def test_a_share_of_requests_keeps_its_parameters(tmp_path: Path) -> None:
     put(
         tmp_path / "none",
         file,
-        settings=ImportSettings(decode=DecodeConfig(drop_params=("size", "op", "block"))),
+        settings=ImportSettings(decode=DecodeConfig(params=ParamRules(deny=("size", "op", "block")))),
     )
     every, some, none = (
         {key for key in rows(tmp_path / name) if key[0] == "params"} for name in ("all", "some", "none")

@@ -15,7 +15,7 @@ from ingest.codecs.values.attributes import attribute_table
 from ingest.codecs.values.ids import hex_of_binary, hex_of_text
 from ingest.codecs.values.json_params import attributes_of_json
 from ingest.codecs.values.params import params_column
-from schemas.config import DecodeConfig
+from schemas.config import DecodeConfig, ParamRules
 
 _ids = st.one_of(
     st.none(),
@@ -69,7 +69,7 @@ def test_params_of_two_tables(
     n = max(len(first), len(second))
     first += [[]] * (n - len(first))
     second += [[]] * (n - len(second))
-    config = DecodeConfig(max_params_per_event=3, drop_params=("a",), max_text_bytes=5)
+    config = DecodeConfig(max_params_per_event=3, params=ParamRules(deny=("a",)), max_text_bytes=5)
     tables = [
         attribute_table(
             [i for i, pairs in enumerate(rows) for _ in pairs],

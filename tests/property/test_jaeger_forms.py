@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan, add_message
+from ingest.codecs.spans.span_batch import FAULTS
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.formats import codec_for
@@ -105,6 +106,7 @@ def test_all_at_once_and_one_by_one(payloads: list[bytes]) -> None:
     slow = events_of_spans(rows.batch(), CONFIG)
     assert fast.events.to_pylist() == slow.events.to_pylist()
     assert [(r.payload, r.reason, r.detail) for r in fast.rejects] == [
-        (b.payload, b.reason, b.detail) for b in slow.bad
+        (payload, *FAULTS[fault - 1])
+        for payload, fault in zip(slow.bad.payload.tolist(), slow.bad.fault.tolist(), strict=True)
     ]
     assert fast.oddities == slow.oddities

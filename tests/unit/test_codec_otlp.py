@@ -12,7 +12,7 @@ import pytest
 
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
 from ingest.formats import codec_for
-from schemas.config import DecodeConfig
+from schemas.config import DecodeConfig, ParamRules
 from schemas.events import EventKind
 from schemas.rejects import Reason
 
@@ -296,7 +296,9 @@ def test_a_broken_message_is_refused_and_its_neighbours_are_not(payload: bytes) 
 
 
 def test_bounds_cut_and_count() -> None:
-    config = DecodeConfig(max_text_bytes=5, max_params_per_event=2, max_name_bytes=8, drop_params=("secret",))
+    config = DecodeConfig(
+        max_text_bytes=5, max_params_per_event=2, max_name_bytes=8, params=ParamRules(deny=("secret",))
+    )
     attributes = [
         attribute(k, stringValue=v) for k, v in [("c", "1"), ("a", "éééé"), ("b", "x\0y"), ("secret", "1")]
     ]

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from ingest.codecs.otlp.encode_otlp import length_prefixed, otlp_json_lines, otlp_messages
-from ingest.files import decode_file, read_payloads
-from ingest.formats import FORMATS, codec_for
+from ingest.files import FileSource, decode_file
+from ingest.formats import codec_for, format_names
+from ingest.source import Payloads, drain
 from schemas.config import DecodeConfig
 from schemas.errors import InputError, UnknownFormatError
 from schemas.events import concat_events
@@ -43,6 +44,10 @@ def read(path: Path | str, format_: str | None = None, **options: int) -> tuple[
     return concat_events([b.events for b in batches]), pa.concat_tables([b.rejects for b in batches])
 
 
+def polls(path: Path, format_: str | None, config: DecodeConfig, **options: int) -> list[Payloads]:
+    return list(drain(FileSource(path, format_, config, **options)))
+
+
 @pytest.fixture(scope="module")
 def spans(shared_data: Path) -> pa.Table:
     data = gzip.decompress((shared_data / "online-boutique/before.otlp.jsonl.gz").read_bytes())
@@ -66,7 +71,7 @@ def test_the_format_of_real_files_is_recognised(
     shared_data: Path, name: str, format_: str, events: int
 ) -> None:
     path = shared_data / name
-    assert {c.format for c in read_payloads(path, None, CONFIG)} == {format_}
+    assert {c.format for c in polls(path, None, CONFIG)} == {format_}
     table, rejects = read(path)
     assert (table.num_rows, rejects.num_rows) == (events, 0)
 
@@ -156,7 +161,7 @@ def test_jaeger_messages_are_told_from_otlp(tmp_path: Path) -> None:
     for name, content in files.items():
         path = tmp_path / name
         path.write_bytes(content)
-        assert {c.format for c in read_payloads(path, None, CONFIG)} == {"jaeger-proto"}
+        assert {c.format for c in polls(path, None, CONFIG)} == {"jaeger-proto"}
         assert read(path)[0].num_rows == (1 if name == "bare" else 3)
 
 
@@ -180,14 +185,14 @@ def test_a_line_that_is_too_long_is_refused_and_its_neighbours_are_not(tmp_path:
     config = DecodeConfig(max_payload_bytes=1_000)
     path = tmp_path / "records"
     path.write_bytes(b"\n".join([record(0), b'{"x":"' + b"x" * 5_000 + b'"}', record(1), record(2)]))
-    chunks = list(read_payloads(path, "native", config, chunk_bytes=300))
+    chunks = polls(path, "native", config, chunk_bytes=300)
     lines = [line for c in chunks for p in c.payloads for line in p.split(b"\n") if line]
     assert lines == [record(0), record(1), record(2)]
     assert [(r.reason, r.payload) for c in chunks for r in c.rejects] == [(Reason.TOO_LARGE, 1)]
     assert [n for c in chunks for n in c.positions][-1] >= 2
 
 
-@pytest.mark.parametrize("format_", [None, *FORMATS])
+@pytest.mark.parametrize("format_", [None, *format_names()])
 @pytest.mark.parametrize(
     "content", [b"", b"\n\n", b"[]", b"{}\n", b" [\n ]", gzip.compress(b""), gzip.compress(b"[]")]
 )
@@ -231,9 +236,9 @@ def test_an_archive_without_anything_readable_says_only_that(tmp_path: Path) -> 
 
 def test_wrong_names_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormatError):
-        list(read_payloads(tmp_path / "x", "csv", CONFIG))
+        polls(tmp_path / "x", "csv", CONFIG)
     with pytest.raises(InputError):
-        list(read_payloads(tmp_path / "missing", None, CONFIG))
+        polls(tmp_path / "missing", None, CONFIG)
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,3 +254,95 @@ def test_batches_are_as_large_as_asked(tmp_path: Path) -> None:
     assert sum(sizes) == 1_000
     assert all(size >= 300 for size in sizes[:-1])
     assert len(sizes) > 2
+
+
+def framed(*messages: bytes) -> bytes:
+    return b"".join(length_prefixed(iter(messages)))
+
+
+@pytest.mark.parametrize("odd", [b"", b"garbage", b"\x0a\xff", b"\x0a\x0b\x12" + b"\xff" * 9 + b"\x01"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("format_", [None, "otlp-proto"])
+def test_an_odd_frame_costs_itself_only(
+    tmp_path: Path, spans: pa.Table, odd: bytes, place: int, format_: str | None
+) -> None:
+    good = list(otlp_messages(spans.slice(0, 40), 20))
+    expected = codec_for("otlp-proto").decode(good, CONFIG).events.to_pylist()
+    messages = [*good[:place], odd, *good[place:]]
+    for content in (framed(*messages), b"".join(varint(len(m)) + m for m in messages)):
+        path = tmp_path / "spans"
+        path.write_bytes(content)
+        table, rejects = read(path, format_)
+        assert table.to_pylist() == expected
+        reason = Reason.BAD_PROTOBUF if odd else Reason.EMPTY
+        assert [(r["reason"], r["position"]) for r in rejects.to_pylist()] == [(reason, place)]
+
+
+def test_a_message_over_the_limit_is_passed_over(tmp_path: Path, spans: pa.Table) -> None:
+    good = list(otlp_messages(spans.slice(0, 40), 20))
+    limit = max(len(m) for m in good)
+    path = tmp_path / "spans"
+    path.write_bytes(framed(good[0], b"\x0a" * (3 * limit), good[1]))
+    config = DecodeConfig(max_payload_bytes=limit)
+    for chunk_bytes in (200, 2 * limit, 1 << 24):
+        (batch,) = decode_file(path, "otlp-proto", config, chunk_bytes=chunk_bytes)
+        assert batch.events.num_rows == 40
+        assert [(r["reason"], r["position"], r["size"]) for r in batch.rejects.to_pylist()] == [
+            (Reason.TOO_LARGE, 1, 3 * limit)
+        ]
+
+
+def test_an_overlong_length_is_a_reject_and_says_nothing_on_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"\x0a\x0b\x12" + b"\xff" * 9 + b"\x01")
+    table, rejects = read(path)
+    assert (table.num_rows, rejects["reason"].to_pylist()) == (0, [Reason.BAD_PROTOBUF])
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("tail", [b"garbage", b"\0" * 100, b"\x28\xb5\x2f\xfdgarbage"])
+def test_garbage_behind_zstd_costs_nothing_of_it(tmp_path: Path, tail: bytes) -> None:
+    lines = [record(i) for i in range(3_000)]
+    path = tmp_path / "records.zst"
+    packed = pa.compress(b"\n".join(lines), "zstd", asbytes=True)
+    skippable = b"\x5a\x2a\x4d\x18" + (7).to_bytes(4, "little") + b"ignored"
+    path.write_bytes(packed + skippable + pa.compress(b"\n" + record(3_000), "zstd", asbytes=True) + tail)
+    table, rejects = read(path)
+    assert table["breadcrumb"].to_pylist() == [f"b{i}" for i in range(3_001)]
+    assert rejects["reason"].to_pylist() == [Reason.BAD_COMPRESSION]
+
+
+@pytest.mark.parametrize("chunk_bytes", [64, 300, 5_000])
+def test_lines_over_the_limit_do_not_depend_on_chunks(tmp_path: Path, chunk_bytes: int) -> None:
+    config = DecodeConfig(max_payload_bytes=200)
+    long = record(0).replace(b'"c"', b'"' + b"c" * 200 + b'"')
+    path = tmp_path / "records"
+    path.write_bytes(b"\n".join([record(0), long, record(1), record(2), long]))
+    batches = list(decode_file(path, "native", config, chunk_bytes=chunk_bytes))
+    assert sum(b.events.num_rows for b in batches) == 3
+    rejects = pa.concat_tables([b.rejects for b in batches]).to_pylist()
+    assert [(r["position"] + r["item"], r["reason"], r["size"]) for r in rejects] == [
+        (1, Reason.TOO_LARGE, len(long)),
+        (4, Reason.TOO_LARGE, len(long)),
+    ]
+
+
+def test_polls_cover_every_position_once(tmp_path: Path, spans: pa.Table) -> None:
+    files = {
+        "lines": b"\n".join([*(record(i) for i in range(20)), b"x" * 2_000, b"", record(21)]),
+        "messages": framed(*otlp_messages(spans, 100), b"", b"\x0a" * 5_000),
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        config = DecodeConfig(max_payload_bytes=100_000 if name == "messages" else 1_000)
+        read = polls(path, None, config, chunk_bytes=500 if name == "lines" else 1 << 24)
+        at = 0
+        for payloads in read:
+            places = payloads.positions + [r.payload for r in payloads.rejects]
+            assert all(at <= place < payloads.until for place in places)
+            assert payloads.positions == sorted(payloads.positions)
+            at = payloads.until
+        assert at == (23 if name == "lines" else len(list(otlp_messages(spans, 100))) + 2)

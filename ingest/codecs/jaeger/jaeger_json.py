@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ingest.codecs.jaeger.jaeger_spans import add_jaeger_span
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_items import decode_json_items
+from ingest.codecs.spans.span_items import decode_json_spans
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.values.json_fields import Object, array, as_object
 from schemas.config import DecodeConfig
@@ -19,7 +19,7 @@ class JaegerJsonCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        return decode_json_items(payloads, config, _spans, _add_span)
+        return decode_json_spans(payloads, config, _spans, _add_span)
 
 
 class JaegerUiCodec:
@@ -29,7 +29,7 @@ class JaegerUiCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        return decode_json_items(payloads, config, _spans_of_traces, _add_span)
+        return decode_json_spans(payloads, config, _spans_of_traces, _add_span)
 
 
 def _spans(document: object) -> list[object]:

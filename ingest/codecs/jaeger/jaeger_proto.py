@@ -18,7 +18,7 @@ from ingest.codecs.jaeger.jaeger_columns import MAX_SECONDS, span_columns
 from ingest.codecs.jaeger.jaeger_spans import add_log, add_tagged_span, sort_references, split_host
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, span_rejects
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.nested import batches_of
@@ -92,10 +92,10 @@ class JaegerProtoCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is 0."""
-        good, rejects = sized(payloads, config)
+        good, log = sized(payloads, config)
         results: list[SpanResult] = []
         left = set(good)
-        pieces = list(batches_of(_HANDLER, payloads, good))
+        pieces = list(batches_of(_HANDLER, JaegerSpan, payloads, good))
         if pieces:
             index = np.array([i for part, _ in pieces for i in part], np.int64)
             left.difference_update(index.tolist())
@@ -108,14 +108,13 @@ class JaegerProtoCodec:
                 add_message(rows, index_, JaegerSpan.FromString(payloads[index_]))
             except DecodeError:
                 detail = "no jaeger.api_v2.Span message"
-                rejects.append(Reject(Reason.BAD_PROTOBUF, detail, payloads[index_], index_))
+                log.add(Reject(Reason.BAD_PROTOBUF, detail, payloads[index_], index_))
         if len(rows):
             results.append(events_of_spans(rows.batch(), config))
         for result in results:
-            rejects += span_rejects(result.bad, lambda payload: lambda _: payloads[payload])
-        rejects.sort(key=lambda r: (r.payload, r.item))
+            log_bad_spans(result.bad, lambda payload: lambda _: payloads[payload], log)
         oddities = sum((r.oddities for r in results), Counter[str]())
-        return Decoded(in_payload_order(results), rejects, oddities)
+        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 def add_message(rows: SpanRows, payload: int, span: Any) -> None:

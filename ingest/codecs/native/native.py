@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import ValidationError
 
+from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.native.native_columns import DUCKDB_TYPES, check_record, events_of_columns
 from ingest.codecs.native.ndjson_reader import NdjsonReader
 from ingest.codecs.payloads import JSON_ERRORS, is_json, parse_json, sized, without_bom
@@ -30,6 +31,9 @@ from schemas.rejects import Reason, Reject
 I8 = npt.NDArray[np.int64]
 _LINE_END = ord("\n")
 _LONG_TEXT = 16 * 1024
+_KNOWN_LINES = 1_000
+_SHORT_LINE = 500
+"""Garbage repeats: so many short lines are explained once a call."""
 _RUN_BYTES = 256 * 2**20
 """Lines are read in runs of about this size."""
 
@@ -44,7 +48,7 @@ class NativeCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the line, or the index in the array. O(bytes)."""
-        good, rejects = sized(payloads, config)
+        good, log = sized(payloads, config)
         oddities: Counter[str] = Counter()
         tables = []
         for run in _runs(payloads, good):
@@ -52,14 +56,11 @@ class NativeCodec:
             for index in run:
                 reject = lines.add(payloads[index], index)
                 if reject is not None:
-                    rejects.append(reject)
-            tables.append(self._read(lines, config, rejects, oddities))
-        rejects.sort(key=lambda r: (r.payload, r.item))
-        return Decoded(concat_events(tables), rejects, +oddities)
+                    log.add(reject)
+            tables.append(self._read(lines, config, log, oddities))
+        return Decoded(concat_events(tables), log.in_order(), +oddities, log.counts)
 
-    def _read(
-        self, lines: _Lines, config: DecodeConfig, rejects: list[Reject], oddities: Counter[str]
-    ) -> pa.Table:
+    def _read(self, lines: _Lines, config: DecodeConfig, log: RejectLog, oddities: Counter[str]) -> pa.Table:
         """Events of the lines, in their order."""
         if not lines.blocks:
             return empty_events()
@@ -78,13 +79,18 @@ class NativeCodec:
         payload, item = lines.places()
         taken: list[int] = []
         plain: list[bytes] = []
+        known: dict[bytes, bytes | tuple[Reason, str]] = {}
         for row, line in zip(rows.tolist(), _pick_lines(lines.blocks, rows), strict=True):
-            record = _explain(line, int(payload[row]), int(item[row]), config)
-            if isinstance(record, Reject):
-                rejects.append(record)
-            else:
+            record = known.get(line) or _explain(line, config)
+            if len(known) < _KNOWN_LINES and len(line) < _SHORT_LINE:
+                known[line] = record
+            if isinstance(record, bytes):
                 taken.append(row)
                 plain.append(record)
+            elif log.is_full:
+                log.count(record[0])
+            else:
+                log.add(Reject(*record, line, int(payload[row]), int(item[row])))
         events = events.filter(pa.array(~bad))
         if not taken:
             return events
@@ -92,7 +98,7 @@ class NativeCodec:
         for i in np.flatnonzero(still_bad).tolist():
             row = taken[i]
             detail = "the record cannot be represented in columns"
-            rejects.append(Reject(Reason.BAD_VALUE, detail, plain[i], int(payload[row]), int(item[row])))
+            log.add(Reject(Reason.BAD_VALUE, detail, plain[i], int(payload[row]), int(item[row])))
         order = np.argsort(np.concatenate([np.flatnonzero(~bad), np.array(taken)[~still_bad]]), kind="stable")
         return concat_events([events, again.filter(pa.array(~still_bad))]).take(pa.array(order))
 
@@ -195,18 +201,18 @@ def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
     return out
 
 
-def _explain(line: bytes, payload: int, item: int, config: DecodeConfig) -> bytes | Reject:
+def _explain(line: bytes, config: DecodeConfig) -> bytes | tuple[Reason, str]:
     """Why a line was refused; or, if the model takes it, the record written out plainly."""
-    value = parse_json(line, payload, item)
+    value = parse_json(line)
     if isinstance(value, Reject):
-        return value
+        return value.reason, value.detail
     try:
         record = ActivityRecord.model_validate(value)
     except ValidationError as error:
-        return Reject(*explain(error), line, payload, item)
+        return explain(error)
     complaint = check_record(record, config)
     if complaint is not None:
-        return Reject(*complaint, line, payload, item)
+        return complaint
     return json.dumps(record.model_dump(mode="json", exclude_none=True), ensure_ascii=False).encode()
 
 

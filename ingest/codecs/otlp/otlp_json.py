@@ -18,11 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, span_values
 from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import SpanBatch, span_rejects
+from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.json_fields import ItemError
@@ -42,7 +43,7 @@ class OtlpJsonCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. In a payload of several lines, `item` is the line. O(bytes)."""
-        good, rejects = sized(payloads, config)
+        good, log = sized(payloads, config)
         documents: list[_Document] = []
         for index in good:
             texts = documents_of(payloads[index])
@@ -54,12 +55,11 @@ class OtlpJsonCodec:
         plain = sorted(set(range(len(documents))).difference(left))
         for run in _runs(documents, plain):
             left += _read_run(documents, run, config, results)
-        rejects += _read_items(documents, sorted(left), config, results)
+        _read_items(documents, sorted(left), config, results, log)
         oddities: Counter[str] = Counter()
         for result in results:
             oddities += result.oddities
-        rejects.sort(key=lambda r: (r.payload, r.item))
-        return Decoded(in_payload_order(results), rejects, oddities)
+        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,10 @@ def _read_run(
         left = _read_run(documents, run[:middle], config, results)
         return left + _read_run(documents, run[middle:], config, results)
     result = events_of_spans(spans, config)
-    if not result.bad:
+    if not len(result.bad):
         results.append(replace(result, payload=_payloads(documents)[result.payload]))
         return []
-    bad = {b.payload for b in result.bad}
+    bad = set(result.bad.payload.tolist())
     return sorted(bad) + _read_run(documents, [i for i in run if i not in bad], config, results)
 
 
@@ -158,24 +158,28 @@ def _is_complete(resource_spans: pa.Array) -> bool:
 
 
 def _read_items(
-    documents: list[_Document], indexes: list[int], config: DecodeConfig, results: list[SpanResult]
-) -> list[Reject]:
-    """Append events of the documents, read item by item; rejects for what is wrong in them."""
+    documents: list[_Document],
+    indexes: list[int],
+    config: DecodeConfig,
+    results: list[SpanResult],
+    log: RejectLog,
+) -> None:
+    """Append events of the documents, read item by item; log what is wrong in them."""
     rows = SpanRows()
-    rejects = []
+    of_documents = RejectLog(config)
     values: dict[int, object] = {}
     for index in indexes:
         value = parse_json(documents[index].text, index)
         if isinstance(value, Reject):
-            rejects.append(value)
+            of_documents.add(value)
         else:
             values[index] = value
-            rejects += add_document(rows, index, value)
+            add_document(rows, index, value, of_documents)
     if len(rows):
         result = events_of_spans(rows.batch(), config)
         results.append(replace(result, payload=_payloads(documents)[result.payload]))
-        rejects += span_rejects(result.bad, lambda index: _raw_spans(values[index]))
-    return [_placed(documents, reject) for reject in rejects]
+        log_bad_spans(result.bad, lambda index: _raw_spans(values[index]), of_documents)
+    log.absorb(of_documents, lambda reject: _placed(documents, reject))
 
 
 def _placed(documents: list[_Document], reject: Reject) -> Reject:

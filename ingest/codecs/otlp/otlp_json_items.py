@@ -12,12 +12,13 @@ import binascii
 import re
 from collections.abc import Iterator
 
+from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.attributes import plain_value
-from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, integer, text, too_deep
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, integer, refuse, text
 from schemas.events import SPAN_KIND_BASE
-from schemas.rejects import Reason, Reject
+from schemas.rejects import Reason
 
 _KINDS = {
     "SPAN_KIND_UNSPECIFIED": 0,
@@ -32,41 +33,35 @@ _OLD_NAMES = {"instrumentationLibrarySpans": "scopeSpans", "instrumentation_libr
 _SNAKE = re.compile(r"_([a-z])")
 
 
-def add_document(rows: SpanRows, payload: int, document: object) -> list[Reject]:
-    """Every good span of a decoded payload as a row; rejects for the others, and for wrong containers."""
-    rejects: list[Reject] = []
+def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog) -> None:
+    """Every good span of a decoded payload as a row; the others, and wrong containers, go to the log."""
     item = 0
     try:
         resources = array(_object(document, "the payload"), "resourceSpans", required=True)
     except ItemError as error:
-        return [error.reject(document, payload, 0)]
+        refuse(log, error, document, payload, 0)
+        return
     for resource in resources:
         try:
             entry = _object(resource, "an element of resourceSpans")
             attributes = _pairs(_child(entry, "resource"))
             scopes = array(entry, "scopeSpans")
-        except ItemError as error:
-            rejects.append(error.reject(resource, payload, item))
-            continue
-        except RecursionError:
-            rejects.append(too_deep(resource, payload, item))
+        except (ItemError, RecursionError) as error:
+            refuse(log, error, resource, payload, item)
             continue
         number = rows.add_resource(None, None, attributes)
         for scope in scopes:
             try:
                 spans = array(_object(scope, "an element of scopeSpans"), "spans")
             except ItemError as error:
-                rejects.append(error.reject(scope, payload, item))
+                refuse(log, error, scope, payload, item)
                 continue
             for span in spans:
                 try:
                     _add_span(rows, payload, item, _object(span, "a span"), number)
-                except ItemError as error:
-                    rejects.append(error.reject(span, payload, item))
-                except RecursionError:
-                    rejects.append(too_deep(span, payload, item))
+                except (ItemError, RecursionError) as error:
+                    refuse(log, error, span, payload, item)
                 item += 1
-    return rejects
 
 
 def span_values(document: object) -> list[object]:

@@ -22,7 +22,7 @@ from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp.otlp_message import add_request, parse_request, spans_of, value_of
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import SpanBatch, span_rejects
+from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans, in_payload_order
 from ingest.codecs.values.nested import batches_of
@@ -39,18 +39,18 @@ class OtlpProtoCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. O(bytes)."""
-        good, rejects = sized(payloads, config)
-        pieces = [(part, batch.column(0)) for part, batch in batches_of(_HANDLER, payloads, good)]
+        good, log = sized(payloads, config)
+        pieces = [
+            (part, batch.column(0))
+            for part, batch in batches_of(_HANDLER, ExportTraceServiceRequest, payloads, good)
+        ]
         rows = SpanRows()
         for index in sorted(set(good).difference(*(part for part, _ in pieces))):
             try:
                 add_request(rows, index, parse_request(payloads[index]))
             except DecodeError:
-                rejects.append(
-                    Reject(
-                        Reason.BAD_PROTOBUF, "no ExportTraceServiceRequest message", payloads[index], index
-                    )
-                )
+                detail = "no ExportTraceServiceRequest message"
+                log.add(Reject(Reason.BAD_PROTOBUF, detail, payloads[index], index))
         batches = [rows.batch()] if len(rows) else []
         if pieces:
             batches.append(_span_batch(pieces))
@@ -58,9 +58,8 @@ class OtlpProtoCodec:
         oddities: Counter[str] = Counter()
         for result in results:
             oddities += result.oddities
-            rejects += span_rejects(result.bad, lambda p: _raw_spans(payloads[p]))
-        rejects.sort(key=lambda r: (r.payload, r.item))
-        return Decoded(in_payload_order(results), rejects, oddities)
+            log_bad_spans(result.bad, lambda p: _raw_spans(payloads[p]), log)
+        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
 from schemas.rejects import Reason, Reject
 
@@ -102,20 +102,43 @@ class SpanBatch:
         return len(self.payload)
 
 
+FAULTS: tuple[tuple[Reason, str], ...] = (
+    (Reason.BAD_TIME, "start or end lies outside 1990 to 2200"),
+    (Reason.BAD_TIME, "the span ends before it starts"),
+    (Reason.MISSING_FIELD, "no span id"),
+    (Reason.MISSING_FIELD, "no trace id"),
+    (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
+)
+"""Why a span is refused; the last that applies is told."""
+
+
 @dataclass(frozen=True, slots=True)
-class BadSpan:
-    """A span of a batch that became no event; who has the payload makes a Reject of it."""
+class BadSpans:
+    """Spans of a batch that became no events, in its order; who has the payloads makes rejects of them."""
 
-    payload: int
-    item: int
-    reason: Reason
-    detail: str
+    payload: I8
+    item: I8
+    fault: U1
+    """1 + index into FAULTS."""
+
+    def __len__(self) -> int:
+        return len(self.payload)
 
 
-def span_rejects(bad: list[BadSpan], open_payload: Callable[[int], Callable[[int], bytes]]) -> list[Reject]:
-    """Rejects for refused spans; `open_payload(payload)`, called once a payload, gives bytes by item."""
-    rejects = []
-    for payload, group in groupby(sorted(bad, key=lambda b: (b.payload, b.item)), key=lambda b: b.payload):
-        raw_of = open_payload(payload)
-        rejects += [Reject(b.reason, b.detail, raw_of(b.item), payload, b.item) for b in group]
-    return rejects
+def log_bad_spans(
+    bad: BadSpans, open_payload: Callable[[int], Callable[[int], bytes]], log: RejectLog
+) -> None:
+    """Log refused spans; `open_payload(payload)`, called once a payload, gives bytes by item."""
+    order = np.lexsort((bad.item, bad.payload))
+    opened, raw_of = -1, None
+    for done, at in enumerate(order.tolist()):
+        if log.is_full:
+            for fault, count in enumerate(np.bincount(bad.fault[order[done:]]).tolist()):
+                if count:
+                    log.count(FAULTS[fault - 1][0], count)
+            return
+        payload, item = int(bad.payload[at]), int(bad.item[at])
+        if raw_of is None or payload != opened:
+            opened, raw_of = payload, open_payload(payload)
+        reason, detail = FAULTS[bad.fault[at] - 1]
+        log.add(Reject(reason, detail, raw_of(item), payload, item))

@@ -1,7 +1,7 @@
 """Span columns → event batch. The one place that says how a span reads, whatever its format.
 
 Columnar; Python runs per distinct name, key or host only. What cannot be a span (no id, bad time) comes
-back as `BadSpan`.
+back as `BadSpans`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.spans.sampling import sample_rates
-from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, BadSpan, Owned, SpanBatch
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, BadSpans, Owned, SpanBatch
 from ingest.codecs.spans.span_events import event_params, marks_column
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
 from ingest.codecs.values.names import clean_words, constant_words, normalise_name, words
 from ingest.codecs.values.params import params_column
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events, empty_events
-from schemas.rejects import Reason
 
 I8 = npt.NDArray[np.int64]
 U1 = npt.NDArray[np.uint8]
@@ -32,15 +31,6 @@ EARLIEST_NS = 631_152_000 * 10**9
 """1990-01-01 UTC. Earlier is a clock that was never set."""
 LATEST_NS = 7_258_118_400 * 10**9
 """2200-01-01 UTC. Later is a wrong unit or garbage (int64 ends in 2262)."""
-
-FAULTS: tuple[tuple[Reason, str], ...] = (
-    (Reason.BAD_TIME, "start or end lies outside 1990 to 2200"),
-    (Reason.BAD_TIME, "the span ends before it starts"),
-    (Reason.MISSING_FIELD, "no span id"),
-    (Reason.MISSING_FIELD, "no trace id"),
-    (Reason.BAD_ID, "trace, span or parent id is not 1 to 32 hex digits (8 or 16 bytes)"),
-)
-"""Why a span is refused; the last that applies is told."""
 
 # On a server span these name the server itself, so they count for callers only.
 _PEER_OF_CALLER = ("server.address", "net.peer.name")
@@ -55,25 +45,22 @@ class SpanResult:
     """EVENT_SCHEMA, rows in the order of the batch."""
     payload: I8
     """[rows] index of the payload of each event."""
-    bad: list[BadSpan]
+    bad: BadSpans
     oddities: Counter[str]
 
 
 def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
-    """Events and refused spans (see FAULTS). A span without times is kept, untimed. O(n log n)."""
+    """Events and refused spans (`span_batch.FAULTS`). A span without times is kept, untimed. O(n log n)."""
     oddities: Counter[str] = Counter(spans.oddities)
     fault = _faults(spans)
     good = fault == 0
-    problems = [
-        BadSpan(int(spans.payload[i]), int(spans.item[i]), *FAULTS[fault[i] - 1])
-        for i in np.flatnonzero(~good).tolist()
-    ]
+    problems = BadSpans(spans.payload[~good], spans.item[~good], fault[~good])
     if not good.any():
         return SpanResult(empty_events(), spans.payload[:0], problems, oddities)
     oddities["untimed"] += int(((spans.start_ns == NO_TIME) & good).sum())
     columns = _columns(spans, config, oddities)
     table = pa.table([columns[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
-    if problems:
+    if len(problems):
         table = table.filter(pa.array(good))
     return SpanResult(table, spans.payload[good], problems, +oddities)
 
@@ -94,7 +81,7 @@ def bad_times(ts_ns: I8) -> B1:
 
 
 def _faults(spans: SpanBatch) -> U1:
-    """[n] 0, or 1 + index into FAULTS."""
+    """[n] 0, or 1 + index into `span_batch.FAULTS`."""
     start, end = spans.start_ns, spans.end_ns
     timed = (start != NO_TIME) & (end != NO_TIME)
     fault = np.zeros(len(spans), np.uint8)

@@ -1,13 +1,20 @@
-"""Fields of decoded JSON objects, checked one by one: for formats that are read item by item."""
+"""Items of JSON documents and their fields, checked one by one: for formats that are read item by item."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 
-from ingest.codecs.payloads import json_bytes
+from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.payloads import documents_of, json_bytes, parse_json
 from schemas.rejects import Reason, Reject
 
 Object = dict[str, object]
+
+ItemsOf = Callable[[object], Iterable[object]]
+"""Document → its items. Raises ItemError if the document is not of the format."""
+AddItem = Callable[[int, int, object], None]
+"""(payload, item, value): adds one item, or raises ItemError before adding anything."""
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 """20 digits hold any 64-bit number."""
@@ -21,14 +28,46 @@ class ItemError(Exception):
         self.reason = reason
         self.detail = detail
 
-    def reject(self, raw: object, payload: int, item: int) -> Reject:
-        """As a dead letter with the item written out again."""
-        return Reject(self.reason, self.detail, json_bytes(raw), payload, item)
+
+def read_items(
+    payloads: Sequence[bytes], indexes: Sequence[int], items_of: ItemsOf, add: AddItem, log: RejectLog
+) -> None:
+    """Add every item of the payloads `indexes`; what is refused goes to the log.
+
+    Items are numbered through a payload, over all its documents; a document that is wrong counts as one.
+    """
+    for payload in indexes:
+        item = 0
+        for document in documents_of(payloads[payload]):
+            value = parse_json(document, payload, item)
+            if isinstance(value, Reject):
+                log.add(value)
+                item += 1
+                continue
+            try:
+                entries = list(items_of(value))
+            except ItemError as error:
+                refuse(log, error, value, payload, item)
+                item += 1
+                continue
+            for entry in entries:
+                try:
+                    add(payload, item, entry)
+                except (ItemError, RecursionError) as error:
+                    refuse(log, error, entry, payload, item)
+                item += 1
 
 
-def too_deep(raw: object, payload: int, item: int) -> Reject:
-    """A dead letter for an item whose nesting exhausts the recursion limit."""
-    return Reject(Reason.TOO_DEEP, "nested too deep", json_bytes(raw), payload, item)
+def refuse(log: RejectLog, error: ItemError | RecursionError, value: object, payload: int, item: int) -> None:
+    """Log an item, written out again; one whose nesting exhausts the recursion limit is too deep."""
+    if isinstance(error, ItemError):
+        reason, detail = error.reason, error.detail
+    else:
+        reason, detail = Reason.TOO_DEEP, "nested too deep"
+    if log.is_full:
+        log.count(reason)
+    else:
+        log.add(Reject(reason, detail, json_bytes(value), payload, item))
 
 
 def as_object(value: object, what: str) -> Object:

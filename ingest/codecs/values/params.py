@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.codecs.values.attributes import AttributeTable
+from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
+from ingest.codecs.values.attributes import AttributeTable, number_text
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
 from schemas.config import DecodeConfig
 from schemas.events import PARAM_TYPE
@@ -38,6 +39,7 @@ def params_column(
     tables = [t for t in tables if len(t)]
     if not tables:
         return pa.nulls(n_rows, pa.list_(PARAM_TYPE))
+    privacy = privacy_of(config.params)
     names, codes = _shared_keys(tables, config, oddities)
     lengths, code, source = _side_by_side(n_rows, tables, codes)
     sequence, first_owner = _sequences(lengths, code)
@@ -49,7 +51,9 @@ def params_column(
     key = code[index]
     row = pa.array(source[index])
     num = pa.concat_arrays([t.num for t in tables]).take(row)
-    text = clean_text(pa.concat_arrays([t.text for t in tables]).take(row), config, oddities)
+    text = pa.concat_arrays([_without_secrets(t.text, privacy) for t in tables]).take(row)
+    num, text = _hidden(num, text, np.array([privacy.keep(k) for k in names], np.uint8)[key], privacy)
+    text = clean_text(text, config, oddities)
     return _list_column(lengths_out, pa.array(names, pa.string()).take(pa.array(key)), num, text)
 
 
@@ -135,9 +139,9 @@ def _shared_keys(
     tables: Sequence[AttributeTable], config: DecodeConfig, oddities: Counter[str]
 ) -> tuple[list[str], list[I8]]:
     """One sorted list of keys for all tables, and each table's codes into it (-1: dropped)."""
-    dropped = set(config.drop_params)
+    privacy = privacy_of(config.params)
     cleaned = [[cut_utf8(k.replace("\0", NUL_MARK), config.max_name_bytes) for k in t.keys] for t in tables]
-    names = sorted({k for keys in cleaned for k in keys if k not in dropped})
+    names = sorted({k for keys in cleaned for k in keys if privacy.keep(k) != Keep.DROPPED})
     rank = {k: i for i, k in enumerate(names)}
     codes = []
     for table, keys in zip(tables, cleaned, strict=True):
@@ -147,6 +151,36 @@ def _shared_keys(
         if changed.any():
             oddities["key-cut"] += int(changed[table.code].sum())
     return names, codes
+
+
+def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
+    """Nested values without what their names forbid; they are few, and each distinct one is parsed once."""
+    first = pc.binary_slice(pc.cast(text, pa.binary()), 0, 1)
+    nested = pc.is_in(first, pa.array([b"{", b"["]))
+    if not pc.any(nested).as_py():
+        return text
+    values = text.filter(nested).dictionary_encode()
+    before = values.dictionary.to_pylist()
+    after = [privacy.clean_text(t) for t in before]
+    if before == after:
+        return text
+    return pc.replace_with_mask(text, nested, pa.array(after, pa.string()).take(values.indices))
+
+
+def _hidden(
+    num: pa.Array, text: pa.Array, keep: npt.NDArray[np.uint8], privacy: Privacy
+) -> tuple[pa.Array, pa.Array]:
+    """Values with those to be redacted or hashed replaced by text."""
+    if not keep.any():
+        return num, text
+    hidden = keep != Keep.PLAIN
+    at = np.flatnonzero(keep == Keep.HASHED)
+    values = pc.coalesce(text.take(pa.array(at)), number_text(num.take(pa.array(at)))).dictionary_encode()
+    hashes = pa.array([privacy.hashed(t) for t in values.dictionary.to_pylist()], pa.string())
+    shown = np.full(int(hidden.sum()), REDACTED, object)
+    shown[keep[hidden] == Keep.HASHED] = hashes.take(values.indices).to_pylist()
+    text = pc.replace_with_mask(text, pa.array(hidden), pa.array(shown, pa.string()))
+    return pc.if_else(pa.array(hidden), None, num), text
 
 
 def clean_text(text: pa.Array, config: DecodeConfig, oddities: Counter[str]) -> pa.Array:

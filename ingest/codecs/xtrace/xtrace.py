@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ingest.codecs.payloads import documents_of, parse_json, sized
+from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.codecs.values.attributes import attribute_table, plain_value
-from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, too_deep
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, read_items
 from ingest.codecs.values.names import clean_words, constant_words, normalise_label, words
 from ingest.codecs.values.params import params_column
 from ingest.codecs.xtrace.hrt import refine_times
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind, empty_events
-from schemas.rejects import Reason, Reject
+from schemas.rejects import Reason
 
 _TASK_BYTES = (4, 8, 12, 20)
 """Length of the task id, by the two low bits of the flags."""
@@ -59,28 +59,18 @@ class XTraceCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the report in its payload."""
-        good, rejects = sized(payloads, config)
+        good, log = sized(payloads, config)
         reports: list[_Report] = []
         source: list[int] = []
-        for payload in good:
-            item = 0
-            for document in documents_of(payloads[payload]):
-                value = parse_json(document, payload, item)
-                if isinstance(value, Reject):
-                    rejects.append(value)
-                    item += 1
-                    continue
-                for entry in _entries(value):
-                    try:
-                        reports.append(_read(entry))
-                        source.append(payload)
-                    except ItemError as error:
-                        rejects.append(error.reject(entry, payload, item))
-                    except RecursionError:
-                        rejects.append(too_deep(entry, payload, item))
-                    item += 1
+
+        def add(payload: int, _item: int, value: object) -> None:
+            reports.append(_read(value))
+            source.append(payload)
+
+        read_items(payloads, good, _entries, add, log)
         oddities: Counter[str] = Counter()
-        return Decoded(_events(reports, source, config, oddities), rejects, +oddities)
+        events = _events(reports, source, config, oddities)
+        return Decoded(events, log.in_order(), +oddities, log.counts)
 
 
 def _entries(document: object) -> Iterator[object]:

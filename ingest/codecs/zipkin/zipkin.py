@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from ingest.codecs.payloads import sized, without_bom
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import NO_TIME, span_rejects
-from ingest.codecs.spans.span_items import read_json_items
+from ingest.codecs.spans.span_batch import NO_TIME, log_bad_spans
+from ingest.codecs.spans.span_items import read_json_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.attributes import plain_value
@@ -28,19 +28,18 @@ class ZipkinCodec:
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        good, rejects = sized(payloads, config)
+        good, log = sized(payloads, config)
         typed = {i: spans for i in good if (spans := parse_typed(without_bom(payloads[i]))) is not None}
         results: list[SpanResult] = []
         if any(typed.values()):
             results.append(events_of_spans(span_columns(list(typed), list(typed.values())), config))
-            rejects += span_rejects(results[0].bad, lambda payload: raw_items(without_bom(payloads[payload])))
+            log_bad_spans(results[0].bad, lambda payload: raw_items(without_bom(payloads[payload])), log)
         rest = [i for i in good if i not in typed]
         if rest:
-            results.append(read_json_items(payloads, rest, config, _spans, _add_span, rejects))
+            results.append(read_json_spans(payloads, rest, config, _spans, _add_span, log))
         events = in_payload_order(results)
         oddities = sum((r.oddities for r in results), Counter[str]())
-        rejects.sort(key=lambda r: (r.payload, r.item))
-        return Decoded(events, rejects, oddities + _oddities(events))
+        return Decoded(events, log.in_order(), oddities + _oddities(events), log.counts)
 
 
 def _oddities(events: pa.Table) -> Counter[str]:

@@ -1,0 +1,74 @@
+"""Refused items of one decode: every one is counted, some are kept, none holds what must not be kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from ingest.codecs.privacy import privacy_of
+from schemas.config import DecodeConfig
+from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
+
+MAX_KEPT: Final = 10_000
+"""Dead letters kept of one decode; the others are counted only."""
+MAX_KEPT_BYTES: Final = 8 * 2**20
+"""Their raw bytes together; past it they are kept without."""
+
+
+class RejectLog:
+    """Collects rejects. With 10,000 kept it holds about 15 MB, whatever comes in."""
+
+    def __init__(self, config: DecodeConfig) -> None:
+        self._privacy = privacy_of(config.params)
+        self.counts: Counter[str] = Counter()
+        """By reason, all of them."""
+        self._kept: list[Reject] = []
+        self._n_bytes = 0
+        self._last: tuple[bytes, Reject] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing more is kept: who makes rejects may as well only `count` them."""
+        return len(self._kept) >= MAX_KEPT
+
+    def count(self, reason: Reason, n: int = 1) -> None:
+        """Count rejects without keeping them."""
+        self.counts[reason.value] += n
+
+    def add(self, reject: Reject) -> None:
+        """Count a reject, and keep it while there is room."""
+        self.count(reject.reason)
+        if self.is_full:
+            return
+        raw, kept = reject.raw, reject
+        if raw is not None:
+            if self._last is None or self._last[0] is not raw:
+                self._last = raw, self._bounded(reject, raw)
+            known = self._last[1]
+            kept = replace(reject, raw=known.raw, sha256=known.sha256, size=known.size)
+        self._n_bytes += len(kept.raw or b"")
+        if self._n_bytes > MAX_KEPT_BYTES:
+            kept = replace(kept, raw=None)
+        self._kept.append(kept)
+
+    def absorb(self, other: RejectLog, place: Callable[[Reject], Reject]) -> None:
+        """Everything of another log, each reject put where `place` says."""
+        self.counts += other.counts
+        self._kept += [place(reject) for reject in other._kept[: MAX_KEPT - len(self._kept)]]
+
+    def in_order(self) -> list[Reject]:
+        """The rejects kept, by payload and item."""
+        return sorted(self._kept, key=lambda r: (r.payload, r.item))
+
+    def _bounded(self, reject: Reject, raw: bytes) -> Reject:
+        """The reject with what may be kept of `raw`, its hash and size."""
+        clean = self._privacy.clean_raw(raw)
+        return replace(
+            reject,
+            raw=None if clean is None else bytes(clean[:MAX_RAW_BYTES]),
+            sha256=reject.sha256 or hashlib.sha256(raw).hexdigest(),
+            size=len(raw) if reject.size < 0 else reject.size,
+        )
