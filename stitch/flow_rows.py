@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +13,10 @@ from schemas.lake import FLOWS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import ranges
-from stitch.graph.describe import Structure, describe
 from stitch.graph.fingerprint import fingerprint_flows
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import PlacedFlows
-from stitch.graph.template import Template
-from stitch.structure_memo import StructureMemo
+from stitch.structures import StructureMemo, structures_of
 from stitch.weights import flow_status, flow_weights
 
 I8 = npt.NDArray[np.int64]
@@ -54,38 +51,12 @@ def categorise(placed: PlacedFlows, labels: NodeLabels, memo: StructureMemo) -> 
     fingerprints = fingerprint_flows(placed, labels)
     pairs = np.ascontiguousarray(fingerprints).view([("a", np.uint64), ("b", np.uint64)]).ravel()
     distinct, sample, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    words: dict[str, list[Any]] = {}
-
-    def describe_sample(i: int) -> Structure:
-        if not words:
-            words.update(labels.words.to_pydict())
-        return describe(_template(placed, labels, words, int(sample[i])))
-
-    rows = memo.rows(distinct.tolist(), describe_sample)
+    rows = memo.rows(distinct.tolist(), lambda unknown: structures_of(placed, labels, sample[unknown]))
     names = list(zip(rows["root"].to_pylist(), rows["category"].to_pylist(), strict=True))
     order = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return Categorised(rows.take(pa.array(order, pa.int64())), rank[inverse])
-
-
-def _template(placed: PlacedFlows, labels: NodeLabels, words: dict[str, list[Any]], flow: int) -> Template:
-    """The template of one flow; `words` are `labels.words` as lists."""
-    nodes = slice(int(placed.first_node[flow]), int(placed.first_node[flow + 1]))
-    edges = slice(int(placed.first_edge[flow]), int(placed.first_edge[flow + 1]))
-    code = labels.code[nodes].tolist()
-    return Template(
-        component=tuple(map(words["component"].__getitem__, code)),
-        point=tuple(map(words["point"].__getitem__, code)),
-        label=tuple(map(words["label"].__getitem__, code)),
-        kind=tuple(map(words["kind"].__getitem__, code)),
-        side=tuple(placed.side[nodes].tolist()),
-        mate=tuple(placed.mate[nodes].tolist()),
-        parent=tuple(placed.parent[nodes].tolist()),
-        deferred=tuple(placed.deferred[nodes].tolist()),
-        edges=tuple(zip(placed.src[edges].tolist(), placed.dst[edges].tolist(), strict=True)),
-        responses=tuple(np.flatnonzero(placed.response[nodes]).tolist()),
-    )
 
 
 def order_flows(placed: PlacedFlows, categorised: Categorised) -> FlowOrder:

@@ -29,7 +29,7 @@ from stitch.records.components import request_codes
 from stitch.records.record_graphs import place_records
 from stitch.rejects import reject_rows
 from stitch.spans.span_graphs import place_spans
-from stitch.structure_memo import StructureMemo
+from stitch.structures import StructureMemo
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

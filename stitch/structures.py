@@ -1,99 +1,250 @@
-"""Structures as rows of the lake's table, both ways."""
+"""Structures as rows of the lake's table: new ones of a batch at once, known ones by fingerprint."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.lake import EDGE_TYPE, LOOP_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
-from stitch.graph.describe import Structure
-from stitch.graph.folding import LoopRow
-from stitch.graph.template import Template
+from stitch.columnar.runs import offsets, ranges
+from stitch.graph.describe import Reading, read_graph
+from stitch.graph.key import name_bytes, structure_key
+from stitch.graph.labels import NodeLabels
+from stitch.graph.placed import PlacedFlows
+from stitch.graph.words import Word, word
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+U1 = npt.NDArray[np.uint8]
+B1 = npt.NDArray[np.bool_]
+
+_MAX_CHUNKS = 64
+"""Each batch with new structures adds a chunk; past this many they are copied into one."""
 
 
-def structures_table(structures: Iterable[Structure]) -> pa.Table:
-    """One row of `STRUCTURES_SCHEMA` a structure, in the order given. O(nodes)."""
-    rows = list(structures)
-    templates = [row.template for row in rows]
-    nodes = pa.StructArray.from_arrays(
-        [_flat((getattr(t, field.name) for t in templates), field.type) for field in NODE_TYPE],
-        fields=list(NODE_TYPE),
-    )
-    edges = pa.StructArray.from_arrays(
-        [_flat(([edge[i] for edge in t.edges] for t in templates), pa.int32()) for i in (0, 1)],
-        fields=list(EDGE_TYPE),
-    )
-    loops = pa.StructArray.from_arrays(
-        [
-            _flat(([getattr(loop, field.name) for loop in row.loops] for row in rows), field.type)
-            for field in LOOP_TYPE
-        ],
-        fields=list(LOOP_TYPE),
-    )
+class StructureMemo:
+    """Speeds up repeated batches; never changes a result, because a structure depends on its template only.
+
+    Threads may share one: describing holds the interpreter lock anyway, so they take turns at no loss, and no
+    structure is described twice. Bounded: when it would hold more than `capacity` structures it forgets all
+    of them and starts again. A structure of 48 spans takes about 4 KB, so the default bound is some 70 MB.
+    """
+
+    def __init__(self, capacity: int = 16_384) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._row: dict[tuple[int, int], int] = {}
+        self._table = STRUCTURES_SCHEMA.empty_table()
+
+    def rows(
+        self, fingerprints: Sequence[tuple[int, int]], describe: Callable[[list[int]], pa.Table]
+    ) -> pa.Table:
+        """[fingerprints] rows of STRUCTURES_SCHEMA.
+
+        `describe` gives the rows of those it is asked for, by their places in `fingerprints`: the unknown.
+        """
+        with self._lock:
+            unknown = [i for i, key in enumerate(fingerprints) if key not in self._row]
+            if len(self._row) + len(unknown) > self._capacity:
+                self._row.clear()
+                self._table = STRUCTURES_SCHEMA.empty_table()
+                unknown = list(range(len(fingerprints)))
+            if unknown:
+                n_known = self._table.num_rows
+                self._table = pa.concat_tables([self._table, describe(unknown)])
+                self._row.update((fingerprints[i], n_known + place) for place, i in enumerate(unknown))
+                if self._table["category"].num_chunks > _MAX_CHUNKS:
+                    self._table = self._table.combine_chunks()
+            return self._table.take(
+                pa.array([self._row[key] for key in fingerprints], pa.int64())
+            ).combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class _Templates:
+    """Structures of some flows: nodes and edges concatenated, as in `PlacedFlows`."""
+
+    first_node: I8
+    """[structures + 1]"""
+    first_edge: I8
+    """[structures + 1]"""
+    label: I8
+    """[nodes] code of its label."""
+    kind: U1
+    side: U1
+    mate: I4
+    parent: I4
+    deferred: B1
+    response: B1
+    src: I4
+    """[edges] position in its structure."""
+    dst: I4
+
+
+def structures_of(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> pa.Table:
+    """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in their order.
+
+    Columns of numbers are cut from the batch's. Keys, texts and folding are made one structure after another,
+    in plain Python: O(nodes), some 9 µs a node.
+    """
+    templates = _take(placed, labels, flows)
+    keys = _keys(templates, labels)
+    readings = _readings(templates, labels)
+    n_nodes = np.diff(templates.first_node)
+    label = pa.array(templates.label)
+    names = {name: labels.words[name].cast(pa.string()).combine_chunks() for name in _NAMES}
+    node_columns = {name: names[name].take(label) for name in _NAMES}
+    for name in ("kind", "side", "mate", "parent", "deferred"):
+        node_columns[name] = pa.array(getattr(templates, name))
+    head = pa.array(templates.label[templates.first_node[:-1]])
+    positions = _positions(templates)
+    n_responses = np.add.reduceat(templates.response, templates.first_node[:-1], dtype=np.int64)
     columns: dict[str, pa.Array] = {
-        name: pa.array([getattr(row, name) for row in rows], pa.string())
-        for name in (
-            "category",
-            "root",
-            "canonical",
-            "category_l1",
-            "canonical_l1",
-            "category_l2",
-            "canonical_l2",
-        )
+        "category": pa.array(keys, pa.string()),
+        "root": pc.binary_join_element_wise(names["component"].take(head), names["point"].take(head), "/"),
+        "n_nodes": pa.array(n_nodes),
+        "nodes": _lists(n_nodes, _structs(NODE_TYPE, node_columns)),
+        "in_edges": _lists(
+            np.diff(templates.first_edge),
+            _structs(EDGE_TYPE, {"src": pa.array(templates.src), "dst": pa.array(templates.dst)}),
+        ),
+        "responses": _lists(n_responses, pa.array(positions[templates.response], pa.int32())),
+        "fold_position": _lists(
+            n_nodes, pa.array([at for reading in readings for at in reading.fold_position], pa.int32())
+        ),
+        "loops": _loops(readings),
     }
-    columns["n_nodes"] = pa.array([t.n_nodes for t in templates], pa.int32())
-    columns["nodes"] = _lists([t.n_nodes for t in templates], nodes)
-    columns["in_edges"] = _lists([len(t.edges) for t in templates], edges)
-    responses = _flat((t.responses for t in templates), pa.int32())
-    columns["responses"] = _lists([len(t.responses) for t in templates], responses)
-    folds = _flat((row.fold_position for row in rows), pa.int32())
-    columns["fold_position"] = _lists([len(row.fold_position) for row in rows], folds)
-    columns["loops"] = _lists([len(row.loops) for row in rows], loops)
+    for name in ("canonical", "category_l1", "canonical_l1", "category_l2", "canonical_l2"):
+        columns[name] = pa.array([getattr(reading, name) for reading in readings], pa.string())
     arrays = [columns[field.name].cast(field.type) for field in STRUCTURES_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=STRUCTURES_SCHEMA)
 
 
-def structure_from_row(row: Mapping[str, Any]) -> Structure:
-    """The structure of one row (a dict, as `Table.to_pylist` makes it). Inverse of `structures_table`."""
-    nodes: Sequence[Mapping[str, Any]] = row["nodes"]
-    template = Template(
-        component=tuple(node["component"] for node in nodes),
-        point=tuple(node["point"] for node in nodes),
-        label=tuple(node["label"] for node in nodes),
-        kind=tuple(node["kind"] for node in nodes),
-        side=tuple(node["side"] for node in nodes),
-        mate=tuple(node["mate"] for node in nodes),
-        parent=tuple(node["parent"] for node in nodes),
-        deferred=tuple(node["deferred"] for node in nodes),
-        edges=tuple((edge["src"], edge["dst"]) for edge in row["in_edges"]),
-        responses=tuple(row["responses"]),
-    )
-    return Structure(
-        category=row["category"],
-        canonical=row["canonical"],
-        template=template,
-        category_l1=row["category_l1"],
-        canonical_l1=row["canonical_l1"],
-        category_l2=row["category_l2"],
-        canonical_l2=row["canonical_l2"],
-        fold_position=tuple(row["fold_position"]),
-        loops=tuple(
-            LoopRow(loop["position"], loop["length"], loop["count"], loop["parallel"])
-            for loop in row["loops"]
-        ),
+_NAMES = ("component", "point", "label")
+
+
+def _take(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> _Templates:
+    n_nodes = np.diff(placed.first_node)[flows]
+    n_edges = np.diff(placed.first_edge)[flows]
+    nodes = ranges(placed.first_node[flows], n_nodes)
+    edges = ranges(placed.first_edge[flows], n_edges)
+    label = labels.code[nodes].astype(np.int64)
+    return _Templates(
+        first_node=offsets(n_nodes),
+        first_edge=offsets(n_edges),
+        label=label,
+        kind=labels.words["kind"].to_numpy()[label],
+        side=placed.side[nodes],
+        mate=placed.mate[nodes],
+        parent=placed.parent[nodes],
+        deferred=placed.deferred[nodes],
+        response=placed.response[nodes],
+        src=placed.src[edges],
+        dst=placed.dst[edges],
     )
 
 
-def _flat(columns: Iterable[Sequence[object]], type_: pa.DataType) -> pa.Array:
-    return pa.array(list(chain.from_iterable(columns)), type_)
+def _positions(templates: _Templates) -> I8:
+    """[nodes] position in its structure."""
+    first = templates.first_node
+    positions: I8 = np.arange(first[-1]) - np.repeat(first[:-1], np.diff(first))
+    return positions
 
 
-def _lists(lengths: list[int], values: pa.Array) -> pa.ListArray:
-    offsets = [0]
-    for length in lengths:
-        offsets.append(offsets[-1] + length)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+def _keys(templates: _Templates, labels: NodeLabels) -> list[str]:
+    """[structures] L0 key. The columns' bytes are cut into pieces, so nothing is packed node by node."""
+    used, name = np.unique(templates.label, return_inverse=True)
+    words = labels.words.select(_NAMES).take(pa.array(used)).to_pydict()
+    spelled = list(map(name_bytes, *(words[column] for column in _NAMES)))
+    names = list(map(spelled.__getitem__, name.tolist()))
+    node_columns = [
+        (np.ascontiguousarray(column, dtype).tobytes(), np.dtype(dtype).itemsize)
+        for column, dtype in (
+            (templates.kind, "u1"),
+            (templates.side, "u1"),
+            (templates.deferred, "u1"),
+            (templates.mate, "<i4"),
+            (templates.parent, "<i4"),
+        )
+    ]
+    edges = np.stack((templates.src, templates.dst), axis=1).astype("<u4").tobytes()
+    answering = np.flatnonzero(templates.response)
+    first_response = np.searchsorted(answering, templates.first_node).tolist()
+    responses = _positions(templates)[answering].astype("<u4").tobytes()
+    first_node, first_edge = templates.first_node.tolist(), templates.first_edge.tolist()
+    keys = []
+    for i in range(len(first_node) - 1):
+        node, node_end = first_node[i], first_node[i + 1]
+        edge, edge_end = first_edge[i], first_edge[i + 1]
+        response, response_end = first_response[i], first_response[i + 1]
+        numbers = [data[node * size : node_end * size] for data, size in node_columns]
+        numbers.append(edges[8 * edge : 8 * edge_end])
+        numbers.append(responses[4 * response : 4 * response_end])
+        sizes = (node_end - node, edge_end - edge, response_end - response)
+        keys.append(structure_key(sizes, numbers, names[node:node_end]))
+    return keys
+
+
+def _readings(templates: _Templates, labels: NodeLabels) -> list[Reading]:
+    """[structures] texts and folding."""
+    first_node, first_edge = templates.first_node.tolist(), templates.first_edge.tolist()
+    words = _words(templates, labels)
+    mate, deferred = templates.mate.tolist(), templates.deferred.tolist()
+    edges = list(zip(templates.src.tolist(), templates.dst.tolist(), strict=True))
+    readings = []
+    for i in range(len(first_node) - 1):
+        nodes = slice(first_node[i], first_node[i + 1])
+        own_edges = edges[first_edge[i] : first_edge[i + 1]]
+        readings.append(read_graph(own_edges, mate[nodes], deferred[nodes], words[nodes]))
+    return readings
+
+
+def _words(templates: _Templates, labels: NodeLabels) -> list[Word]:
+    """[nodes] words, as `stitch.graph.folding.node_words` makes them; spelled once a distinct node."""
+    base = np.repeat(templates.first_node[:-1], np.diff(templates.first_edge))
+    awaited = np.zeros(len(templates.label), dtype=np.bool_)
+    waits = ~templates.deferred[base + templates.dst]
+    awaited[base[waits] + templates.src[waits]] = True
+    # A node that the response waits for, with nothing awaited behind it, is taken for a response.
+    marked = (~templates.deferred & ~awaited) != templates.response
+    flags = templates.side.astype(np.int64) * 4 + templates.deferred * 2 + marked
+    distinct, of_node = np.unique(templates.label * 16 + flags, return_inverse=True)
+    label, flags = distinct // 16, distinct % 16
+    named = labels.words.take(pa.array(label)).to_pydict()
+    spelled = [
+        word(*row)
+        for row in zip(
+            *(named[column] for column in (*_NAMES, "kind")),
+            (flags // 4).tolist(),
+            (flags // 2 % 2 == 1).tolist(),
+            (flags % 2 == 1).tolist(),
+            strict=True,
+        )
+    ]
+    return list(map(spelled.__getitem__, of_node.tolist()))
+
+
+def _loops(readings: Sequence[Reading]) -> pa.ListArray:
+    loops = [loop for reading in readings for loop in reading.loops]
+    columns = {
+        field.name: pa.array([getattr(loop, field.name) for loop in loops], field.type) for field in LOOP_TYPE
+    }
+    return _lists(
+        np.array([len(reading.loops) for reading in readings], np.int64), _structs(LOOP_TYPE, columns)
+    )
+
+
+def _structs(kind: pa.StructType, columns: dict[str, pa.Array]) -> pa.StructArray:
+    return pa.StructArray.from_arrays(
+        [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
+    )
+
+
+def _lists(lengths: I8, values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)

@@ -42,7 +42,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.store import Disk, LocalDisk, exclusive_lock
 from stitch.lake.windowing import cut
 from stitch.lake.writer import LakeWriter
-from stitch.structure_memo import StructureMemo
+from stitch.structures import StructureMemo
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
 DECODERS: Final = 2

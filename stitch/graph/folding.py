@@ -26,11 +26,11 @@ from stitch.graph.pieces import (
     REFERENCE,
     SPAN,
     SPAWN,
+    NodePiece,
     Piece,
     Pieces,
     branching_piece,
     first_word,
-    node_piece,
     reference_piece,
     repeat_piece,
     sequence_symbol,
@@ -96,9 +96,9 @@ class Folded:
         return tuple(fold), tuple(loops)
 
 
-def fold_levels(tree: Decomposition, template: Template) -> tuple[Folded, Folded, Folded]:
-    """The structure folded at L0, L1 and L2. Levels share `pieces` where nothing is folded."""
-    l0 = _fold_exact(tree, template)
+def fold_levels(tree: Decomposition, words: list[Word]) -> tuple[Folded, Folded, Folded]:
+    """The structure of `words` [nodes] folded at L0, L1 and L2. Levels share `pieces` where nothing folds."""
+    l0 = _fold_exact(tree, words)
     l1 = _relax(l0, tree, POWER_OF_TWO)
     return l0, l1, _relax(l1, tree, AT_LEAST_TWO)
 
@@ -131,8 +131,7 @@ def node_words(template: Template) -> list[Word]:
     ]
 
 
-def _fold_exact(tree: Decomposition, template: Template) -> Folded:
-    words = node_words(template)
+def _fold_exact(tree: Decomposition, words: list[Word]) -> Folded:
     built: dict[int, Piece] = {}
     made: list[Piece] = []
     referenced = tree.referenced
@@ -143,7 +142,7 @@ def _fold_exact(tree: Decomposition, template: Template) -> Folded:
             if isinstance(item, Block):
                 pieces.append(built[id(item)])
             elif item >= 0:
-                piece = node_piece(item, words[item])
+                piece: Piece = NodePiece(item, words[item])
                 if item in referenced:
                     piece.open = {item: referenced[item]}
                 pieces.append(piece)

@@ -7,8 +7,10 @@ serve, and refinement-equivalent graphs that are not isomorphic can no longer sh
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 
 from stitch.graph.template import Template
 
@@ -33,17 +35,23 @@ def template_key(template: Template) -> str:
     """L0 category key, 32 hex digits. Equal iff every column of the template is equal (2^-128)."""
     n, n_edges, n_responses = len(template.kind), len(template.edges), len(template.responses)
     numbers = struct.pack(
-        f"<3I{n}B{n}B{n}?{n}i{n}i{2 * n_edges}I{n_responses}I",
-        n,
-        n_edges,
-        n_responses,
+        f"<{n}B{n}B{n}?{n}i{n}i{2 * n_edges}I{n_responses}I",
         *template.kind,
         *template.side,
         *template.deferred,
         *template.mate,
         *template.parent,
-        *(position for edge in template.edges for position in edge),
+        *chain.from_iterable(template.edges),
         *template.responses,
     )
     names = map(name_bytes, template.component, template.point, template.label)
-    return digest(b"flowdiff L0\0", numbers, *names).hex()
+    return structure_key((n, n_edges, n_responses), (numbers,), names)
+
+
+def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: Iterable[bytes]) -> str:
+    """The key from what `template_key` hashes, for callers that have it in other form.
+
+    sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte a node), mate, parent (int32), src
+    and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.
+    """
+    return digest(b"flowdiff L0\0", struct.pack("<3I", *sizes), *numbers, *names).hex()

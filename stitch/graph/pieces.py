@@ -7,7 +7,6 @@ the whole is the key of the level.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from stitch.graph.key import digest
 from stitch.graph.words import Word
@@ -18,6 +17,8 @@ EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
 """Levels L0, L1 and L2: how a count is shown."""
 
 Pieces = list["Piece"]
+
+_NO_BRANCHES: list[Pieces] = []
 
 
 class Piece:
@@ -41,7 +42,7 @@ class Piece:
         end: int = -1,
     ) -> None:
         self.kind = kind
-        self.symbol: Final = symbol
+        self.symbol = symbol
         """[16] digest of the folded form."""
         self.branches = branches
         self.start = start
@@ -66,9 +67,22 @@ class Piece:
             self.depth = depth + repeated
 
 
-def node_piece(position: int, name: Word) -> Piece:
-    """A single node."""
-    return Piece(NODE, name.symbol, [], words=(name,), start=position)
+class NodePiece(Piece):
+    """A single node. Most pieces are, so all but four fields are constants of the class."""
+
+    __slots__ = ()
+
+    kind = NODE
+    branches = _NO_BRANCHES
+    end = -1
+    size = 1
+    depth = 0
+
+    def __init__(self, position: int, name: Word) -> None:
+        self.symbol = name.symbol
+        self.start = position
+        self.words = (name,)
+        self.open = None
 
 
 def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> Piece:

@@ -18,11 +18,10 @@ becomes a tree. O(passes * edges log nodes), and one pass for series-parallel gr
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from stitch.graph.dominators import Dominators, dominators
+from stitch.graph.chains import ChainGraph, Chains, dominators, find_chains, with_dummies
 
 MAX_PASSES = 16
 """Passes that repair a few joins each, before every join left is cut to one in-edge."""
@@ -69,78 +68,31 @@ def decompose(
     mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] tells, where no branch of a
     fork is ever joined, which of them is the main one.
     """
-    predecessors: list[list[int]] = [[] for _ in range(n_nodes)]
-    for src, dst in edges:
-        predecessors[dst].append(src)
-    references: list[list[int]] = [[] for _ in range(n_nodes)]
+    chains = find_chains(n_nodes, edges)
+    predecessors = list(chains.predecessors)
+    references: list[list[int]] = [[] for _ in predecessors]
     dissolved: set[tuple[int, ...]] = set()
     for attempt in range(MAX_PASSES + 1):
-        graph = _with_dummies(predecessors, dissolved)
-        regions = _Regions(graph, mate, deferred, references)
+        graph = with_dummies(chains, predecessors, dissolved)
+        regions = _Regions(chains, graph, mate, deferred, references)
         items = regions.run()
         if not regions.failed:
             break
         if attempt == MAX_PASSES - 1:
-            regions.failed = {v: p[:1] for v, p in enumerate(predecessors) if len(p) > 1}
-            dissolved.update(tuple(p) for p in predecessors)
+            regions.failed = {join: above[:1] for join, above in enumerate(predecessors) if len(above) > 1}
+            dissolved.update(tuple(above) for above in predecessors)
         else:
             regions.name_failures(dissolved)
         for join, kept in regions.failed.items():
             for src in predecessors[join]:
                 if src not in kept:
-                    references[src].append(join)
+                    references[src].append(chains.positions[join][0])
             predecessors[join] = [src for src in predecessors[join] if src in kept]
     count: dict[int, int] = {}
     for targets in references:
         for target in targets:
             count[target] = count.get(target, 0) + 1
     return Decomposition(items, regions.blocks, count)
-
-
-@dataclass(slots=True)
-class _Graph:
-    """The DAG with dummies, renumbered so that numbers are topological."""
-
-    position: list[int]
-    """Position of a node in the structure; -1 for a dummy."""
-    predecessors: list[list[int]]
-    successors: list[list[int]]
-    number: list[int]
-    """Number of the node at a position."""
-
-
-def _with_dummies(predecessors: list[list[int]], dissolved: set[tuple[int, ...]]) -> _Graph:
-    """Tie joins with equal predecessors to a dummy that stands before the first of them."""
-    n = len(predecessors)
-    joins = [tuple(above) for above in predecessors if len(above) > 1]
-    groups = Counter(joins) if len(set(joins)) < len(joins) else {}
-    tied = {key for key, size in groups.items() if size > 1 and key not in dissolved}
-    if not tied:
-        return _Graph(list(range(n)), predecessors, _reversed(predecessors), list(range(n)))
-    graph = _Graph([], [], [], [])
-    dummy: dict[tuple[int, ...], int] = {}
-    for v in range(n):
-        key = tuple(predecessors[v])
-        above = [graph.number[src] for src in key]
-        if key in tied:
-            if key not in dummy:
-                dummy[key] = len(graph.position)
-                graph.position.append(-1)
-                graph.predecessors.append(above)
-            above = [dummy[key]]
-        graph.number.append(len(graph.position))
-        graph.position.append(v)
-        graph.predecessors.append(above)
-    graph.successors = _reversed(graph.predecessors)
-    return graph
-
-
-def _reversed(predecessors: list[list[int]]) -> list[list[int]]:
-    successors: list[list[int]] = [[] for _ in predecessors]
-    for v, above in enumerate(predecessors):
-        for u in above:
-            successors[u].append(v)
-    return successors
 
 
 @dataclass(slots=True)
@@ -156,7 +108,7 @@ class _Strand:
     """Number of edges that leave the subtree."""
     ends: list[int]
     """Indices into `items` of span ends that have not met their start, outermost first."""
-    heads: list[int] = field(default_factory=list)
+    heads: list[int]
     """Children of the fork that the strand is made of, once it has been put together there."""
 
 
@@ -165,65 +117,72 @@ class _Regions:
 
     def __init__(
         self,
-        graph: _Graph,
+        chains: Chains,
+        graph: ChainGraph,
         mate: Sequence[int],
         deferred: Sequence[bool],
         references: list[list[int]],
     ) -> None:
+        self.chains = chains
         self.graph = graph
         self.mate = mate
         self.deferred = deferred
         self.references = references
-        self.tree: Dominators = dominators(graph.predecessors)
+        """[chains] positions of the joins that a cut in-edge from its last node led to."""
+        self.has_spans = any(other >= 0 for other in mate)
+        self.tree = dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
-        """Join (number) -> predecessors (numbers) that it keeps."""
+        """Join (vertex) -> predecessors (vertices) that it keeps."""
 
     def run(self) -> list[Item]:
         """The whole structure's sequence; `failed` is empty iff it is right."""
-        parent, positions, successors = self.tree.parent, self.graph.position, self.graph.successors
-        n, mate = len(positions), self.mate
+        parent, chain_of, successors = self.tree.parent, self.graph.chain, self.graph.successors
+        n = len(chain_of)
         children: list[list[int]] = [[] for _ in range(n)]
         for v in range(1, n):
             children[parent[v]].append(v)
         strands: list[_Strand | None] = [None] * n
-        for u in range(n - 1, -1, -1):
+        for u in self.graph.bottom_up:
             kids = children[u]
-            position = positions[u]
-            cut = self.references[position] if position >= 0 else ()
-            # A node's children in the tree are successors, or joins below: equal lists mean that none leaves.
+            chain = chain_of[u]
+            cut = self.references[chain] if chain >= 0 else ()
+            # Children in the tree are successors, or joins below: equal lists mean that no edge leaves.
             outward = [] if kids == successors[u] else [v for v in successors[u] if parent[v] != u]
             if len(kids) == 1 and not outward and not cut:
                 strand = strands[kids[0]]
                 assert strand is not None
             elif not kids and not cut:
-                strand = _Strand([], _NO_EXIT, 1, len(outward), [])
+                strand = _Strand([], _NO_EXIT, 1, len(outward), [], [])
                 if outward:
                     strand.exit = outward[0] if len(outward) == 1 else _IRREGULAR
             else:
                 strand = self._fork(u, kids, strands, outward, cut)
             strands[u] = strand
-            if position >= 0 and mate[position] < 0:
-                strand.items.append(position)
-            elif position >= 0:
-                self._put_before(strand, position)
+            if chain >= 0:
+                if self.has_spans:
+                    self._put_before(strand, self.chains.positions[chain])
+                else:
+                    strand.items.extend(self.chains.positions[chain][::-1])
         root = strands[0]
         assert root is not None
         return root.items[::-1]
 
-    def _put_before(self, strand: _Strand, position: int) -> None:
-        """Prepend a side of a span; at the start, contract the span."""
-        items, mate = strand.items, self.mate[position]
-        if mate < position:
-            strand.ends.append(len(items))
-        elif mate > position and strand.ends and items[strand.ends[-1]] == mate:
-            at = strand.ends.pop()
-            block = Block(SPAN, [items[:at:-1]], position, mate)
-            self.blocks.append(block)
-            del items[at:]
-            items.append(block)
-            return
-        items.append(position)
+    def _put_before(self, strand: _Strand, positions: list[int]) -> None:
+        """Prepend a chain; where a start meets its end, contract the span."""
+        items, ends, mates = strand.items, strand.ends, self.mate
+        for position in reversed(positions):
+            mate = mates[position]
+            if 0 <= mate < position:
+                ends.append(len(items))
+            elif mate > position and ends and items[ends[-1]] == mate:
+                at = ends.pop()
+                block = Block(SPAN, [items[:at:-1]], position, mate)
+                self.blocks.append(block)
+                del items[at:]
+                items.append(block)
+                continue
+            items.append(position)
 
     def _fork(
         self, u: int, kids: list[int], strands: list[_Strand | None], outward: list[int], cut: Sequence[int]
@@ -255,7 +214,7 @@ class _Regions:
                 loose.append(strand)
         closed = [s for s in loose if s.exit == _NO_EXIT]
         going = [s for s in loose if s.exit != _NO_EXIT]
-        closed.extend(_Strand([~target], _NO_EXIT, 0, 0, []) for target in cut)
+        closed.extend(_Strand([~target], _NO_EXIT, 0, 0, [], []) for target in cut)
         targets = {s.exit for s in going} | set(outward)
         regular = not broken and len(targets) < 2 and _IRREGULAR not in targets and not (going and outward)
         result = self._arrange(u, going, closed, continues=bool(going or outward))
@@ -278,15 +237,16 @@ class _Regions:
         if not continues:
             main = self._main(u, closed)
             if main is None:
-                return _Strand([self._block(PARALLEL, closed)], _NO_EXIT, 0, 0, [])
+                return _Strand([self._block(PARALLEL, closed)], _NO_EXIT, 0, 0, [], [])
             closed = [s for s in closed if s is not main]
             result = main
         elif len(going) == 1:
             result = going[0]
         elif going:
-            result = _Strand([self._block(PARALLEL, going)], _NO_EXIT, sum(s.opens for s in going), 0, [])
+            opens = sum(s.opens for s in going)
+            result = _Strand([self._block(PARALLEL, going)], _NO_EXIT, opens, 0, [], [])
         else:
-            result = _Strand([], _NO_EXIT, 0, 0, [])
+            result = _Strand([], _NO_EXIT, 0, 0, [], [])
         if closed:
             result.items.append(self._block(SPAWN, closed))
         return result
@@ -295,18 +255,20 @@ class _Regions:
         """Of branches that never go on: the one with the end of the span `u`, else the only awaited one."""
         if len(closed) == 1:
             return closed[0]
-        position = self.graph.position[u]
+        chain = self.graph.chain[u]
+        position = self.chains.positions[chain][-1] if chain >= 0 else -1
         mate = self.mate[position] if position >= 0 else -1
         if mate > position:
-            head = self.tree.child_towards(u, self.graph.number[mate])
+            head = self.tree.child_towards(u, self.graph.vertex[self.chains.of_node[mate]])
             for strand in closed:
                 if head in strand.heads:
                     return strand
-        position_of, deferred = self.graph.position, self.deferred
-        awaited = [
-            s for s in closed if any(position_of[h] >= 0 and not deferred[position_of[h]] for h in s.heads)
-        ]
+        awaited = [s for s in closed if any(self._is_awaited(head) for head in s.heads)]
         return awaited[0] if len(awaited) == 1 else None
+
+    def _is_awaited(self, head: int) -> bool:
+        chain = self.graph.chain[head]
+        return chain >= 0 and not self.deferred[self.chains.positions[chain][0]]
 
     def _block(self, kind: int, strands: list[_Strand]) -> Block:
         block = Block(kind, [s.items[::-1] for s in strands])
@@ -321,15 +283,15 @@ class _Regions:
         self.failed[join] = kept if 0 < len(kept) < len(predecessors) else predecessors[:1]
 
     def name_failures(self, dissolved: set[tuple[int, ...]]) -> None:
-        """Turn numbers in `failed` into positions; a dummy that failed is dissolved instead."""
-        position = self.graph.position
+        """Turn vertices in `failed` into chains; a dummy that failed is dissolved instead."""
+        chain = self.graph.chain
         named: dict[int, list[int]] = {}
         for join, kept in self.failed.items():
-            above = [position[src] for src in self.graph.predecessors[join]]
-            if position[join] < 0:
+            above = [chain[src] for src in self.graph.predecessors[join]]
+            if chain[join] < 0:
                 dissolved.add(tuple(above))
             elif -1 not in above:
-                named[position[join]] = [position[src] for src in kept]
+                named[chain[join]] = [chain[src] for src in kept]
             else:
                 raise AssertionError("A join behind a dummy has one predecessor, so it cannot fail.")
         self.failed = named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from operator import ge
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,13 @@ def check(template: Template) -> None:
     n = template.n_nodes
     if n == 0:
         raise ValueError("A template needs at least one node.")
-    reached = set(chain.from_iterable(template.edges))
-    if any(src >= dst or src < 0 for src, dst in template.edges) or (reached and max(reached) >= n):
-        raise ValueError("Template edges must go from a lower to a higher position.")
-    if len({dst for _, dst in template.edges}) != n - 1:
+    if not template.edges:
+        reached = set()
+    else:
+        sources, targets = zip(*template.edges, strict=True)
+        reached = set(targets)
+        # By map and not in a loop of Python: this is done for every structure.
+        if any(map(ge, sources, targets)) or min(sources) < 0 or max(reached) >= n:
+            raise ValueError("Template edges must go from a lower to a higher position.")
+    if len(reached) != n - 1:
         raise ValueError("Every node of a template but node 0 needs a predecessor.")

@@ -23,7 +23,7 @@ from oracles.stitcher import read_events, stitch_plainly  # noqa: E402 (the path
 from schemas.config import StitchConfig  # noqa: E402
 from schemas.events import EVENT_SCHEMA, PARAM_TYPE, EventKind  # noqa: E402
 from stitch.kernel import stitch  # noqa: E402
-from stitch.structure_memo import StructureMemo  # noqa: E402
+from stitch.structures import StructureMemo  # noqa: E402
 
 SPANS_PER_TRACE = 48
 SPAN_STRUCTURES = 100

@@ -31,7 +31,7 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import concat_events
 from schemas.windows import NS_PER_DAY
 from stitch.kernel import stitch
-from stitch.structure_memo import StructureMemo
+from stitch.structures import StructureMemo
 
 EPOCH_NS = 20_458 * NS_PER_DAY
 """2026-01-05; each window of a trial is a run on a day of its own."""

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.canonical_text import read_text
 from oracles.plain_flow import reduce_transitively
+from oracles.structure_rows import structure_from_row, structures_table
 
 from stitch.graph.describe import Structure, describe, tokens
 from stitch.graph.folding import node_words
 from stitch.graph.template import Template
-from stitch.structures import structure_from_row, structures_table
 
 Names = list[tuple[str, str, str | None]]
 

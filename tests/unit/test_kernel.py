@@ -13,7 +13,7 @@ from schemas.events import EVENT_SCHEMA, EventKind, empty_events
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.quality import Quality
 from stitch.kernel import Stitched, stitch
-from stitch.structure_memo import StructureMemo
+from stitch.structures import StructureMemo
 
 CONFIG = StitchConfig(idle_ns=100, max_age_ns=1000)
 

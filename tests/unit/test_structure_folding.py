@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.structure_rows import structure_from_row, structures_table
 
 from schemas.lake import STRUCTURES_SCHEMA
 from stitch.graph.describe import Structure, describe
 from stitch.graph.folding import LoopRow
 from stitch.graph.tandem import Repeat, repeats
 from stitch.graph.template import Template
-from stitch.structures import structure_from_row, structures_table
 
 
 def chain(letters: str) -> Template:
