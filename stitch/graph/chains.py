@@ -34,13 +34,12 @@ def find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
     positions, of_node, predecessors = chains.positions, chains.of_node, chains.predecessors
     for node, above in enumerate(before):
         if len(above) == 1 and n_after[above[0]] == 1:
-            chain = of_node[above[0]]
+            of_node[node] = chain = of_node[above[0]]
             positions[chain].append(node)
         else:
-            chain = len(positions)
+            of_node[node] = len(positions)
             positions.append([node])
             predecessors.append([of_node[src] for src in above])
-        of_node[node] = chain
     return chains
 
 
@@ -131,8 +130,9 @@ def dominators(predecessors: Sequence[Sequence[int]]) -> Dominators:
     n = len(predecessors)
     parent, depth, jump = [0] * n, [0] * n, [0] * n
     for v in range(1, n):
-        first, *others = predecessors[v]
-        for other in others:
+        above = predecessors[v]
+        first = above[0]
+        for other in above[1:]:
             # Bring both to one depth, then climb together until they meet.
             while depth[first] > depth[other]:
                 first = jump[first] if depth[jump[first]] >= depth[other] else parent[first]

@@ -83,13 +83,21 @@ def read_graph(
     canonical = write_text(l0.pieces, 0, n_nodes)
     canonical_l1 = canonical if l1.pieces is l0.pieces else write_text(l1.pieces, 1, n_nodes)
     canonical_l2 = canonical_l1 if l2.pieces is l1.pieces else write_text(l2.pieces, 2, n_nodes)
-    fold_position, loops = l1.positions(n_nodes)
+    if l1.pieces is l0.pieces and len(canonical.order) == n_nodes:
+        # Nothing is folded and nothing cut off: every node stands at its place in the text.
+        place = [0] * n_nodes
+        for at, node in enumerate(canonical.order):
+            place[node] = at
+        fold_position: tuple[int, ...] = tuple(place)
+        loops: tuple[LoopRow, ...] = ()
+    else:
+        fold_position, loops = l1.positions(n_nodes)
     return Reading(
-        canonical=canonical,
+        canonical=canonical.text,
         category_l1=l1.key,
-        canonical_l1=canonical_l1,
+        canonical_l1=canonical_l1.text,
         category_l2=l2.key,
-        canonical_l2=canonical_l2,
+        canonical_l2=canonical_l2.text,
         fold_position=fold_position,
         loops=loops,
     )

@@ -137,19 +137,27 @@ def _fold_exact(tree: Decomposition, words: list[Word]) -> Folded:
     referenced = tree.referenced
 
     def pieces_of(items: list[Item]) -> Pieces:
-        pieces = []
+        if not referenced:
+            return _fold_series(
+                [
+                    built[id(item)] if isinstance(item, Block) else NodePiece(item, words[item])
+                    for item in items
+                ],
+                EXACT,
+                made,
+            )
+        pieces: Pieces = []
         for item in items:
             if isinstance(item, Block):
-                pieces.append(built[id(item)])
+                piece = built[id(item)]
             elif item >= 0:
-                piece: Piece = NodePiece(item, words[item])
+                piece = NodePiece(item, words[item])
                 if item in referenced:
                     piece.open = {item: referenced[item]}
-                pieces.append(piece)
             else:
                 piece = reference_piece(~item, words[~item])
                 piece.open = {~item: -1}
-                pieces.append(piece)
+            pieces.append(piece)
         return _fold_series(pieces, EXACT, made)
 
     for block in tree.blocks:
@@ -338,13 +346,31 @@ def _wiring(pieces: Pieces) -> bytes:
     """Which reference names which join, in folded positions relative to the first node."""
     places: dict[int, int] = {}
     references = []
-    for piece, base in walk(pieces):
-        if piece.kind == REFERENCE:
-            references.append((base, piece.start))
-        elif piece.kind == NODE:
-            places[piece.start] = base
-        elif piece.kind == SPAN:
-            places[piece.start], places[piece.end] = base, base + piece.size - 1
+    if any(piece.depth for piece in pieces):
+        for piece, base in walk(pieces):
+            if piece.kind == REFERENCE:
+                references.append((base, piece.start))
+            elif piece.kind == NODE:
+                places[piece.start] = base
+            elif piece.kind == SPAN:
+                places[piece.start], places[piece.end] = base, base + piece.size - 1
+    else:
+        # Without loops folded positions are counted up in the order of the text.
+        stack: list[Piece | int] = [*reversed(pieces)]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, int):
+                places[item] = len(places)
+            elif item.kind == REFERENCE:
+                references.append((len(places), item.start))
+            elif item.kind == NODE:
+                places[item.start] = len(places)
+            else:
+                if item.kind == SPAN:
+                    places[item.start] = len(places)
+                    stack.append(item.end)
+                for branch in reversed(item.branches):
+                    stack += reversed(branch)
     wires = [place for base, target in references if target in places for place in (base, places[target])]
     return struct.pack(f"<{len(wires)}I", *wires)
 

@@ -55,7 +55,7 @@ class Piece:
         """Loops inside one another, itself included."""
         self.open: dict[int, int] | None = None
         """Join -> references that it still misses (or, below 0, that still miss it); None: all are inside."""
-        if branches:
+        if branches and branches[0]:  # a span without anything inside has one empty branch
             repeated = kind in (LOOP, COPIES)
             size = depth = 0
             for branch in branches[:1] if repeated else branches:

@@ -129,7 +129,7 @@ class _Regions:
         self.deferred = deferred
         self.references = references
         """[chains] positions of the joins that a cut in-edge from its last node led to."""
-        self.has_spans = any(other >= 0 for other in mate)
+        self.has_spans = max(mate) >= 0
         self.tree = dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
@@ -200,8 +200,9 @@ class _Regions:
             leaving += strand.leaving
             if len(predecessors[v]) > 1:
                 arriving = waiting.pop(v, [])
-                leaving -= sum(src != u for src in predecessors[v])
-                if sum(s.opens for s in arriving) == len(predecessors[v]):
+                above = predecessors[v]
+                leaving -= len(above) - above.count(u)
+                if sum([s.opens for s in arriving]) == len(above):
                     self._join(arriving, strand)
                 else:
                     if not broken:

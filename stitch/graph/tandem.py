@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import eq
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
     Each is left-aligned in its maximal run. O(len(symbols)).
     """
     n = len(symbols)
+    # A repeat needs a period of equal pairs. Most periods have fewer, and counting runs in C.
+    if sum(map(eq, symbols, symbols[period:])) < period:
+        return []
     runs: list[Repeat] = []
     for begin, length in _equal_runs(symbols, period):
         if length >= period:

@@ -18,14 +18,17 @@ a loop's body once. A revisit inside a loop means the same iteration.
 from __future__ import annotations
 
 import re
+import sys
+from dataclasses import dataclass
+from itertools import accumulate
 
 from stitch.graph.pieces import (
     COPIES,
     LOOP,
-    NODE,
     PARALLEL,
     REFERENCE,
     SPAN,
+    NodePiece,
     Piece,
     Pieces,
     shown_count,
@@ -40,47 +43,63 @@ _REVISIT_CHARS = 8
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
-def write_text(pieces: Pieces, level: int, n_nodes: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A folded sequence as text."""
+
+    text: str
+    order: list[int]
+    """Positions of the nodes as printed; of a loop's, those of the first iteration."""
+
+
+def write_text(pieces: Pieces, level: int, n_nodes: int) -> Text:
     """The text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
+    words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
+    n_chars = sum(map(len, words)) + len(words)
+    if n_chars + _REVISIT_CHARS * len(revisits) > MAX_TEXT_CHARS:
+        lengths = [_REVISIT_CHARS if word == "^" else len(word) + 1 for word in words]
+        n_fitting = sum(total <= MAX_TEXT_CHARS for total in accumulate(lengths))
+        if n_fitting < len(words):
+            # The word that goes past the bound stays: a text is never empty.
+            words, order, revisits = _spell(pieces, level, n_words=n_fitting + 1)
+            words.append(f"…+{n_nodes - len(order)}")
+    if revisits:
+        ordinal = {position: number for number, position in enumerate(order, start=1)}
+        for at, target in revisits:
+            words[at] = f"^{ordinal.get(target, '…')}"
+    return Text(" ".join(words), order)
+
+
+def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
+    """The first words, the nodes they stand for, and revisits: `(index of the word, position)`."""
     words: list[str] = []
+    order: list[int] = []
     revisits: list[tuple[int, int]] = []
-    ordinal: dict[int, int] = {}
-    stack: list[Piece | str] = list(reversed(pieces))
-    room = MAX_TEXT_CHARS
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            words.append(item)
-        elif item.kind == NODE:
-            ordinal[item.start] = len(ordinal) + 1
-            words.append(item.words[0].text)
+    stack: list[Piece | str] = [*reversed(pieces)]
+    stands_for, say, take = order.append, words.append, stack.pop  # bound once: this loop is over all nodes
+    while stack and len(words) < n_words:
+        item = take()
+        if isinstance(item, NodePiece):
+            stands_for(item.start)
+            say(item.words[0].text)
+        elif isinstance(item, str):
+            say(item)
         elif item.kind == REFERENCE:
             revisits.append((len(words), item.start))
-            words.append("^")
+            say("^")
         elif item.kind == SPAN:
-            _open_span(item, words, stack, ordinal)
+            start, end = item.words
+            stands_for(item.start)
+            if not item.branches[0] and start.name == end.name and start.flags == end.flags:
+                stands_for(item.end)
+                say(f"{start.flags}{start.name}<>")
+            else:
+                say(start.text)
+                stack.append(NodePiece(item.end, end))
+                stack += reversed(item.branches[0])
         else:
             _open_branches(item, level, words, stack)
-        if words:
-            room -= _REVISIT_CHARS if words[-1] == "^" else len(words[-1]) + 1
-        if room < 0:
-            words.append(f"…+{n_nodes - len(ordinal)}")
-            break
-    for at, target in revisits:
-        words[at] = f"^{ordinal.get(target, '…')}"
-    return " ".join(words)
-
-
-def _open_span(item: Piece, words: list[str], stack: list[Piece | str], ordinal: dict[int, int]) -> None:
-    start, end = item.words
-    ordinal[item.start] = len(ordinal) + 1
-    if not item.branches[0] and start.name == end.name and start.flags == end.flags:
-        ordinal[item.end] = len(ordinal) + 1
-        words.append(f"{start.flags}{start.name}<>")
-        return
-    words.append(start.text)
-    stack.append(Piece(NODE, end.symbol, [], words=(end,), start=item.end))
-    stack.extend(reversed(item.branches[0]))
+    return words, order, revisits
 
 
 def _open_branches(item: Piece, level: int, words: list[str], stack: list[Piece | str]) -> None:
