@@ -87,15 +87,19 @@ def span_batch(n_spans: int, *, seed: int = 1) -> pa.Table:
     return _event_table(columns, n)
 
 
-def record_batch(n_records: int, *, seed: int = 1) -> pa.Table:
+def record_batch(n_records: int, *, seed: int = 1, each_its_own: bool = False) -> pa.Table:
     """About `n_records` records, 30 a request, 1,600 structures of splits and joins drawn by a Zipf law, in
-    the order of their times; 20 requests a second overlap.
+    the order of their times; 20 requests a second overlap. each_its_own: no two requests share a structure.
     """
     rng = np.random.default_rng(seed)
-    programs = [_program(rng) for _ in range(RECORD_STRUCTURES)]
     m = RECORDS_PER_REQUEST
     n_requests = max(1, n_records // m)
-    which = np.minimum(rng.zipf(1.15, n_requests) - 1, RECORD_STRUCTURES - 1)
+    programs = [_program(rng) for _ in range(n_requests if each_its_own else RECORD_STRUCTURES)]
+    which = (
+        np.arange(n_requests)
+        if each_its_own
+        else np.minimum(rng.zipf(1.15, n_requests) - 1, RECORD_STRUCTURES - 1)
+    )
     begin = START_NS + np.sort(rng.integers(0, n_requests * 50_000_000, n_requests))
     strand, kind, point = (
         np.array([[getattr(step, name) for step in program] for program in programs])[which]
@@ -204,15 +208,19 @@ def with_params(events: pa.Table) -> pa.Table:
 
 
 def measure(name: str, events: pa.Table) -> float:
-    """Print and return events a CPU second: a first run that describes every structure, then warm ones."""
+    """Print and return events a CPU second where every structure is known; print the rate where none is."""
     config, memo = StitchConfig(), StructureMemo()
-    cold = cpu_seconds(lambda: stitch(events, config, memo=memo), 1)
-    warm = cpu_seconds(lambda: stitch(events, config, memo=memo), 4)
     result = stitch(events, config, memo=memo)
+    warm = cold = float("inf")
+    for _ in range(4):  # in turn, so that a slow minute of the machine meets both
+        warm = min(warm, cpu_seconds(lambda: stitch(events, config, memo=memo), 1))
+        cold = min(cold, cpu_seconds(lambda: stitch(events, config, memo=StructureMemo()), 1))
+    n_nodes = pc.sum(result.structures["n_nodes"]).as_py()
     print(
         f"{name}: {events.num_rows:,} events, {result.flows.num_rows:,} flows, "
         f"{result.structures.num_rows:,} structures, {result.params.num_rows:,} params: "
-        f"{events.num_rows / warm / 1e6:.2f} M/s (first run {events.num_rows / cold / 1e6:.2f} M/s)"
+        f"{events.num_rows / warm / 1e6:.2f} M/s; cold {events.num_rows / cold / 1e6:.2f} M/s, "
+        f"{(cold - warm) / n_nodes * 1e6:.1f} µs a node of a new structure"
     )
     return events.num_rows / warm
 
@@ -234,6 +242,8 @@ def main() -> None:
     print("keep_freed_memory:", keep_freed_memory())
     rates = {name: measure(name, events) for name, events in batches.items()}
     measure("spans with params", with_params(batches["spans"]))
+    measure("records, few", record_batch(min(n, 50_000)))
+    measure("records, no structure twice", record_batch(min(n, 50_000), each_its_own=True))
     for name, make in (("spans", span_batch), ("records", record_batch)):
         plain = oracle_rate(make(ORACLE_EVENTS))
         times = rates[name] / plain
