@@ -13,14 +13,14 @@ from schemas.lake import FLOWS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import ranges
-from stitch.graph.fingerprint import fingerprint_flows
+from stitch.graph.key import fingerprint_flows
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import PlacedFlows
 from stitch.structures import StructureMemo, structures_of
-from stitch.weights import flow_status, flow_weights
 
 I8 = npt.NDArray[np.int64]
 U4 = npt.NDArray[np.uint32]
+F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 
@@ -90,11 +90,11 @@ def flows_table(
     hosts = whole(events["host"])
     host_codes = pc.fill_null(hosts.indices, -1).to_numpy(zero_copy_only=False)
     host_of_node = np.append(host_codes, np.array([-1, -1], host_codes.dtype))[placed.event]
-    weight, known, mixed = flow_weights(placed, events)
+    weight, known, mixed = _flow_weights(placed, events)
     quality = placed.quality.copy()
     quality[mixed] |= np.uint32(Quality.MIXED_RATE)
     quality[_runs_backwards(placed, host_of_node)] |= np.uint32(Quality.NEGATIVE)
-    status, inner_status, status_words = flow_status(placed, events)
+    status, inner_status, status_words = _flow_status(placed, events)
     category = categorised.of_flow[flow]
     columns = {
         "request_id": _request_ids(placed, flow),
@@ -146,6 +146,51 @@ def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
     names = placed.request_names
     assert names is not None, "the builders name the requests"
     return names.take(pa.array(placed.request[flow]))
+
+
+def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
+    """[flows] weight, whether it is known, and whether events of the flow disagree on the rate.
+
+    The weight is 1 / the smallest rate any event of the flow tells; 1 where none does. O(nodes).
+    """
+    n = placed.n_flows
+    rates = whole(events["sample_rate"])
+    if rates.null_count == len(rates) or n == 0:
+        return np.ones(n), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    unknown = rates.null_count > 0
+    known_rates = pc.fill_null(rates, np.nan) if unknown else rates
+    of_event = np.append(known_rates.to_numpy(zero_copy_only=False), [np.nan, np.nan])
+    of_node = of_event[placed.event]
+    first = placed.first_node[:-1]
+    low = np.fmin.reduceat(of_node, first)
+    high = np.fmax.reduceat(of_node, first)
+    known = ~np.isnan(low)
+    return np.where(known, 1.0 / np.where(known, low, 1.0), 1.0), known, known & (low != high)
+
+
+def _flow_status(placed: PlacedFlows, events: pa.Table) -> tuple[I8, I8, list[str]]:
+    """`(status, inner, words)` [flows]: word of the root's status, and of the earliest failing node's.
+
+    `inner` is -1 where no node fails or the root does. O(nodes).
+    """
+    column = whole(events["status"])
+    words: list[str] = column.dictionary.to_pylist()
+    fine = words.index("ok") if "ok" in words else -1
+    of_event = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    status = np.full(placed.n_flows, len(words), dtype=np.int64)
+    inner = np.full(placed.n_flows, -1, dtype=np.int64)
+    if bool((of_event != fine).any()):
+        of_node = np.append(of_event, [fine, fine])[placed.event]
+        failing = np.flatnonzero(of_node != fine)
+        flow = np.searchsorted(placed.first_node, failing, side="right") - 1
+        is_root = failing == placed.first_node[flow]
+        order = np.lexsort((failing, placed.ts_ns[failing], ~is_root, flow))
+        failing, flow, is_root = failing[order], flow[order], is_root[order]
+        first = np.flatnonzero(np.diff(flow, prepend=-1))
+        by_root = is_root[first]
+        status[flow[first[by_root]]] = of_node[failing[first[by_root]]]
+        inner[flow[first[~by_root]]] = of_node[failing[first[~by_root]]]
+    return status, inner, [*words, "ok"]
 
 
 def _response_ns(placed: PlacedFlows, start: I8) -> I8:

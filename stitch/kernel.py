@@ -7,6 +7,7 @@ closes).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,7 +28,6 @@ from stitch.graph.placed import PlacedFlows
 from stitch.param_rows import params_table
 from stitch.records.components import request_codes
 from stitch.records.record_graphs import place_records
-from stitch.rejects import reject_rows
 from stitch.spans.span_graphs import place_spans
 from stitch.structures import StructureMemo
 
@@ -85,7 +85,7 @@ def stitch(
         (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
     ):
         if rows is not None:
-            rejects += reject_rows(batch, rows, reason, detail)
+            rejects += _reject_rows(batch, rows, reason, detail)
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     merged = 0 if placed.merged is None else len(placed.merged[0])
@@ -167,7 +167,7 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
     rows = np.flatnonzero(whole(anonymous).to_numpy(zero_copy_only=False))
     if not len(rows):
         return events, []
-    rejects = reject_rows(events, rows, Reason.BAD_ID, "a span needs a trace id and a span id")
+    rejects = _reject_rows(events, rows, Reason.BAD_ID, "a span needs a trace id and a span id")
     return events.filter(pc.invert(anonymous)).combine_chunks(), rejects
 
 
@@ -213,3 +213,13 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
         merged=None if spans.merged is None else (span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
         timeless=timeless if len(timeless) else None,
     )
+
+
+def _reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str) -> list[Reject]:
+    """Dead letters of event rows; `raw` is the row as one line of JSON, and rejects are sorted by it.
+
+    So they do not depend on arrival order. Payload and item are 0: the kernel does not know the source.
+    """
+    taken = events.take(pa.array(rows)).to_pylist()
+    lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=False).encode() for row in taken)
+    return [Reject(reason, detail, line) for line in lines]

@@ -16,8 +16,8 @@ from stitch.columnar.runs import offsets, ranges
 from stitch.graph.describe import Reading, read_graph
 from stitch.graph.key import name_bytes, structure_key
 from stitch.graph.labels import NodeLabels
+from stitch.graph.pieces import Word, word
 from stitch.graph.placed import PlacedFlows
-from stitch.graph.words import Word, word
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from stitch.graph.folding import LoopRow, fold_levels, node_words
 from stitch.graph.key import template_key
+from stitch.graph.pieces import Word
 from stitch.graph.series_parallel import decompose
 from stitch.graph.template import Template, check
 from stitch.graph.text import split_words, write_text
-from stitch.graph.words import Word
 
 
 @dataclass(frozen=True, slots=True)

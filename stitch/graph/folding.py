@@ -7,6 +7,17 @@ equal L0 implies equal L1 implies equal L2, and folded positions of L2 are union
 Within a sequence: smallest period first (1 ... MAX_PERIOD) and again from 1 after each fold, of one period
 the longest repeat in total first, until nothing folds or loops nest MAX_DEPTH deep. Small periods first is
 what makes a loop whose body holds a loop of varying count one loop at L2.
+
+Example, the sequence a b b b a b b b b:
+
+1. L0, period 1: b b b and b b b b are repeats; the longer one is taken first, then the other, for they do not
+   overlap. Left is a (b)*3 a (b)*4; the two loops have other counts, so other symbols: nothing else folds.
+2. L1 shows 3 as 4: both loops have one symbol, and period 2 finds a (b)*4 twice: ( a (b)*4 )*2.
+3. L2 shows every count as 2+: ( a (b)*2+ )*2+, also for any other number of b and of rounds.
+4. Folded positions at L1: a is 0 and b is 1, whatever round: 0 1 1 1 0 1 1 1 1. The loops stored are the
+   outer one, 2 times, and the inner one once for each time it runs: 3 times, then 4 times.
+
+Branches fold alike without an order: { b | b | b } is gathered to { b *3 }.
 """
 
 from __future__ import annotations
@@ -29,6 +40,7 @@ from stitch.graph.pieces import (
     NodePiece,
     Piece,
     Pieces,
+    Word,
     branching_piece,
     first_word,
     reference_piece,
@@ -37,13 +49,13 @@ from stitch.graph.pieces import (
     span_piece,
     symbols_of,
     walk,
+    word,
 )
 from stitch.graph.series_parallel import PARALLEL as PARALLEL_BLOCK
 from stitch.graph.series_parallel import SPAN as SPAN_BLOCK
 from stitch.graph.series_parallel import Block, Decomposition, Item
 from stitch.graph.tandem import repeats
 from stitch.graph.template import Template
-from stitch.graph.words import Word, word
 
 MAX_PERIOD = 16
 """Longest loop body, in symbols; a span or a parallel block counts as one."""
@@ -200,6 +212,7 @@ def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
                 piece.start, piece.end, (piece.words[0], piece.words[1]), renew(piece.branches[0])
             )
         else:
+            # Copies are dealt out again: what is shown alike now may be gathered with them.
             branches = []
             for branch in piece.branches:
                 copies = renewed.get(id(branch[0]))
@@ -246,6 +259,7 @@ def _fold_series(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
         return pieces
     codes = _codes(pieces)
     period = 1
+    # After a fold the shorter sequence may repeat with a period that did not before: again from 1.
     while period <= MAX_PERIOD and 2 * period <= len(pieces):
         folded = _fold_period(pieces, codes, period, level, made)
         if folded is pieces:
@@ -285,31 +299,33 @@ def _fold_period(pieces: Pieces, codes: list[int], period: int, level: int, made
 def _absorb(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
     """Let loops take in neighbours that have become further iterations: equal loops, and equal bodies."""
     result: Pieces = []
-    i = 0
-    while i < len(pieces):
-        piece = pieces[i]
+    at = 0
+    while at < len(pieces):
+        piece = pieces[at]
         last = result[-1] if result and result[-1].kind == LOOP else None
         if last is not None:
             body = last.branches[0]
             if piece.kind == LOOP and symbols_of(piece.branches[0]) == symbols_of(body):
                 result[-1] = repeat_piece(LOOP, last.branches + piece.branches, level)
                 made.append(result[-1])
-                i += 1
+                at += 1
                 continue
-            following = pieces[i : i + len(body)]
+            # What follows the loop is its body once more: one iteration more.
+            following = pieces[at : at + len(body)]
             if symbols_of(following) == symbols_of(body):
                 result[-1] = repeat_piece(LOOP, [*last.branches, following], level)
                 made.append(result[-1])
-                i += len(body)
+                at += len(body)
                 continue
         if piece.kind == LOOP:
+            # And what stands before it, as often as it does.
             body = piece.branches[0]
             while len(result) >= len(body) and symbols_of(result[-len(body) :]) == symbols_of(body):
                 piece = repeat_piece(LOOP, [result[-len(body) :], *piece.branches], level)
                 made.append(piece)
                 del result[-len(body) :]
         result.append(piece)
-        i += 1
+        at += 1
     return result
 
 

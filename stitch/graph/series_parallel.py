@@ -9,11 +9,22 @@ which the strand goes on; the next item hangs on all of them.
 * reference: an edge to a join that is printed elsewhere. Joins that do not nest (an N among four nodes is
   the smallest case) keep the in-edges that do, and every other one becomes a reference.
 
-Method: joins with equal predecessor lists of two or more are tied to one dummy node each (`{ a | b }
-{ c | d }` is four edges and no node between). Then bottom-up over the dominator tree: a join nests if all of
-its in-edges come from regular blocks, those whose every open end goes to this join. Where one does not, its
-other in-edges are cut into references and the decomposition is done again; after `MAX_PASSES` what is left
-becomes a tree. O(passes * edges log nodes), and one pass for series-parallel graphs.
+Method: chains become one vertex each, and joins with equal predecessor lists of two or more are tied to one
+dummy each (`{ a | b } { c | d }` is four edges and no node between). Then bottom-up over the dominator tree:
+a join nests if all of its in-edges come from regular blocks, those whose every open end goes to this join.
+Where one does not, its other in-edges are cut into references and the decomposition is done again; after
+`MAX_PASSES` what is left becomes a tree. O(passes * edges log chains), one pass for series-parallel graphs.
+
+Example, an N between r and e: 0 r, 1 a, 2 b, 3 c, 4 d, 5 e with r→a, r→b, a→c, b→c, b→d, c→e, d→e. The
+dominator of c and of e is r, for one gets there by a and by b; that of d is b.
+
+1. Bottom-up, c and d become strands that go on at e; b is a fork with d below and an edge out to c, so it
+   goes on at two places: irregular. a goes on at c.
+2. At r, the children in the tree are a, b, c, e. c expects a and b; only the strand of a goes on there with
+   every open end. c fails and keeps its edge from a; what hangs behind it waits for the next pass.
+3. b → c is cut into a reference: second pass. Now a and c are put in series, b goes on at e with d behind it
+   and the reference beside; both strands go on at e alone, so e joins them in parallel.
+4. Items: 0, PARALLEL([1, 3], [2, SPAWN([~3]), 4]), 5, which reads `r { a c | b &{ ^3 } d } e`.
 """
 
 from __future__ import annotations
@@ -138,28 +149,30 @@ class _Regions:
     def run(self) -> list[Item]:
         """The whole structure's sequence; `failed` is empty iff it is right."""
         parent, chain_of, successors = self.tree.parent, self.graph.chain, self.graph.successors
-        n = len(chain_of)
-        children: list[list[int]] = [[] for _ in range(n)]
-        for v in range(1, n):
-            children[parent[v]].append(v)
-        strands: list[_Strand | None] = [None] * n
-        for u in self.graph.bottom_up:
-            kids = children[u]
-            chain = chain_of[u]
+        n_vertices = len(chain_of)
+        children: list[list[int]] = [[] for _ in range(n_vertices)]
+        for vertex in range(1, n_vertices):
+            children[parent[vertex]].append(vertex)
+        strands: list[_Strand | None] = [None] * n_vertices
+        for vertex in self.graph.bottom_up:
+            below, after = children[vertex], successors[vertex]
+            chain = chain_of[vertex]
             cut = self.references[chain] if chain >= 0 else ()
             # Children in the tree are successors, or joins below: equal lists mean that no edge leaves.
-            outward = [] if kids == successors[u] else [v for v in successors[u] if parent[v] != u]
-            if len(kids) == 1 and not outward and not cut:
-                strand = strands[kids[0]]
+            outward = [] if below == after else [other for other in after if parent[other] != vertex]
+            if len(below) == 1 and not outward and not cut:
+                # Plain series: the vertex is put before what follows it.
+                strand = strands[below[0]]
                 assert strand is not None
-            elif not kids and not cut:
+            elif not below and not cut:
+                # A leaf of the tree: its edges, if any, lead out to joins further up.
                 strand = _Strand([], _NO_EXIT, 1, len(outward), [], [])
                 if outward:
                     strand.exit = outward[0] if len(outward) == 1 else _IRREGULAR
             else:
-                strand = self._fork(u, kids, strands, outward, cut)
-            strands[u] = strand
-            if chain >= 0:
+                strand = self._fork(vertex, below, strands, outward, cut)
+            strands[vertex] = strand
+            if chain >= 0:  # a dummy has nothing to show
                 if self.has_spans:
                     self._put_before(strand, self.chains.positions[chain])
                 else:
@@ -185,31 +198,39 @@ class _Regions:
             items.append(position)
 
     def _fork(
-        self, u: int, kids: list[int], strands: list[_Strand | None], outward: list[int], cut: Sequence[int]
+        self,
+        fork: int,
+        below: list[int],
+        strands: list[_Strand | None],
+        outward: list[int],
+        cut: Sequence[int],
     ) -> _Strand:
-        """Put the children of `u` together; `u` itself is prepended by the caller."""
+        """Put the children of `fork` together; `fork` itself is prepended by the caller."""
         parent, predecessors = self.tree.parent, self.graph.predecessors
-        waiting: dict[int, list[_Strand]] = {}
+        waiting: dict[int, list[_Strand]] = {}  # join under the fork -> strands that go on there
         loose: list[_Strand] = []
         broken = False
         leaving = len(outward)
-        for v in kids:
-            strand = strands[v]
+        # Ascending, so topologically: what arrives at a join was seen before the join.
+        for child in below:
+            strand = strands[child]
             assert strand is not None
-            strand.heads = [v]
+            strand.heads = [child]
             leaving += strand.leaving
-            if len(predecessors[v]) > 1:
-                arriving = waiting.pop(v, [])
-                above = predecessors[v]
-                leaving -= len(above) - above.count(u)
-                if sum([s.opens for s in arriving]) == len(above):
+            if len(predecessors[child]) > 1:
+                arriving = waiting.pop(child, [])
+                before = predecessors[child]
+                # These edges end here, and no longer leave; one from the fork itself never left.
+                leaving -= len(before) - before.count(fork)
+                if sum([s.opens for s in arriving]) == len(before):
                     self._join(arriving, strand)
                 else:
+                    # Only the first failure counts: what hangs behind it is seen rightly in the next pass.
                     if not broken:
-                        self._fail(u, v, arriving)
+                        self._fail(fork, child, arriving)
                     broken = True
                     loose.extend(arriving)
-            if strand.exit >= 0 and parent[strand.exit] == u:
+            if strand.exit >= 0 and parent[strand.exit] == fork:
                 waiting.setdefault(strand.exit, []).append(strand)
             else:
                 loose.append(strand)
@@ -217,8 +238,9 @@ class _Regions:
         going = [s for s in loose if s.exit != _NO_EXIT]
         closed.extend(_Strand([~target], _NO_EXIT, 0, 0, [], []) for target in cut)
         targets = {s.exit for s in going} | set(outward)
+        # Regular: all that goes on goes to one join, and not both through branches and past them.
         regular = not broken and len(targets) < 2 and _IRREGULAR not in targets and not (going and outward)
-        result = self._arrange(u, going, closed, continues=bool(going or outward))
+        result = self._arrange(fork, going, closed, continues=bool(going or outward))
         result.leaving = leaving
         if outward:
             result.opens += len(outward)
@@ -233,10 +255,10 @@ class _Regions:
         strand.heads.extend(head for s in arriving for head in s.heads)
         strand.items.append(self._block(PARALLEL, arriving))
 
-    def _arrange(self, u: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
-        """Branches of `u` that were not joined under it: one strand, without `u`."""
+    def _arrange(self, fork: int, going: list[_Strand], closed: list[_Strand], *, continues: bool) -> _Strand:
+        """Branches of `fork` that were not joined under it: one strand, without `fork`."""
         if not continues:
-            main = self._main(u, closed)
+            main = self._main(fork, closed)
             if main is None:
                 return _Strand([self._block(PARALLEL, closed)], _NO_EXIT, 0, 0, [], [])
             closed = [s for s in closed if s is not main]
@@ -252,15 +274,15 @@ class _Regions:
             result.items.append(self._block(SPAWN, closed))
         return result
 
-    def _main(self, u: int, closed: list[_Strand]) -> _Strand | None:
-        """Of branches that never go on: the one with the end of the span `u`, else the only awaited one."""
+    def _main(self, fork: int, closed: list[_Strand]) -> _Strand | None:
+        """Of branches that never go on: the one with the end of span `fork`, else the only awaited one."""
         if len(closed) == 1:
             return closed[0]
-        chain = self.graph.chain[u]
+        chain = self.graph.chain[fork]
         position = self.chains.positions[chain][-1] if chain >= 0 else -1
         mate = self.mate[position] if position >= 0 else -1
         if mate > position:
-            head = self.tree.child_towards(u, self.graph.vertex[self.chains.of_node[mate]])
+            head = self.tree.child_towards(fork, self.graph.vertex[self.chains.of_node[mate]])
             for strand in closed:
                 if head in strand.heads:
                     return strand
@@ -276,11 +298,11 @@ class _Regions:
         self.blocks.append(block)
         return block
 
-    def _fail(self, u: int, join: int, arriving: list[_Strand]) -> None:
+    def _fail(self, fork: int, join: int, arriving: list[_Strand]) -> None:
         """Note which in-edges a join that does not nest keeps: the regular ones, else the first."""
         predecessors = self.graph.predecessors[join]
         regular = {head for s in arriving for head in s.heads}
-        kept = [src for src in predecessors if src != u and self.tree.child_towards(u, src) in regular]
+        kept = [src for src in predecessors if src != fork and self.tree.child_towards(fork, src) in regular]
         self.failed[join] = kept if 0 < len(kept) < len(predecessors) else predecessors[:1]
 
     def name_failures(self, dissolved: set[tuple[int, ...]]) -> None:

@@ -2,7 +2,7 @@ r"""Canonical text of a folded structure (A.3.4): written for people, split into
 
     sequence  = item { " " item }
     item      = node | parallel | spawn | loop | revisit
-    node      = word ">" | word "<" | word "<>" | word           flags `~`, `!` before; see `words`
+    node      = word ">" | word "<" | word "<>" | word           flags `~`, `!` before; see `pieces`
     parallel  = "{ " branch { " | " branch } " }"                what follows waits for every branch
     spawn     = "&{ " branch { " | " branch } " }"               nothing waits for these
     branch    = sequence [ " *" count ]                          identical branches

@@ -14,6 +14,19 @@ plain but for branches that start without a node of their own. The rest is *hard
 segment of one tied colour, refine, look again. Tied colours without an edge between them have nothing to do
 with each other (segments with a colour of their own stay put under every automorphism), so each cluster of
 connected tied colours gets its own choice at every turn.
+
+Example: r splits into x1 and x2, which look alike; each splits into a y and a z, and j joins all four.
+
+         → x1 (5) → y1 (6), z1 (8) ↘          start times in brackets
+    r (0)                            j (20)
+         → x2 (3) → y2 (9), z2 (7) ↗
+
+1. Refinement leaves three cells of two: {x1, x2}, {y1, y2}, {z1, z2}.
+2. x1 and x2 hang from the same predecessor r: they are decided between themselves. x2 started first.
+3. y1 lies under the decision of x1, y2 under that of x2, each the only one of its colour there. They follow:
+   y2, y1, although y1 was earlier; the z likewise. So the flow is plain.
+4. Order: r x2 x1 y2 y1 z2 z1 j. By times alone it would be y1, y2: the first x would lead to the second y in
+   this flow and to the first one in others, two templates for equal graphs.
 """
 
 from __future__ import annotations
@@ -126,6 +139,7 @@ class _Planner:
         self.base = np.empty(n, dtype=np.int64)
         self.size = np.empty(n, dtype=np.int64)
         src, dst = graphs.edge_ends()
+        # A hash of each segment's set of predecessors: only those with the same set are decided together.
         self.before = np.zeros(n, dtype=np.uint64)
         with np.errstate(over="ignore"):
             np.add.at(self.before, dst, mix(src.astype(np.uint64)))
@@ -143,9 +157,10 @@ class _Planner:
         by_dst, _ = group_stably(self.dst, len(stage))
         edge_stage, first_edge = group_stably(stage[self.dst[by_dst]], n_stages)
         edges = by_dst[edge_stage]
-        for k in np.flatnonzero(np.diff(first)):
-            here = members[by_stage[first[k] : first[k + 1]]]
-            into = edges[first_edge[k] : first_edge[k + 1]]
+        # A segment's predecessors are of earlier stages, so their paths are known when it is placed.
+        for number in np.flatnonzero(np.diff(first)):
+            here = members[by_stage[first[number] : first[number + 1]]]
+            into = edges[first_edge[number] : first_edge[number + 1]]
             self._place(here, self.src[into], self.dst[into])
         shift = self.graphs.first[:-1][self.graphs.flow]
         hard = np.zeros(self.graphs.n_flows, dtype=np.bool_)
@@ -176,6 +191,8 @@ class _Planner:
         # All of a cell must look alike: as many a group, under decisions of one colour; or none at all.
         lead_size[here] = size
         lead = base[cell_leader]
+        # Odd are: groups of unequal size, decided and undecided ones in one cell, decisions of two colours,
+        # groups with several sets of predecessors, single segments under no decision.
         odd = (size != lead_size[cell_leader]) | ((under < 0) != (lead < 0))
         odd |= (under >= 0) & (lead >= 0) & (self.cell[under] != self.cell[lead])
         odd |= (size > 1) & (self.before[here] != self.before[leader])
@@ -193,6 +210,7 @@ class _Planner:
         at = self.path[src]
         first = np.flatnonzero(np.diff(dst, prepend=-1))
         count = np.diff(first, append=len(dst))
+        # Climb to one depth first, then step by step until all predecessors of a segment have met.
         while True:
             depth = self.depth[at]
             shallow = np.repeat(np.minimum.reduceat(depth, first), count)
@@ -293,6 +311,7 @@ def settle_hard(graphs: SegmentGraphs, cells: Cells, start_ns: I8, tie: TieBreak
         origin, turns, turn = origin[segments], turns[rest], turn + 1
         if not len(rest):
             break
+        # Individualise: the earliest candidate of a cell gets a rank of its own, before the rest of the cell.
         cell = cells.cell[segments]
         candidates = np.flatnonzero(plan.culprit[segments])
         ordered = _earliest(candidates, cell[candidates], start_ns[origin], _of(tie, origin))
