@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.equal_rows import equal_rows
+from analyze.refine.draft import equal_rows
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, StoredCategory
 

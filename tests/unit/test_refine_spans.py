@@ -359,3 +359,17 @@ def test_where_deferred_work_is_kept_awaited_work_still_moves_up() -> None:
     } <= edge_labels(category)
     latency, path = edge_latency_ns(category), critical_path(category)
     assert ((latency * path).sum(axis=1) == category.response_ns).all()
+
+
+def test_operations_that_are_written_alike_are_kept_apart() -> None:
+    """25 requests of `a/b` + `c` outlive their parent, 25 of `a` + `b/c` do not: two operations."""
+    rows = []
+    for number in range(50):
+        late = number % 2 == 0
+        request = call("web/get", 0, 1000, call("x/y", 10, 1500 if late else 900))
+        for row in request_events(request, f"{number:032x}", T0 + number * 10**9):
+            if row["component"] == "x":
+                row |= {"component": "a/b", "point": "c"} if late else {"component": "a", "point": "b/c"}
+            rows.append(row)
+    found = refine(*stored([table(rows)]), RefineSettings(async_share=0.9))
+    assert sorted(len(category.graph.nodes) for category in found.categories) == [2, 4]
