@@ -1,4 +1,7 @@
-"""Exact attribution of a category's change in mean response time to its edges (ALGORITHMS B.10)."""
+"""Exact attribution of a category's change in mean response time to its edges (ALGORITHMS B.10).
+
+A change is between two samples of a population, reference and problem (0 and 1 unless told).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _BLOCK_CELLS = 1 << 20
 class Attribution:
     """Per edge of a category; arrays are [edges] float64, times in microseconds, weighted by request.
 
-    A period without requests counts as all zero, so that `contribution_us` still adds up to mu_1 - mu_0.
+    A sample without requests counts as all zero, so that `contribution_us` still adds up to mu_1 - mu_0.
     """
 
     criticality_0: F8
@@ -30,7 +33,7 @@ class Attribution:
     criticality_1: F8
     """The same, problem."""
     critical_mean_0_us: F8
-    """m = E[k·x] / pi: mean latency where critical. Where pi is 0 in one period, the other period's m (the
+    """m = E[k·x] / pi: mean latency where critical. Where pi is 0 in one sample, the other sample's m (the
     edge's whole contribution is then a change of criticality); 0 if it is 0 in both."""
     critical_mean_1_us: F8
     contribution_us: F8
@@ -41,16 +44,22 @@ class Attribution:
     """Mean m times change of pi; the two parts add up to `contribution_us`."""
 
 
-def attribute(category: Category, *, latency_ns: I8 | None = None, on_path: B1 | None = None) -> Attribution:
-    """Attribute mu_1 - mu_0 of a category to its edges.
+def attribute(
+    category: Category,
+    *,
+    samples: tuple[int, int] = (0, 1),
+    latency_ns: I8 | None = None,
+    on_path: B1 | None = None,
+) -> Attribution:
+    """Attribute mu_1 - mu_0 of a category to its edges; 0 and 1 stand for the two `samples`.
 
     `latency_ns` and `on_path` are `edge_latency_ns(category)` and `critical_path(category)` where the caller
     has them already. O(requests · edges).
     """
     latency = edge_latency_ns(category) if latency_ns is None else latency_ns
     path = critical_path(category) if on_path is None else on_path
-    pi_0, mean_0 = _moments(category, latency, path, 0)
-    pi_1, mean_1 = _moments(category, latency, path, 1)
+    pi_0, mean_0 = _moments(category, latency, path, samples[0])
+    pi_1, mean_1 = _moments(category, latency, path, samples[1])
     with np.errstate(divide="ignore", invalid="ignore"):
         m_0 = np.where(pi_0 > 0, mean_0 / pi_0, np.where(pi_1 > 0, mean_1 / pi_1, 0.0))
         m_1 = np.where(pi_1 > 0, mean_1 / pi_1, m_0)
@@ -90,30 +99,35 @@ def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8
 
 
 def recoverable_us(
-    category: Category, flagged: B1, *, max_requests: int = 2_000, latency_ns: I8 | None = None
+    category: Category,
+    flagged: B1,
+    *,
+    samples: tuple[int, int] = (0, 1),
+    max_requests: int = 2_000,
+    latency_ns: I8 | None = None,
 ) -> float:
-    """Mean response time the problem period would save if flagged edges behaved as in the reference, µs.
+    """Mean response time the problem would save if flagged edges behaved as in the reference, µs.
 
-    Each latency of a flagged edge in period 1 becomes the reference latency of the same quantile,
+    Each latency of a flagged edge in the problem becomes the reference latency of the same quantile,
     Q0(F1(x)), and the longest path is worked out anew, so time hidden behind a slower branch is not counted
     as saved. A node starts as long after its last predecessor as it did; a flagged edge shortens that by
-    what it lost. `flagged` is [edges]. At most `max_requests` of period 1 are used, evenly spaced in time.
-    0 if a period is empty. O(requests · edges).
+    what it lost. `flagged` is [edges]. At most `max_requests` of the problem are used, evenly spaced in
+    time. 0 if a sample is empty. O(requests · edges).
     """
     graph = category.graph
-    problem_from = category.rows(1).start
-    n_problem = category.n_requests - problem_from
-    if problem_from == 0 or n_problem == 0 or not flagged.any():
+    before_rows, after_rows = (category.rows(sample) for sample in samples)
+    n_problem = after_rows.stop - after_rows.start
+    if before_rows.start == before_rows.stop or n_problem == 0 or not flagged.any():
         return 0.0
     latency = edge_latency_ns(category) if latency_ns is None else latency_ns
     taken = np.unique(np.linspace(0, n_problem - 1, min(n_problem, max_requests)).astype(np.int64))
-    times = category.node_ns[:, problem_from + taken].astype(np.float64)
+    times = category.node_ns[:, after_rows.start + taken].astype(np.float64)
     change = np.zeros((len(graph.edges), len(taken)))
     for edge in np.flatnonzero(flagged).tolist():
         column = latency[:, edge]
-        reference = np.sort(column[:problem_from])
-        problem = np.sort(column[problem_from:])
-        own = column[problem_from + taken]
+        reference = np.sort(column[before_rows])
+        problem = np.sort(column[after_rows])
+        own = column[after_rows.start + taken]
         below, upto = (np.searchsorted(problem, own, side=side) for side in ("left", "right"))
         # Mid-ranks and Hazen's quantiles: equal samples change nothing.
         change[edge] = np.quantile(reference, (below + upto) / 2 / n_problem, method="hazen") - own
@@ -128,5 +142,5 @@ def recoverable_us(
         )
     before = times[graph.responses].max(axis=0)
     after = again[graph.responses].max(axis=0)
-    weight = category.weight[problem_from + taken]
+    weight = category.weight[after_rows.start + taken]
     return float(((before - after) @ weight) / weight.sum() / 1_000)

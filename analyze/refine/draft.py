@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from analyze.population import GraphNode
 from analyze.refine.stored import StoredCategory, StoredStructure
+from stitch.columnar.mixing import mix
 
 I8 = npt.NDArray[np.int64]
 
@@ -19,8 +20,8 @@ class Node(NamedTuple):
 
     label: GraphNode
     """What the node is called."""
-    text: str
-    """Its display text, worked out once."""
+    name: str
+    """The same as text for hashing, worked out once: equal iff the labels are, whatever is in their parts."""
     mate: int
     """Node of the other side of the span; -1 for points."""
     deferred: bool
@@ -44,7 +45,15 @@ def make_node(
     label = GraphNode(
         structure.component[column], structure.point[column], structure.label[column], host, side
     )
-    return Node(label, label.text, mate, deferred, column, within)
+    return Node(label, _name(label), mate, deferred, column, within)
+
+
+def _name(label: GraphNode) -> str:
+    # The lengths say where each part ends, so no part can pass for two.
+    component, point, word, host, side = label
+    if word is None:
+        return f"{side} {len(host)} {len(component)} {len(point)} {host}{component}{point}"
+    return f"{side} {len(host)} {len(component)} {len(point)} {len(word)} {host}{component}{point}{word}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +76,25 @@ class Draft:
     """Nodes, edges and labels are those of the stored structure: its text serves."""
     twins_by_row: bool = False
     """Interchangeable branches may start in another order than their columns stand: look at every row."""
+
+
+def equal_rows(matrix: npt.NDArray[np.signedinteger]) -> tuple[I8, I8]:
+    """Group the rows of `matrix` [rows, columns].
+
+    Returns (first row of each group [groups], group of each row [rows]); groups are numbered by the
+    lexicographic order of their contents, so the numbering does not depend on the order of rows. Exact: a
+    hash finds the groups, a comparison confirms them. O(rows · columns + rows log rows).
+    """
+    rows = len(matrix)
+    if rows == 0 or matrix.shape[1] == 0 or bool((matrix == matrix[:1]).all()):
+        return np.zeros(min(rows, 1), dtype=np.int64), np.zeros(rows, dtype=np.int64)
+    digest = np.zeros(rows, dtype=np.uint64)
+    for column in range(matrix.shape[1]):
+        digest = mix(digest ^ matrix[:, column].astype(np.int64).view(np.uint64))
+    _, first, inverse = np.unique(digest, return_index=True, return_inverse=True)
+    if not np.array_equal(matrix[first][inverse], matrix):
+        _, first, inverse = np.unique(matrix, axis=0, return_index=True, return_inverse=True)
+    order = np.lexsort(matrix[first].T[::-1])
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return first[order].astype(np.int64), rank[inverse.reshape(-1)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.equal_rows import equal_rows
+from analyze.refine.draft import equal_rows
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, StoredCategory
 
@@ -93,7 +93,7 @@ def _auto_components(
             continue
         other, gone, new = renamed
         notes.append(
-            f"Hosts of {component} differ between {samples[0]} and {samples[other]} (for example "
+            f"Hosts of {component} differ between the {samples[0]} and the {samples[other]} (for example "
             f"{flows.hosts[gone]}, then {flows.hosts[new]}): taken as renamed, so its labels carry no host."
         )
     return frozenset(labelled), tuple(notes)

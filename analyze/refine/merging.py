@@ -70,8 +70,8 @@ def _placed(drafts: Sequence[Draft]) -> Iterable[_Placed]:
         pairs = np.stack((result.src[edges], result.dst[edges]), axis=1).astype(np.int32)
         if draft.twins_by_row:
             draft = _by_row(draft, order)
-        labels = [draft.nodes[node].text for node in order]
-        yield _Placed(draft, order, pairs, responses, _key(labels, pairs, responses))
+        names = [draft.nodes[node].name for node in order]
+        yield _Placed(draft, order, pairs, responses, _key(names, pairs, responses))
 
 
 def _dags(drafts: Sequence[Draft]) -> Dags:
@@ -82,11 +82,11 @@ def _dags(drafts: Sequence[Draft]) -> Dags:
     dst: list[int] = []
     for base, draft in zip(first_node.tolist(), drafts, strict=False):
         for at, node in enumerate(draft.nodes):
-            # Whether the response may leave at a node tells it apart, too.
-            text = f"{node.text}\0" if at in draft.responses else node.text
-            if text not in hashes:
-                hashes[text] = hash_word(text)
-            label.append(hashes[text])
+            # Whether the response may leave at a node tells it apart, too. No name ends like another one.
+            name = f"{node.name}!" if at in draft.responses else node.name
+            if name not in hashes:
+                hashes[name] = hash_word(name)
+            label.append(hashes[name])
         src += [base + edge[0] for edge in draft.edges]
         dst += [base + edge[1] for edge in draft.edges]
     return Dags(
@@ -110,12 +110,12 @@ def _by_row(draft: Draft, order: tuple[int, ...]) -> Draft:
     return Draft(draft.category, draft.rows, settled, draft.nodes, draft.edges, draft.responses, draft.shift)
 
 
-def _key(labels: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
-    """128-bit key of (labels, edges, responses), 32 hex digits; what is hashed is injective."""
-    digest = blake2b(b"flowdiff refined 1\0", digest_size=16)
-    digest.update(np.array([len(labels), len(edges), len(responses)], dtype="<i8").tobytes())
-    for label in labels:
-        text = label.encode("utf-8", "surrogatepass")
+def _key(names: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
+    """128-bit key of (node names, edges, responses), 32 hex digits; what is hashed is injective."""
+    digest = blake2b(b"flowdiff refined 2\0", digest_size=16)
+    digest.update(np.array([len(names), len(edges), len(responses)], dtype="<i8").tobytes())
+    for name in names:
+        text = name.encode("utf-8", "surrogatepass")
         digest.update(len(text).to_bytes(8, "little") + text)
     digest.update(edges.astype("<i4").tobytes())
     digest.update(np.array(responses, dtype="<i4").tobytes())

@@ -45,7 +45,7 @@ def record_drafts(category: StoredCategory, labels: HostLabels, settings: Refine
             responses=responses,
             as_stored=not shortened and not any(hosts),
             # Branches that differed in what was dropped may be interchangeable now.
-            twins_by_row=shortened and len({node.text for node in nodes}) < len(nodes),
+            twins_by_row=shortened and len({node.name for node in nodes}) < len(nodes),
         )
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.draft import Draft, Node, make_node
-from analyze.refine.equal_rows import equal_rows
+from analyze.refine.draft import Draft, Node, equal_rows, make_node
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import (

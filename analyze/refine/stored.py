@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.errors import LakeError
+from stitch.columnar.chunks import whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
 
@@ -114,10 +115,10 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
         flows = flows.take(pa.array(order)).combine_chunks()
         codes = codes[order]
     known = {structure.category: structure for structure in read_structures(structures)}
-    host_list = _flat_list(flows["host"])
+    host_list = whole(flows["host"])
     host_codes, hosts = _encode(pa.chunked_array([host_list.flatten()]))
     statuses, status_words = _encode(flows["status"])
-    offsets = _flat_list(flows["offset_ns"])
+    offsets = whole(flows["offset_ns"])
     bounds = offsets.offsets.to_numpy().astype(np.int64)
     if not np.array_equal(bounds - bounds[0], _bounds_of(host_list)):
         raise LakeError("Flows with unlike numbers of node times and hosts.", remedy="Run flowdiff fsck.")
@@ -129,7 +130,7 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
         weight=flows["weight"].to_numpy(),
         sample=flows["sample"].to_numpy(),
         status=statuses,
-        request_id=_one_chunk(flows["request_id"]),
+        request_id=whole(flows["request_id"]),
     )
     return FlowMatrices(
         tuple(_slices(codes, keys, known, columns)), tuple(hosts), tuple(status_words), n_samples
@@ -189,21 +190,13 @@ def _encode(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
     """(codes into the sorted distinct words, the words); null is -1."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    one = _one_chunk(column.unify_dictionaries())
+    one = whole(column.unify_dictionaries())
     words = one.dictionary.to_pylist()
     sorted_words = sorted(set(words))
     rank = {word: code for code, word in enumerate(sorted_words)}
     table = np.array([*(rank[word] for word in words), -1], dtype=np.int32)
     codes = one.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
     return table[codes], sorted_words
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-
-
-def _flat_list(column: pa.ChunkedArray) -> pa.ListArray:
-    return _one_chunk(column)
 
 
 def _bounds_of(lists: pa.ListArray) -> I8:
@@ -236,12 +229,12 @@ def read_structures(structures: pa.Table) -> list[StoredStructure]:
     for row, key in enumerate(category):
         first.setdefault(key, row)
     wanted = structures.take(pa.array([first[key] for key in sorted(first)])).combine_chunks()
-    nodes = _flat_list(wanted["nodes"])
+    nodes = whole(wanted["nodes"])
     at = _bounds_of(nodes).tolist()
     names = ("component", "point", "label", "kind", "side", "mate", "parent", "deferred")
     flat_nodes = nodes.flatten()
     fields = {name: flat_nodes.field(name).to_pylist() for name in names}
-    in_edges = _flat_list(wanted["in_edges"])
+    in_edges = whole(wanted["in_edges"])
     edge_at = _bounds_of(in_edges).tolist()
     flat_edges = in_edges.flatten()
     pairs = list(zip(flat_edges.field("src").to_pylist(), flat_edges.field("dst").to_pylist(), strict=True))

@@ -13,10 +13,11 @@ from oracles.stored_flows import random_program, stored_records, stored_spans
 
 from analyze.paths.attribution import attribute
 from analyze.paths.critical_path import critical_path, edge_latency_ns
-from analyze.population import Population
+from analyze.population import Population, Sample
+from analyze.refine.consensus import decide_order
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import Interner, decide_order, families, order_evidence, pair_rows
+from analyze.refine.siblings import Interner, families, order_evidence, pair_rows
 from analyze.refine.span_tree import span_tree
 from analyze.refine.stored import group_flows
 from stitch.graph.describe import describe, tokens
@@ -117,7 +118,7 @@ def checked(found: Population, n_requests: int) -> None:
         assert [set(np.flatnonzero(row).tolist()) for row in path] == walk(category)
         order = list(zip(category.sample, category.start_ns, category.request_id.to_pylist(), strict=True))
         assert order == sorted(order)
-        if len(set(category.sample.tolist())) == 2:
+        if {0, 1} <= set(category.sample.tolist()):
             t, w, p = category.response_ns / 1_000, category.weight, category.sample
             means = [np.average(t[p == at], weights=w[p == at]) for at in (0, 1)]
             parts = attribute(category, latency_ns=latency, on_path=path)
@@ -131,6 +132,32 @@ def test_any_spans_give_a_sound_population(requests: list[Call], keep: bool, lev
     half = len(requests) // 2
     options = RefineSettings(min_traces=2, min_unanimous=2, keep_deferred=keep, level=level)  # type: ignore[arg-type]
     checked(population(requests[:half], requests[half:], options), len(requests))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(span_trees(), min_size=3, max_size=9), st.sampled_from([1, 3]), st.sampled_from(["none", "full"])
+)
+def test_any_number_of_samples_gives_a_sound_population(requests: list[Call], n: int, hosts: str) -> None:
+    batches = [
+        table(
+            [
+                row
+                for at, request in enumerate(requests)
+                if at % n == number
+                for row in request_events(request, f"{at:032x}", T0 + at * 10**9)
+            ]
+        )
+        for number in range(n)
+    ]
+    samples = tuple(Sample(f"part {number}") for number in range(n))
+    options = RefineSettings(min_traces=2, min_unanimous=2, host_policy=hosts)  # type: ignore[arg-type]
+    found = refine(*stored(batches), options, samples)
+    checked(found, len(requests))
+    assert found.samples == samples
+    assert sorted(at for c in found.categories for at in c.sample.tolist()) == sorted(
+        at % n for at in range(len(requests))
+    )
 
 
 @settings(max_examples=15, deadline=None)

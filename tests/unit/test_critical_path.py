@@ -134,3 +134,18 @@ def test_recoverable_time_is_sampled_evenly() -> None:
     rows = [(0, 10, 20, 25)] * 50 + [(1, 10, 60, 65)] * 5_000
     saved = recoverable_us(diamond(rows), np.array([False, True, False, False]), max_requests=100)
     assert saved == pytest.approx(40)
+
+
+def test_any_two_of_several_samples_are_compared() -> None:
+    """A third sample changes nothing between the first two, and may be the problem itself."""
+    first = [(0, 10, 20, 25), (0, 40, 20, 45)]
+    second = [(1, 10, 60, 65), (1, 40, 60, 65)]
+    third = [(2, 10, 90, 95)]
+    slowed = np.array([False, True, False, False])
+    two, three = diamond([*first, *second]), diamond([*first, *second, *third])
+    assert attribute(two).contribution_us.tolist() == attribute(three).contribution_us.tolist()
+    assert recoverable_us(two, slowed) == recoverable_us(three, slowed)
+    moved = diamond([*first, *((1, a, b, end) for _, a, b, end in third)])
+    assert attribute(three, samples=(0, 2)).contribution_us.sum() == 95 - 35
+    assert recoverable_us(three, slowed, samples=(0, 2)) == recoverable_us(moved, slowed)
+    assert recoverable_us(three, slowed, samples=(2, 0)) <= 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from oracles.refined import T0, call, event, only, population, stored, table
 
-from analyze.population import Population
+from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from schemas.events import EventKind
@@ -19,7 +21,7 @@ def record_population(
     return refine(*stored_records(hosts), settings or RefineSettings())
 
 
-def stored_records(hosts: tuple[list[str], list[str]]) -> tuple[pa.Table, pa.Table]:
+def stored_records(hosts: Sequence[list[str]]) -> tuple[pa.Table, pa.Table]:
     batches = []
     for period, names in enumerate(hosts):
         rows = []
@@ -52,6 +54,19 @@ def test_renamed_hosts_do_not() -> None:
     assert sizes(found) == {"sn/fetch": [2, 2]}
     assert "pod-a" in found.notes[0]
     assert "pod-c" in found.notes[0]
+
+
+def test_any_number_of_samples_is_compared_with_the_first() -> None:
+    """Of three samples the second and third need not agree: neither has a host that the first lacks."""
+    samples = tuple(Sample(name) for name in ("usual", "morning", "evening"))
+    for hosts, renamed in (
+        ((["sn1", "sn2"], ["sn1"], ["sn2"]), False),
+        ((["sn1", "sn2"], ["sn1", "sn2"], ["sn2", "sn3"]), True),
+        ((["sn1", "sn2"],), False),
+    ):
+        found = refine(*stored_records(hosts), RefineSettings(), samples[: len(hosts)])
+        assert any("differ between the usual and the evening" in note for note in found.notes) == renamed
+        assert any(category.graph.nodes[1].host for category in found.categories) != renamed
 
 
 def test_many_hosts_do_not() -> None:

@@ -56,7 +56,8 @@ def test_deferred_records_go_and_categories_merge() -> None:
     assert len(found.stored) == 2
     assert sorted(found.response_ns.tolist()) == [8, 8, 8, 9, 9]
     kept = record_population((written, [[0, 4, 8, 90]]), settings=RefineSettings(keep_deferred=True))
-    assert only(kept).node_ns.T.tolist() == [[0, 4, 8, 90]]
+    times = dict(zip(only(kept).graph.labels, only(kept).node_ns[:, 0].tolist(), strict=True))
+    assert times == {"a/s": 0, "a/x": 4, "a/e": 8, "a/flush": 90}
     assert only(kept).response_ns.tolist() == [8]
 
 
@@ -120,3 +121,17 @@ def test_a_lake_that_does_not_fit_itself_is_refused() -> None:
     renamed = other.set_column(0, structures.schema.field("category"), structures["category"].slice(0, 1))
     with pytest.raises(LakeError, match="other than 5 nodes"):
         refine(flows, pa.concat_tables([renamed, structures]), RefineSettings())
+
+
+def test_names_that_are_written_alike_are_kept_apart() -> None:
+    """`a/b` + `c` and `a` + `b/c` are displayed alike; so is a host in front of a component."""
+
+    def named(*names: tuple[str, str]) -> Template:
+        return Template.of_graph([(*name, None) for name in names], [(0, 1)], [1])
+
+    found = record_population(
+        (named(("a", "s"), ("a/b", "c")), [[0, 5]]), (named(("a", "s"), ("a", "b/c")), [[0, 5]])
+    )
+    assert [category.graph.labels for category in found.categories] == [("a/s", "a/b/c")] * 2
+    assert {category.graph.nodes[1].component for category in found.categories} == {"a/b", "a"}
+    assert len({category.graph.key for category in found.categories}) == 2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from oracles.refined import T0, Call, call, edge_labels, only, population, request_events, stored, table
 
 from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from schemas.events import EventKind
@@ -359,3 +361,117 @@ def test_where_deferred_work_is_kept_awaited_work_still_moves_up() -> None:
     } <= edge_labels(category)
     latency, path = edge_latency_ns(category), critical_path(category)
     assert ((latency * path).sum(axis=1) == category.response_ns).all()
+
+
+def test_operations_that_are_written_alike_are_kept_apart() -> None:
+    """25 requests of `a/b` + `c` outlive their parent, 25 of `a` + `b/c` do not: two operations."""
+    rows = []
+    for number in range(50):
+        late = number % 2 == 0
+        request = call("web/get", 0, 1000, call("x/y", 10, 1500 if late else 900))
+        for row in request_events(request, f"{number:032x}", T0 + number * 10**9):
+            if row["component"] == "x":
+                row |= {"component": "a/b", "point": "c"} if late else {"component": "a", "point": "b/c"}
+            rows.append(row)
+    found = refine(*stored([table(rows)]), RefineSettings(async_share=0.9))
+    assert sorted(len(category.graph.nodes) for category in found.categories) == [2, 4]
+
+
+def overlapping(name: str = "web/get", *more: Call) -> Call:
+    return call(name, 0, 1000, call("web/auth", 10, 600), call("web/load", 300, 900), *more)
+
+
+def in_order(name: str = "web/get", *more: Call) -> Call:
+    return call(name, 0, 1000, call("web/auth", 10, 200), call("web/load", 300, 900), *more)
+
+
+CHAINED = ("web/auth<", "web/load>")
+
+
+def test_twenty_requests_of_which_nineteen_agree_are_a_consensus() -> None:
+    """Both bounds are inclusive: 20 requests, 95 %."""
+    assert CHAINED in edge_labels(only(population([in_order()] * 19 + [overlapping()])))
+    assert CHAINED not in edge_labels(only(population([in_order()] * 18 + [overlapping()] * 2)))
+    assert len(population([in_order()] * 18 + [overlapping()]).categories) == 2  # 19: each by itself
+
+
+def test_rare_operations_pool_by_component_from_twenty_requests_on() -> None:
+    """Two operations of ten requests; 19 of the 20 in order, so even the one that overlaps follows."""
+    pooled = [*[in_order("web/get")] * 10, *[in_order("web/put")] * 9, overlapping("web/put")]
+    assert all(CHAINED in edge_labels(category) for category in population(pooled).categories)
+    doubtful = [*pooled[:-2], overlapping("web/put"), overlapping("web/put")]
+    assert all(
+        CHAINED not in edge_labels(c) for c in population(doubtful).categories if "put" in c.graph.root
+    )
+    few = population([*pooled[1:]])  # 19
+    assert sum(CHAINED in edge_labels(category) for category in few.categories) == 2
+    assert len(few.categories) == 3
+
+
+def test_five_requests_that_agree_outvote_their_operation() -> None:
+    extra = call("web/mail", 910, 990)
+    often = [overlapping()] * 25
+    found = population([*often, *[in_order("web/get", extra)] * 5])
+    of_few = next(c for c in found.categories if "web/mail>" in c.graph.labels)
+    assert CHAINED in edge_labels(of_few)
+    found = population([*often, *[in_order("web/get", extra)] * 4])
+    of_few = next(c for c in found.categories if "web/mail>" in c.graph.labels)
+    assert CHAINED not in edge_labels(of_few)
+
+
+def test_branches_that_became_alike_are_ordered_by_start_with_all_below_them() -> None:
+    """Two reads, one of which sends a message nobody waits for: without that they are interchangeable."""
+
+    def fan_out(rng: np.random.Generator) -> Call:
+        first, second = (10 + rng.permutation(2) * 100).tolist()
+
+        def read(start: float, *more: Call) -> Call:
+            return call("web/read", start, start + 500, call("disk/read", start + 5, start + 400), *more)
+
+        sent = call("queue/send", 700, 2_000, kind=EventKind.SPAN_CONSUMER)
+        return call("web/get", 0, 1000, read(first, sent), read(second))
+
+    category = only(population(repeated(40, fan_out)))
+    labels, edges = category.graph.labels, category.graph.edges.tolist()
+    reads = [at for at, label in enumerate(labels) if label == "web/read>"]
+    below = [next(dst for src, dst in edges if src == read) for read in reads]
+    assert [labels[at] for at in below] == ["disk/read>"] * 2
+    assert category.node_ns[reads[0]].tolist() == [10_000] * 40
+    assert category.node_ns[reads[1]].tolist() == [110_000] * 40
+    assert (category.node_ns[below] - category.node_ns[reads] == 5_000).all()
+
+
+def test_notes_on_moved_order_compare_the_first_sample_with_each_other_one() -> None:
+    def batch(number: int, requests: list[Call]) -> pa.Table:
+        rows = []
+        for at, request in enumerate(requests):
+            rows += request_events(request, f"{number:08x}{at:024x}", T0 + (number * 3_600 + at) * 10**9)
+        return table(rows)
+
+    parts = [repeated(40, sequential), repeated(40, sequential), repeated(40, parallel)]
+    batches = [batch(number, part) for number, part in enumerate(parts)]
+    samples = tuple(Sample(name) for name in ("usual", "morning", "evening"))
+    (note,) = refine(*stored(batches), RefineSettings(), samples).notes
+    assert note.startswith("web/auth is over before web/load starts in 100% of the usual and")
+    assert note.endswith("% of the evening requests that have both; one order is laid over all.")
+    for n in (1, 2):
+        assert refine(*stored(batches[:n]), RefineSettings(), samples[:n]).notes == ()
+
+
+def test_notes_on_asynchrony_name_every_sample() -> None:
+    def logs(end: float) -> Call:
+        return call("web/get", 0, 1000, call("web/load", 10, 500), call("web/log", 600, end))
+
+    batches = []
+    for number, end in enumerate((900, 2_000, 900)):
+        rows = []
+        for at in range(20):
+            rows += request_events(logs(end), f"{number:08x}{at:024x}", T0 + (number * 3_600 + at) * 10**9)
+        batches.append(table(rows))
+    samples = tuple(Sample(name) for name in ("a", "b", "c"))
+    assert refine(*stored(batches), RefineSettings(), samples).notes == (
+        "web/log outlives its parent web/get in 0% of the a, 100% of the b and 0% of the c calls: taken as "
+        "awaited in all.",
+    )
+    (note,) = refine(*stored(batches[1:2]), RefineSettings(), samples[:1]).notes
+    assert note.startswith("Asynchronous")
