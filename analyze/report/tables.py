@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from analyze.methods.spectroscope.painted_rows import painted_table
 from analyze.methods.spectroscope.paper import PaperResult
 from analyze.population import Population
 from analyze.report.rows import critical_means
@@ -113,7 +114,8 @@ def report_tables(
     result: PaperResult, population: Population, categories: list[CategoryRow]
 ) -> dict[str, pa.Table]:
     """All tables, uncut; rows by rank, then as a report lists them."""
-    return {
+    painted = {"painted": painted_table(result, population)} if result.painted else {}
+    return painted | {
         "mutations": _mutations(result, population),
         "edges": _edges(result, population),
         "precursors": _precursors(result, population),

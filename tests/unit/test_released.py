@@ -10,6 +10,7 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 
 from analyze.methods.spectroscope.distance import TokenTexts, edge_sequence
 from analyze.methods.spectroscope.edge_tests import named_edge_tests
+from analyze.methods.spectroscope.painted_rows import PAINTED_SCHEMA, painted_table
 from analyze.methods.spectroscope.paper import PaperResult, Ranked, paper_mutations
 from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.methods.spectroscope.timing import KsTests, released_tests
@@ -168,6 +169,28 @@ def test_edges_are_painted_in_a_category_that_is_no_mutation():
     (painted,) = found.painted
     assert painted.changed.tolist().count(True) == 1
     assert paper_mutations(population(fork(5)), PaperSettings()).painted == ()
+
+
+def test_the_table_has_the_edges_of_every_category():
+    # `fork` is no mutation; the places of a → a in the other are one sample.
+    rows = [[[1 * MS] * 3] * 20, [[1 * MS, 4 * MS, 4 * MS]] * 20]
+    p = population(fork(5), chain(("q", "a", "a", "a"), *rows))
+    table = painted_table(paper_mutations(p, RELEASED), p)
+    assert table.schema.equals(PAINTED_SCHEMA, check_metadata=True)
+    assert [
+        (row["src_label"], row["dst_label"], row["ks_n0"], row["changed"]) for row in table.to_pylist()
+    ] == [
+        ("q", "a", 20, False),
+        ("a", "a", 40, True),
+        ("a", "a", 40, True),
+        ("r", "a", 30, False),
+        ("r", "b", 30, True),
+        ("a", "end", 30, False),
+        ("b", "end", 30, False),
+    ]
+    assert painted_table(paper_mutations(p, PaperSettings()), p) == PAINTED_SCHEMA.empty_table()
+    few = population(chain(("q", "a"), [[1 * MS]] * 3, [[9 * MS]] * 3))
+    assert painted_table(paper_mutations(few, RELEASED), few)["ks_p"].to_pylist() == [None]
 
 
 def test_the_edges_of_a_mutation_are_those_painted():
