@@ -45,8 +45,9 @@ test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -m "not bench"
 
-fuzz: $(VENV)/dev.stamp ## Property tests with fresh seeds; what fails is printed so that it can be repeated
+fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
+	$(BIN)/python tests/property/fuzz_codecs.py --seconds $(or $(FUZZ_SECONDS),60)
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .
