@@ -56,7 +56,11 @@ def period(text: str, where: str | None = None) -> Period:
 
 
 def load(lake: str, reference: Period, problem: Period) -> Population:
-    return load_population(reference, problem, RefineSettings(), default_lake=lake)
+    samples = [
+        (name, resolve(asked, default_lake=lake))
+        for name, asked in (("reference", reference), ("problem", problem))
+    ]
+    return load_population(samples, RefineSettings()).population
 
 
 def counts(category: Category) -> list[int]:
