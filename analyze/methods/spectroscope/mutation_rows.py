@@ -46,14 +46,16 @@ def mutations_section(result: PaperResult, population: Population, limits: Repor
 
 
 def _lists(result: PaperResult, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
-    """The papers' separate lists; the direction of the change has the best ranks and comes first."""
-    ways = [result.direction(found) for found in result.mutations]
-    return tuple(
-        RankedList(
-            direction=way, ranks=tuple(m.rank for m in listed if m.direction is way), total=ways.count(way)
-        )
-        for way in dict.fromkeys(m.direction for m in listed)
-    )
+    """The lists of the result, as far as the report has their mutations."""
+    lists = []
+    first = 1
+    for found in result.lists:
+        past = first + len(found.mutations)
+        ranks = tuple(m.rank for m in listed if first <= m.rank < past)
+        if ranks:
+            lists.append(RankedList(direction=found.direction, ranks=ranks, total=past - first))
+        first = past
+    return tuple(lists)
 
 
 def mutation_rows(

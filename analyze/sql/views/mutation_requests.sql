@@ -1,6 +1,6 @@
 -- One row a request behind a mutation or precursor of a report that lies in this lake (flowdiff compare),
 -- where the request is in the period that is looked at. By `report` and `rank` it joins to `mutations`, by
--- `request_id` to `requests`, `nodes`, `edges` and `params`.
+-- `request_id` and `kind` to `requests`, `nodes`, `edges` and `params`.
 --
 -- report           VARCHAR    id of the comparison: LAKE/reports/<report>/
 -- rank             INTEGER    rank of the mutation; of a precursor, the best rank that it is a candidate of
@@ -31,4 +31,4 @@ SELECT
     requests.weight,
     requests.status
 FROM _report_requests AS listed
-JOIN requests ON requests.request_id = listed.request_id;
+JOIN requests ON requests.request_id = listed.request_id AND requests.kind = listed.kind;
