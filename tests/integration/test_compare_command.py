@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from analyze.scope import resolve
+from analyze.sql.session import open_session
 from flowdiff.__main__ import main
+from schemas.periods import parse_period
 
 BEFORE = ("--reference", "2022-08-23T16:55/10m")
 RETURNED = (*BEFORE, "--problem", "2022-08-23T12:10/5m")
@@ -48,6 +51,49 @@ def test_report_is_printed_and_kept(lake: Path, capsys: pytest.CaptureFixture[st
     assert found["id"] == page.parent.name
     assert section(found, "mutations")["mutations"][0]["kind"] == "structural"
     assert [sample["requests"] for sample in found["samples"]] == [502, 1071]
+
+
+def test_mutations_join_back_to_their_requests(lake: Path):
+    """By rank and sample, the view has as many requests as the report says, of that mean."""
+    assert run("compare", "--lake", str(lake), *RETURNED) == 1
+    (folder,) = (path.parent for path in lake.glob("reports/*/report.json") if is_of(path, "12:10"))
+    listed = section(json.loads((folder / "report.json").read_text(encoding="utf-8")), "mutations")
+    asked = (
+        "SELECT rank, category, sample, kind, count(*) AS n, count(DISTINCT request_id) AS ids,"
+        " sum(weight * response_us) / sum(weight) AS mean_us, list(DISTINCT stored_category) AS stored"
+        " FROM mutation_requests WHERE report = ? AND role = ? GROUP BY ALL"
+    )
+    with open_session(resolve(parse_period("all", now_ns=0), default_lake=str(lake))) as session:
+        found = session.query(asked, [folder.name, "mutation"]).to_pylist()
+        before = session.query(asked, [folder.name, "precursor"]).to_pylist()
+    rows = {(row["rank"], row["sample"]): row for row in found}
+    sides = {
+        (m["rank"], sample): (m, m[side])
+        for m in listed["mutations"]
+        for sample, side in (("reference", "before"), ("problem", "after"))
+        if m[side]["count"]
+    }
+    assert rows.keys() == sides.keys()
+    for key, (mutation, side) in sides.items():
+        row = rows[key]
+        assert (row["category"], row["kind"]) == (mutation["category"], "spans")
+        assert row["n"] == row["ids"] == side["count"]
+        assert row["mean_us"] == pytest.approx(side["mean_us"])
+        assert set(row["stored"]) <= set(mutation["stored"])
+    counts: dict[tuple[str, str], int] = {}
+    for m in listed["mutations"]:
+        for candidate in m["precursors"]:
+            for sample, side in (("reference", "before"), ("problem", "after")):
+                if candidate[side]["count"]:
+                    counts[candidate["category"], sample] = candidate[side]["count"]
+    assert counts
+    assert {(row["category"], row["sample"]): row["n"] for row in before} == counts
+
+
+def is_of(report: Path, problem: str) -> bool:
+    """Whether a report's problem period begins at that time, and it is not filtered."""
+    sample = json.loads(report.read_text(encoding="utf-8"))["samples"][1]
+    return problem in sample["text"].split("/")[0] and not sample["where"]
 
 
 def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.CaptureFixture[str]):
