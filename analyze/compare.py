@@ -1,132 +1,97 @@
-"""Compare two periods: population in, report model and complete tables out (ARCHITECTURE §7, paper mode)."""
+"""The run: samples in, methods over them, one report out (ARCHITECTURE §7).
+
+What every report has is made here, once: the samples in numbers, the headline, the notes on the data. What
+was found is each method's; nothing here knows which methods there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from analyze.methods.spectroscope.paper import PaperResult, paper_mutations
-from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits
+from analyze.methods.port import Chosen, Result
 from analyze.population import Population
-from analyze.report import assemble, wording
-from analyze.report.assemble import PeriodName
-from analyze.report.rows import canonical
-from analyze.report.tables import report_tables
-from schemas.report import (
-    Comparison,
-    ComparisonSettings,
-    Headline,
-    MutationKind,
-    Verdict,
-    with_id,
-)
-
-COUNT_NOTE_RATIO = 1.2
-"""Numbers of requests further apart than this get a note: the papers assume a like workload (NSDI §5.2)."""
-WEIGHT_NOTE_CHANGE = 0.01
-"""Mean sampling weights further apart than this get a note: counts are then not comparable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A comparison, and its complete tables by name."""
-
-    comparison: Comparison
-    tables: dict[str, pa.Table]
+from analyze.refine.settings import RefineSettings
+from analyze.report.header import excluded_notes, headline, sample_summary
+from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Outcome
+from analyze.report.section_view import views_by_tag
+from analyze.stats.moments import category_moments
+from schemas.errors import ConfigError
+from schemas.report.report import MethodRun, Preparation, Report, with_id
 
 
 def compare(
     population: Population,
-    reference: PeriodName,
-    problem: PeriodName,
-    settings: PaperSettings,
+    methods: Sequence[Chosen[Any]],
     *,
+    history: Population | None = None,
     limits: ReportLimits | None = None,
-    level: str = "L0",
-    refine: Mapping[str, str] | None = None,
+    refined: RefineSettings | None = None,
     source: str = "",
     created_at: str | None = None,
 ) -> Outcome:
-    """Paper-mode comparison of `population`.
+    """Run one or several methods over the samples of a population.
 
-    level and refine tell how the population was made, for the report's settings. source (a lake's name) and
-    created_at (ISO, UTC) are shown but are not part of the id. Deterministic in its arguments.
+    refined tells how the population was made, for the report; None: not by the refinement. source (a lake's
+    name) and created_at (ISO, UTC) are shown but are not part of the id. Deterministic in its arguments.
+    Raises ConfigError where a method takes another number of samples, ValueError where two methods write a
+    table of one name.
     """
     bounds = limits if limits is not None else ReportLimits()
-    result = paper_mutations(population, settings)
-    before = assemble.period_summary(reference, 0, population, result)
-    after = assemble.period_summary(problem, 1, population, result)
-    headline = assemble.headline(before, after, population)
-    mutations, graphs = assemble.mutation_rows(result, population, bounds)
-    categories = assemble.category_rows(result, population)
-    roots = assemble.root_rows(result, population)
-    kinds = [m.kind for m in result.mutations]
-    structural = kinds.count(MutationKind.STRUCTURAL)
-    comparison = Comparison(
+    n = len(population.samples)
+    for chosen in methods:
+        if not chosen.method.samples.allows(n):
+            raise ConfigError(
+                f"The method '{chosen.method.name}' takes {chosen.method.samples.text}, and there are {n}."
+            )
+    results = [chosen.method.analyse(population, history, chosen.settings, bounds) for chosen in methods]
+    moments = category_moments(population.categories, n)
+    samples = tuple(sample_summary(population, moments, sample) for sample in range(n))
+    report = Report(
         id="",
         created_at=created_at,
         source=source,
-        settings=_settings(settings, level, refine or {}),
-        reference=before,
-        problem=after,
-        notes=_notes(population, result, headline),
-        headline=headline,
-        mutations=mutations,
-        mutations_total=len(kinds),
-        structural_total=structural,
-        response_time_total=len(kinds) - structural,
-        precursors_total=len(result.sets.precursors),
-        graphs=graphs,
-        roots=tuple(roots[: bounds.roots]),
-        roots_total=len(roots),
-        categories=tuple(
-            row.model_copy(update={"canonical": canonical(row.canonical, bounds)})
-            for row in categories[: bounds.categories]
+        preparation=None if refined is None else _preparation(refined),
+        samples=samples,
+        notes=(
+            *excluded_notes(samples, population),
+            *(note for result in results for note in result.notes),
+            *population.notes,
         ),
-        categories_total=len(categories),
-        sums=assemble.sums(result),
-        verdict=Verdict.MUTATIONS if kinds else Verdict.NO_MUTATION,
-        verdict_text=wording.verdict_sentence(structural, len(kinds) - structural, settings.sm_threshold),
+        headline=headline(samples, population),
+        methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
+        sections=tuple(
+            section.model_copy(update={"method": chosen.method.name})
+            for chosen, result in zip(methods, results, strict=True)
+            for section in result.sections
+        ),
     )
-    return Outcome(with_id(comparison), report_tables(result, population, categories))
+    views = views_by_tag(view for chosen in methods for view in chosen.method.sections)
+    return Outcome(with_id(report), _tables(results), views, results[0].weighed)
 
 
-def _settings(settings: PaperSettings, level: str, refine: Mapping[str, str]) -> ComparisonSettings:
-    """What the report says about how it was made. Raises pydantic.ValidationError for an unknown level."""
-    return ComparisonSettings.model_validate(
-        {
-            **settings.model_dump(),
-            "distance": settings.resolved_distance,
-            "level": level,
-            "refine": dict(sorted(refine.items())),
-        }
+def _preparation(settings: RefineSettings) -> Preparation:
+    others = settings.model_dump(exclude={"level"})
+    return Preparation(level=settings.level, refine={key: str(others[key]) for key in sorted(others)})
+
+
+def _method_run(chosen: Chosen[Any], result: Result) -> MethodRun:
+    return MethodRun(
+        name=chosen.method.name,
+        title=chosen.method.title,
+        settings=result.settings.model_dump(mode="json"),
+        verdict=result.verdict,
     )
 
 
-def _notes(population: Population, result: PaperResult, headline: Headline) -> tuple[str, ...]:
-    """Data-quality sentences: what was left out, load, weights, and what the refinement noticed."""
-    notes = []
-    for flag, (left0, left1) in sorted(population.excluded.items()):
-        if left0 or left1:
-            notes.append(
-                f"Left out of every test as {flag}: {wording.counted(left0, 'flow')} of the reference, "
-                f"{wording.count(left1)} of the problem period."
-            )
-    ratio = headline.requests1 / headline.requests0 if headline.requests0 and headline.requests1 else 1.0
-    if not 1 / COUNT_NOTE_RATIO <= ratio <= COUNT_NOTE_RATIO:
-        rate = "" if headline.load_ratio is None else f" ({wording.factor(headline.load_ratio)} a second)"
-        notes.append(
-            f"The problem period holds {wording.factor(ratio)} as many requests{rate}. Paper mode compares "
-            "raw counts: structural mutations and precursors may come from that alone."
-        )
-    weights = result.moments.weighted.sum(axis=1) / np.maximum(result.moments.count.sum(axis=1), 1)
-    if weights[0] and weights[1] and abs(weights[1] / weights[0] - 1) > WEIGHT_NOTE_CHANGE:
-        notes.append(
-            f"Sampling differs: a request stands for {wording.significant(weights[0])} in the reference and "
-            f"{wording.significant(weights[1])} in the problem period. Paper mode counts recorded requests; "
-            "means are weighted."
-        )
-    return (*notes, *population.notes)
+def _tables(results: Sequence[Result]) -> Mapping[str, pa.Table]:
+    tables: dict[str, pa.Table] = {}
+    for result in results:
+        twins = sorted(tables.keys() & result.tables.keys())
+        if twins:
+            raise ValueError(f"two methods write the table '{twins[0]}'")
+        tables |= result.tables
+    return tables

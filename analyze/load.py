@@ -1,4 +1,4 @@
-"""Loading: two periods of a lake, through its manifest, to a population. All reading of flows is here.
+"""Loading: periods of a lake, through its manifest, to a population. All reading of flows is here.
 
 Files are listed by the manifest, never globbed. Wide columns come by pyarrow, which keeps hosts as
 dictionary codes; DuckDB answers filters (which rows match), where it reads narrow columns only.
@@ -7,9 +7,9 @@ dictionary codes; DuckDB answers filters (which rows match), where it reads narr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analyze.population import PAIR, Population, Sample
+from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.scope import LakePeriod, pending_note, resolve
+from analyze.scope import LakePeriod, pending_note
 from analyze.sql.connection import arrays, statement, unreadable
 from analyze.sql.filters import filter_terms
-from schemas.errors import PeriodError
+from schemas.errors import ConfigError, PeriodError
+from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import Period
 
 I8 = npt.NDArray[np.int64]
@@ -40,6 +41,14 @@ _FLOW_COLUMNS: Final = [
 ]
 
 _CODED_COLUMNS: Final = ["category", "host.list.element", "status"]
+_PARAMS_AS_TEXT: Final = pa.schema(
+    [
+        f.with_type(f.type.value_type if pa.types.is_dictionary(f.type) else f.type).with_nullable(True)
+        for f in PARAMS_SCHEMA
+    ]
+)
+MOST_SAMPLES: Final = 256
+"""A sample's code is one byte."""
 _STRUCTURE_COLUMNS: Final = [
     "category",
     "root",
@@ -51,48 +60,93 @@ _STRUCTURE_COLUMNS: Final = [
 ]
 
 
+class Loaded(NamedTuple):
+    """What was loaded, refined together: one graph has one key in both."""
+
+    population: Population
+    history: Population | None
+    """None where no history was asked for."""
+
+
 def load_population(
-    reference: Period,
-    problem: Period,
+    samples: Sequence[tuple[str, LakePeriod]],
     settings: RefineSettings,
     *,
-    default_lake: str | None = None,
-) -> Population:
-    """Load and refine both periods.
+    history: Sequence[tuple[str, LakePeriod]] = (),
+) -> Loaded:
+    """Load and refine samples (name, period), and samples of ordinary times beside them.
 
-    They may lie in different lakes, and may overlap (two filters on one time). Raises PeriodError as
-    `resolve` does, and where a period has no request; LakeError where files do not fit each other.
+    They may lie in different lakes, and may overlap (see `refuse_overlap`). Raises PeriodError where a period
+    has no request, ConfigError for more samples than there are codes, LakeError where files do not fit each
+    other.
     """
+    asked = (*samples, *history)
+    if len(asked) > MOST_SAMPLES:
+        raise ConfigError(f"{len(asked)} samples are too many; {MOST_SAMPLES} is the most.")
     tables = []
     structures = []
-    samples = []
     notes: dict[str, None] = {}
-    for number, period in enumerate((reference, problem)):
-        found = resolve(period, default_lake=default_lake)
+    for number, (_, found) in enumerate(asked):
         flows = read_flows(found)
         if flows.num_rows == 0:
-            where = "" if period.where is None else f" where {period.where.text}"
+            where = "" if found.period.where is None else f" where {found.period.where.text}"
             raise PeriodError(f"Period {found.period.text}{where} holds no request.")
         tables.append(
             flows.append_column("sample", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
         )
-        samples.append(_sample(PAIR[number].name, found.period))
         structures += [read_stored(found, path, _STRUCTURE_COLUMNS) for path in found.structures]
         if (note := pending_note(found)) is not None:
             notes[f"Lake {found.root.name}: {note}"] = None
-    population = refine(
+    refined = refine(
         pa.concat_tables(tables).unify_dictionaries(),
         pa.concat_tables(structures),
         settings,
-        tuple(samples),
-        found.window_ns,
+        tuple(_sample(name, found.period) for name, found in asked),
+        asked[0][1].window_ns,
     )
-    return replace(population, notes=(*notes, *population.notes))
+    population = replace(
+        refined,
+        notes=(*notes, *refined.notes),
+        params=_ParamsOf(tuple(found for _, found in asked)),
+    )
+    if not history:
+        return Loaded(population, None)
+    n = len(samples)
+    return Loaded(population.of_samples(0, n), population.of_samples(n, len(asked)))
 
 
 def _sample(name: str, period: Period) -> Sample:
     where = "" if period.where is None else period.where.text
     return Sample(name, period.text, period.start_ns, period.end_ns, where)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParamsOf:
+    """`ReadParams` of the samples that were loaded, by their code."""
+
+    periods: tuple[LakePeriod, ...]
+
+    def __call__(
+        self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+    ) -> pa.Table:
+        """See `ReadParams`."""
+        return read_params(self.periods[sample], keys=keys, requests=requests)
+
+
+def read_params(
+    found: LakePeriod, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+) -> pa.Table:
+    """Parameters of a period's windows, file by file; only `keys`, only of `requests` (None: all).
+
+    Row groups without a wanted key or request are not read. Raises LakeError.
+    """
+    wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
+    if requests is not None:
+        theirs = pc.field("request_id").isin(requests)
+        wanted = theirs if wanted is None else wanted & theirs
+    parts = [read_stored(found, path, PARAMS_SCHEMA.names, where=wanted) for path in found.params]
+    plain = [part.cast(_PARAMS_AS_TEXT) for part in parts]
+    return pa.concat_tables(plain) if plain else _PARAMS_AS_TEXT.empty_table()
 
 
 def read_stored(

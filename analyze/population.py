@@ -7,13 +7,14 @@ Requests belong to *samples*: a comparison has two, a history or a change-point 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.lake import PARAMS_SCHEMA
 from schemas.windows import NS_PER_MINUTE
 from stitch.graph.placed import END, POINT, START
 
@@ -140,6 +141,28 @@ class Category:
         return slice(int(first), int(past))
 
 
+class ReadParams(Protocol):
+    """Parameters of a sample's requests, read when they are asked for."""
+
+    def __call__(
+        self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+    ) -> pa.Table:
+        """Rows of `schemas.lake.PARAMS_SCHEMA` of one sample's period, in the order of the files.
+
+        keys: only these parameters. requests: only these request ids, text. None: all. A request that the
+        sample's filter leaves out may be among them. Raises LakeError where a file cannot be read.
+        """
+        ...
+
+
+def no_params(
+    _sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+) -> pa.Table:
+    """Of a population that was made by hand: none."""
+    del keys, requests
+    return PARAMS_SCHEMA.empty_table()
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """Categories of all samples, sorted by (root, key), and what the refinement noticed."""
@@ -154,3 +177,40 @@ class Population:
     """Words of `Category.status`, ascending."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
+    params: ReadParams = no_params
+    """Parameters on demand; nothing is read before."""
+
+    def of_samples(self, first: int, past: int) -> Population:
+        """Samples `first` to `past` (not included), as a population of its own: same graphs and keys."""
+
+        def params(
+            sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+        ) -> pa.Table:
+            return self.params(first + sample, keys=keys, requests=requests)
+
+        return replace(
+            self,
+            categories=tuple(
+                _rows_of(category, first, past)
+                for category in self.categories
+                if category.rows(first).start < category.rows(past - 1).stop
+            ),
+            excluded={flag: counts[first:past] for flag, counts in self.excluded.items()},
+            samples=self.samples[first:past],
+            params=params,
+        )
+
+
+def _rows_of(category: Category, first: int, past: int) -> Category:
+    """The requests of samples `first` to `past`, whose codes begin at 0 again."""
+    rows = slice(category.rows(first).start, category.rows(past - 1).stop)
+    return replace(
+        category,
+        node_ns=np.ascontiguousarray(category.node_ns[:, rows]),
+        response_ns=category.response_ns[rows],
+        start_ns=category.start_ns[rows],
+        weight=category.weight[rows],
+        sample=category.sample[rows] - np.uint8(first),
+        status=category.status[rows],
+        request_id=category.request_id[rows],
+    )

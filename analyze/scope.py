@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 from schemas.errors import PeriodError
-from schemas.periods import Period, fitted, windows_of
+from schemas.periods import Condition, Period, fitted, windows_of
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.store import LocalDisk
 
@@ -71,3 +73,26 @@ def pending_note(found: LakePeriod) -> str | None:
         return None
     commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
     return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
+
+
+def refuse_overlap(periods: Sequence[LakePeriod]) -> None:
+    """Requests in two samples of a comparison would be held against themselves.
+
+    Two periods of one lake may overlap in time only where each has a filter of its own (two versions in the
+    same hour); whether the filters part the requests is not looked at. Raises PeriodError.
+    """
+    for one, other in combinations(periods, 2):
+        first, past = (
+            max(one.period.start_ns, other.period.start_ns),
+            min(one.period.end_ns, other.period.end_ns),
+        )
+        same = one.root.resolve() == other.root.resolve() and _terms(one.period) == _terms(other.period)
+        if same and first < past:
+            raise PeriodError(
+                f"Periods {one.period.text} and {other.period.text} overlap: a request would be in both.",
+                remedy="Take periods apart, or filters that differ (--reference-where, --problem-where).",
+            )
+
+
+def _terms(period: Period) -> tuple[Condition, ...]:
+    return () if period.where is None else period.where.conditions

@@ -51,7 +51,9 @@ def build_app(names: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     for name in names:
-        app.command(name)(import_module(f"flowdiff.commands.{COMMANDS[name]}").command)
+        module = import_module(f"flowdiff.commands.{COMMANDS[name]}")
+        # A command whose options depend on its arguments brings a class of its own.
+        app.command(name, cls=getattr(module, "COMMAND_CLASS", None))(module.command)
     return app
 
 

@@ -6,12 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from analyze.compare import Outcome
+from analyze.report.outcome import Outcome
 from schemas.errors import ConfigError
-from schemas.report import MutationKind
 from schemas.windows import parse_duration_ns
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
@@ -53,16 +49,16 @@ def parse_floor(text: str) -> Floor:
 
 
 def fails(outcome: Outcome, on: FailOn, floor: Floor) -> bool:
-    """Whether a mutation of the named kind reaches the floor.
+    """Whether something of the named kind reaches the floor, a share of the first sample's.
 
-    Decided on the complete table: the report lists the best of each direction, and what it leaves out may be
+    Decided on all that was found: the report lists the best of each direction, and what it leaves out may be
     larger than what it lists of the other, or all there is of a kind.
     """
     if on is FailOn.NEVER:
         return False
-    kinds = list(MutationKind) if on is FailOn.MUTATIONS else [MutationKind(on.value)]
-    found = outcome.tables["mutations"]
-    of_kind = pc.is_in(found["kind"], value_set=pa.array([kind.value for kind in kinds]))
-    least = floor.least_us(outcome.comparison.reference.total_us)
-    large = pc.greater_equal(pc.abs(found["contribution_us"]), least)
-    return bool(pc.any(pc.and_(of_kind, large), min_count=0).as_py())
+    least = floor.least_us(outcome.report.samples[0].total_us)
+    return any(
+        abs(found.us) >= least
+        for found in outcome.weighed
+        if on is FailOn.MUTATIONS or found.kind == on.value
+    )

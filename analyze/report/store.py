@@ -1,35 +1,52 @@
-"""Reports on disk: `reports/<id>/` of a lake, whole or not there."""
+"""Reports on disk: `reports/<id>/` of a lake, whole and durable, or not there.
+
+A report is written beside its place, every file and then the folder is synced, the folder renamed into place
+and its parent synced. So after a power cut there is the whole report or none; a report that was damaged in
+another way (or by an earlier flowdiff, which did not sync) is replaced when it is made again.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyze.compare import Outcome
-from analyze.report.html import render_html
+from analyze.report.outcome import Outcome
 from schemas.errors import LakeError
-from schemas.report import to_json
+from schemas.report.report import to_json
 
-JSON_FILE, HTML_FILE = "report.json", "report.html"
+JSON_FILE: Final = "report.json"
+HTML_FILE: Final = "report.html"
+_STAGED: Final = ".staged-"
+"""Readers of `reports/` pass by what begins with a dot."""
+_OWNER_ONLY: Final = 0o700
 
 
-def write_report(lake: Path, outcome: Outcome) -> Path:
-    """Write tables, JSON and page under `lake`/reports/<id> and return that folder.
+def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
+    """Write tables, JSON and `page` (`render_html`) under `lake`/reports/<id> and return that folder.
 
-    The folder is named after the content, so one that is there already is the same report and is kept. It is
-    made beside its place and renamed into it: a reader never sees half a report. Raises LakeError where the
-    folder cannot be written.
+    The folder is named after the content. One that is there already, readable and with this content, is kept;
+    else it is replaced: for an instant between two renames it is not there at all. Only the owner may read
+    it. Raises LakeError where it cannot be written.
     """
     reports = lake / "reports"
-    final = reports / outcome.comparison.id
-    if final.exists():
+    final = reports / outcome.report.id
+    texts = {JSON_FILE: to_json(outcome.report).encode(), HTML_FILE: page.encode()}
+    if _is_whole(final, outcome.tables, texts):
         return final
     try:
-        reports.mkdir(exist_ok=True)
-        staged = Path(tempfile.mkdtemp(prefix=".staged-", dir=reports))
+        made = not reports.exists()
+        reports.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+        if made:
+            _sync_folder(lake)
+        staged = Path(tempfile.mkdtemp(prefix=_STAGED, dir=reports))
     except OSError as error:
         raise LakeError(
             f"No report can be written to '{reports}': {error.strerror}.",
@@ -37,14 +54,11 @@ def write_report(lake: Path, outcome: Outcome) -> Path:
         ) from error
     try:
         folder = staged / final.name  # one level deeper than readers look
-        folder.mkdir()
-        for name, table in outcome.tables.items():
-            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
-        (folder / JSON_FILE).write_text(to_json(outcome.comparison), encoding="utf-8")
-        (folder / HTML_FILE).write_text(render_html(outcome.comparison), encoding="utf-8")
-        folder.rename(final)
+        folder.mkdir(mode=_OWNER_ONLY)
+        _write_files(folder, outcome.tables, texts)
+        _take_place(folder, final, staged / "replaced")
     except OSError as error:
-        if final.exists():  # another process finished the same report first
+        if _is_whole(final, outcome.tables, texts):  # another process finished the same report first
             return final
         raise LakeError(
             f"Report '{final}' cannot be written: {error.strerror}.",
@@ -53,3 +67,52 @@ def write_report(lake: Path, outcome: Outcome) -> Path:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return final
+
+
+def _write_files(folder: Path, tables: Mapping[str, pa.Table], texts: Mapping[str, bytes]) -> None:
+    writers: dict[str, Callable[[BinaryIO], object]] = {
+        f"{name}.parquet": lambda out, table=table: pq.write_table(table, out, compression="zstd")  # type: ignore[misc]
+        for name, table in tables.items()
+    }
+    writers |= {name: lambda out, text=text: out.write(text) for name, text in texts.items()}  # type: ignore[misc]
+    for name, write in writers.items():
+        with _synced(folder / name) as out:
+            write(out)
+    _sync_folder(folder)
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    """A new file, durable at the end (its name is not)."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        yield out
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _take_place(folder: Path, final: Path, replaced: Path) -> None:
+    """Rename into place; what stands there goes to `replaced`."""
+    if final.exists():
+        final.rename(replaced)
+    folder.rename(final)
+    _sync_folder(final.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_whole(folder: Path, tables: Mapping[str, pa.Table], texts: Mapping[str, bytes]) -> bool:
+    """Whether every file is there, can be read to its end, and has the content it should have."""
+    try:
+        return all((folder / name).read_bytes() == text for name, text in texts.items()) and all(
+            pq.read_table(folder / f"{name}.parquet", partitioning=None).equals(table)
+            for name, table in tables.items()
+        )
+    except (OSError, pa.ArrowException):
+        return False

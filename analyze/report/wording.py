@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.report import Mutation, MutationKind, PrecursorRow
+from typing import Final
 
 NBSP = "\u00a0"
 """Between a number and its unit: they must not part at a line's end."""
+
+MOST_DIGITS: Final = 6
+"""Digits up to which two durations are told apart."""
 
 _VISIBLE = {
     **{code: 0x2400 + code for code in range(0x20)},
@@ -35,12 +38,33 @@ def significant(value: float, digits: int = 3) -> str:
 
 def duration(us: float | None) -> str:
     """`417 µs`, `12.3 ms`, `4.07 s` (with no-break spaces); `–` for None."""
+    return _duration(us, 3)
+
+
+def _duration(us: float | None, digits: int) -> str:
     if us is None:
         return "–"
     for size, unit in _UNITS:
-        if abs(us) >= size * 0.9995:
-            return f"{significant(us / size)}{NBSP}{unit}"
+        if abs(us) >= size * (1 - 0.5 * 10.0**-digits):
+            return f"{significant(us / size, digits)}{NBSP}{unit}"
     return f"0{NBSP}µs"
+
+
+def durations(before: float | None, after: float | None) -> tuple[str, str]:
+    """Both as `duration` words them, with as many digits as tell them apart: `2.7131 s`, `2.7134 s`.
+
+    They may still read alike where they differ by less than one part in a million.
+    """
+    for digits in range(3, MOST_DIGITS + 1):
+        texts = _duration(before, digits), _duration(after, digits)
+        if texts[0] != texts[1] or before == after:
+            return texts
+    return _duration(before, 3), _duration(after, 3)
+
+
+def moved_duration(before: float | None, after: float | None) -> str:
+    """`2.71 s → 3.4 s`, told apart as `durations` does."""
+    return " → ".join(durations(before, after))
 
 
 def change(us: float | None) -> str:
@@ -62,6 +86,8 @@ def percent(share: float | None, *, sign: bool = False) -> str:
         return "–"
     value = abs(share * 100)
     digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
+    if 0 < value < 0.05:
+        digits = significant(value, 1)
     mark = "−" if share < 0 and float(digits) else "+" if sign and share > 0 else ""
     return f"{mark}{digits}{NBSP}%"
 
@@ -107,67 +133,10 @@ def headline_sentence(mean0_us: float | None, mean1_us: float | None) -> str:
     """One sentence: mean response time before and after."""
     if mean0_us is None or mean1_us is None:
         return "One of the periods holds no testable request."
-    if mean0_us == mean1_us:
-        return f"Mean response time did not change: {duration(mean0_us)}."
+    before, after = durations(mean0_us, mean1_us)
+    if before == after:
+        exactly = "" if mean0_us == mean1_us else " to six digits"
+        return f"Mean response time did not change{exactly}: {before}."
     moved = "rose" if mean1_us > mean0_us else "fell"
     share = f" ({percent(mean1_us / mean0_us - 1, sign=True)})" if mean0_us > 0 else ""
-    return f"Mean response time {moved} from {duration(mean0_us)} to {duration(mean1_us)}{share}."
-
-
-def explain(mutation: Mutation) -> str:
-    """One sentence about a mutation: what, where, how much."""
-    if mutation.kind is MutationKind.RESPONSE_TIME:
-        return _explain_timing(mutation)
-    gained = mutation.after.count - mutation.before.count
-    took = (
-        f"{count(gained)} more requests took this {count(mutation.n_nodes)}-node structure "
-        f"({count(mutation.before.count)} → {count(mutation.after.count)}), at "
-        f"{duration(mutation.after.mean_us)} each"
-    )
-    if mutation.no_precursor:
-        return took + "; no category of its root lost enough requests to be their precursor."
-    best = mutation.precursors[0]
-    if mutation.one_to_n_relaxed:
-        rest = mutation.precursors_total - 1
-        other = f" and {counted(rest, 'other category', 'other categories')}" if rest else ""
-        source = f"no single category lost as many; they may have come from {_candidate(best)}{other}"
-    else:
-        source = f"most likely they used to take {_candidate(best)}"
-    return f"{took}; {source}, whose mean is {duration(mutation.baseline_mean_us)}."
-
-
-def _candidate(row: PrecursorRow) -> str:
-    counts = f"{count(row.before.count)} → {count(row.after.count)}"
-    return f"{short(row.category)} ({counted(row.n_nodes, 'node')}, {counts})"
-
-
-def _explain_timing(mutation: Mutation) -> str:
-    before, after = mutation.before.mean_us, mutation.after.mean_us
-    assert before is not None
-    assert after is not None
-    word = "slower" if after >= before else "faster"
-    text = (
-        f"Same structure, {duration(abs(after - before))} {word} on average "
-        f"({duration(before)} → {duration(after)}, {count(mutation.before.count)} requests before)"
-    )
-    reddest = mutation.edges[0] if mutation.edges and mutation.edges[0].changed else None
-    if reddest is None:
-        return text + "; no single edge on its critical path changed by test."
-    part = ""
-    if after != before:
-        part = f", {percent(reddest.attribution_us / (after - before))} of it"
-    which = "reddest edge" if word == "slower" else "the edge that changed most is"
-    return text + f"; {which} {reddest.src_label} → {reddest.dst_label}{part}."
-
-
-def verdict_sentence(structural: int, response_time: int, sm_threshold: int) -> str:
-    """What was found, in one sentence."""
-    if structural + response_time == 0:
-        return (
-            "No mutation: no category's response times differ by the test, and no category's count moved by "
-            f"{sm_threshold}. Paper mode cannot say how small a change it would have missed."
-        )
-    return (
-        f"{counted(structural, 'structural mutation')} and "
-        f"{counted(response_time, 'response-time mutation')} found."
-    )
+    return f"Mean response time {moved} from {before} to {after}{share}."

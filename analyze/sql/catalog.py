@@ -13,14 +13,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from analyze.report.tables import CATEGORIES_SCHEMA, EDGES_SCHEMA, MUTATIONS_SCHEMA, PRECURSORS_SCHEMA
 from schemas.events import EVENT_SCHEMA
 from schemas.lake import TABLES
 from schemas.quality import Quality
 from schemas.rejects import REJECT_SCHEMA, Reason
+from schemas.report.report_tables import REPORT_TABLES
 
 # In order of creation: a view may use the ones before it.
-VIEWS: Final = ("requests", "categories", "nodes", "edges", "params", "windows", "mutations", "dead_letters")
+VIEWS: Final = (
+    *("requests", "categories", "nodes", "edges", "params", "windows"),
+    *("mutations", "mutation_requests", "dead_letters"),
+)
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")
 
@@ -128,12 +131,7 @@ _TABLES: Final = (
             "`read_parquet('LAKE/reports/*/mutations.parquet')`. Category keys are those of the comparison,",
             "which refines categories; `stored` has the lake's.",
         ),
-        {
-            "mutations": MUTATIONS_SCHEMA,
-            "edges": EDGES_SCHEMA,
-            "precursors": PRECURSORS_SCHEMA,
-            "categories": CATEGORIES_SCHEMA,
-        },
+        REPORT_TABLES,
     ),
 )
 

@@ -15,7 +15,6 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from analyze.report.tables import MUTATIONS_SCHEMA
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
 from analyze.sql.connection import locked_connection, unreadable_file
@@ -23,6 +22,7 @@ from schemas.errors import ConfigError, LakeError, QueryError
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.quality import Quality
 from schemas.rejects import REJECT_SCHEMA
+from schemas.report.report_tables import MUTATIONS_SCHEMA, REQUESTS_SCHEMA
 
 # A view reads its files through a variable: the statement is constant, the list is a bound value. A table
 # without files is an empty one of its schema. `filename` and `window` are DuckDB's virtual columns.
@@ -52,6 +52,12 @@ _LISTED: Final = {
         " UNION ALL BY NAME FROM _empty_mutations",
         "CREATE VIEW _mutations AS SELECT *, '' AS filename FROM _empty_mutations",
     ),
+    "report_requests": (
+        "SET VARIABLE report_requests_files = ?",
+        "CREATE VIEW _report_requests AS"
+        " FROM read_parquet(getvariable('report_requests_files'), filename = true)",
+        "CREATE VIEW _report_requests AS SELECT *, '' AS filename FROM _empty_report_requests",
+    ),
     "dead_letters": (
         "SET VARIABLE dead_letters_files = ?",
         "CREATE VIEW _dead_letters AS FROM read_parquet(getvariable('dead_letters_files'), filename = true)",
@@ -63,6 +69,7 @@ _SCHEMAS: Final = {
     "structures": STRUCTURES_SCHEMA,
     "params": PARAMS_SCHEMA,
     "mutations": MUTATIONS_SCHEMA,
+    "report_requests": REQUESTS_SCHEMA,
     "dead_letters": REJECT_SCHEMA,
 }
 
@@ -149,6 +156,7 @@ def open_session(found: LakePeriod, *, memory: str = "2GB", threads: int = 2) ->
         "structures": found.structures,
         "params": found.params,
         "mutations": sorted((found.root / "reports").glob("*/mutations.parquet")),
+        "report_requests": sorted((found.root / "reports").glob("*/requests.parquet")),
         "dead_letters": found.dead_letters,
     }
     readable = [path for paths in listed.values() for path in paths]

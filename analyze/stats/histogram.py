@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from schemas.report import Histogram
+from schemas.report.parts import Histogram
 
 F8 = npt.NDArray[np.float64]
 

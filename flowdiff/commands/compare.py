@@ -2,50 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from rich.console import Console
 
-from analyze.compare import Outcome, compare
+from analyze.compare import compare
 from analyze.load import load_population
-from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings, Ranking, Variant
-from analyze.refine.settings import Level, RefineSettings
-from analyze.report.assemble import PeriodName
+from analyze.methods.port import AnyMethod, Chosen
+from analyze.methods.registry import method_of
+from analyze.refine.settings import RefineSettings
 from analyze.report.gate import FailOn, Floor, fails, parse_floor
-from analyze.report.html import render_html
+from analyze.report.outcome import Outcome
+from analyze.report.page import render_html
 from analyze.report.store import HTML_FILE, write_report
 from analyze.report.terminal import print_report
-from analyze.scope import LakePeriod, resolve
+from analyze.scope import LakePeriod, refuse_overlap, resolve
+from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.options import warn_of_pending
 from flowdiff.output import open_output
 from schemas.periods import parse_period
-from schemas.report import to_json
+from schemas.report.report import to_json
 
-STDOUT = "-"
+STDOUT: Final = "-"
+DEFAULT_METHODS: Final = ("paper",)
+_REFINE_OPTIONS: Final = ModelOptions(
+    only=("level", "host_policy", "host_roles"),
+    fields={
+        "host_policy": FieldOption("--hosts", help="Whether hosts are part of the structure."),
+        "host_roles": FieldOption(
+            "--host-role", help="Role of the hosts that match, for `--hosts role`: REGEX=ROLE."
+        ),
+    },
+)
 
-Hosts = Literal["auto", "full", "none"]
-"""Host policies that need no map of roles."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """Both periods, found in their lakes."""
-
-    reference: LakePeriod
-    problem: LakePeriod
-
-
-def command(
+def _compare(
     reference: Annotated[str, typer.Option(help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`.")],
     problem: Annotated[str, typer.Option(help="Period after, written the same way.")],
+    *,
+    chosen: Sequence[Chosen[Any]],
     lake: Annotated[
         Path | None, typer.Option(envvar="FLOWDIFF_LAKE", help="Lake of periods that name none.")
     ] = None,
@@ -54,22 +57,7 @@ def command(
     ] = None,
     reference_where: Annotated[str | None, typer.Option(help="Filter of the reference only.")] = None,
     problem_where: Annotated[str | None, typer.Option(help="Filter of the problem period only.")] = None,
-    variant: Annotated[
-        Variant, typer.Option(help="Spectroscope as its papers say, or as its released source does.")
-    ] = "text",
-    sm_threshold: Annotated[
-        int, typer.Option(min=1, help="Change of a category's count that makes a structural mutation.")
-    ] = 50,
-    alpha: Annotated[float, typer.Option(min=0, max=1, help="Level of the KS tests.")] = 0.05,
-    one_to_n: Annotated[
-        bool, typer.Option(help="A precursor must have lost as many requests as its mutation gained.")
-    ] = True,
-    distance: Annotated[
-        Distance | None, typer.Option(help="Edit distance; by default that of the ranking's paper.")
-    ] = None,
-    ranking: Annotated[Ranking, typer.Option(help="Whose formula ranks: NSDI'11 or tech report.")] = "nsdi",
-    level: Annotated[Level, typer.Option(help="L0: every node. L3: component boundaries only.")] = "L0",
-    hosts: Annotated[Hosts, typer.Option(help="Whether hosts are part of the structure.")] = "auto",
+    refine: Annotated[RefineSettings, _REFINE_OPTIONS],
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
     ] = None,
@@ -80,38 +68,36 @@ def command(
     min_contribution: Annotated[
         str | None, typer.Option(help="Smaller ones do not: summed response time (500ms) or share (5%).")
     ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How to compare; repeated for several in one report. It brings options of its own."
+        ),
+    ] = None,
 ) -> None:
     """Compare two periods: name, rank and explain what changed.
 
     Exit code 0: nothing found. 1: mutations found (see --fail-on, --min-contribution). 2: error.
     """
-    settings = PaperSettings(
-        variant=variant,
-        sm_threshold=sm_threshold,
-        alpha=alpha,
-        one_to_n=one_to_n,
-        distance=distance,
-        ranking=ranking,
-    )
+    del method  # read before the options were made: see CompareCommand
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     now_ns = time.time_ns()
-    sides = _Sides(
-        *(
-            resolve(
-                parse_period(text, now_ns=now_ns, where=_both(where, own)),
-                default_lake=None if lake is None else str(lake),
-            )
-            for text, own in ((reference, reference_where), (problem, problem_where))
+    sides = [
+        resolve(
+            parse_period(text, now_ns=now_ns, where=_both(where, own)),
+            default_lake=None if lake is None else str(lake),
         )
-    )
-    warn_of_pending([sides.reference, sides.problem])
-    outcome = _compare(sides, settings, RefineSettings(level=level, host_policy=hosts))
-    page = _write(outcome, lake or sides.problem.root, save=save, json_file=json_file, html_file=html_file)
+        for text, own in ((reference, reference_where), (problem, problem_where))
+    ]
+    warn_of_pending(sides)
+    refuse_overlap(sides)
+    outcome = _run(sides, chosen, refine)
+    page = _write(outcome, lake or sides[1].root, save=save, json_file=json_file, html_file=html_file)
     if json_file == STDOUT:
-        sys.stdout.buffer.write(to_json(outcome.comparison).encode())
+        sys.stdout.buffer.write(to_json(outcome.report).encode())
     else:
         console = Console()
-        print_report(outcome.comparison, console)
+        print_report(outcome.report, outcome.views, console)
         if page is not None:
             console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
     if open_page and page is not None:
@@ -126,42 +112,31 @@ def _both(where: str | None, own: str | None) -> str | None:
     return " and ".join(parts) if parts else None
 
 
-def _compare(sides: _Sides, settings: PaperSettings, refine: RefineSettings) -> Outcome:
+def _run(sides: Sequence[LakePeriod], chosen: Sequence[Chosen[Any]], refine: RefineSettings) -> Outcome:
     with _stage("Loading and refining"):
-        population = load_population(sides.reference.period, sides.problem.period, refine)
-    roots = dict.fromkeys(side.root.resolve().name for side in (sides.reference, sides.problem))
+        loaded = load_population(list(zip(("reference", "problem"), sides, strict=True)), refine)
+    roots = dict.fromkeys(side.root.resolve().name for side in sides)
     with _stage("Comparing"):
         return compare(
-            population,
-            _name(sides.reference),
-            _name(sides.problem),
-            settings,
-            level=refine.level,
-            refine={key: str(value) for key, value in refine.model_dump(exclude={"level"}).items()},
-            source=", ".join(roots),
+            loaded.population, chosen, history=loaded.history, refined=refine, source=", ".join(roots)
         )
-
-
-def _name(side: LakePeriod) -> PeriodName:
-    period = side.period
-    where = "" if period.where is None else period.where.text
-    return PeriodName(period.text, period.start_ns, period.end_ns, where)
 
 
 def _write(
     outcome: Outcome, lake: Path, *, save: bool, json_file: str | None, html_file: Path | None
 ) -> Path | None:
     """Write what was asked for; the page's path, where there is one. Raises LakeError, InputError."""
-    page = None
+    where = None
     with _stage("Writing the report"):
+        page = render_html(outcome.report, outcome.views) if save or html_file is not None else ""
         if save:
-            page = write_report(lake, outcome) / HTML_FILE
+            where = write_report(lake, outcome, page) / HTML_FILE
         if json_file is not None and json_file != STDOUT:
-            _write_text(Path(json_file), to_json(outcome.comparison))
+            _write_text(Path(json_file), to_json(outcome.report))
         if html_file is not None:
-            _write_text(html_file, render_html(outcome.comparison))
-            page = html_file
-    return page
+            _write_text(html_file, page)
+            where = html_file
+    return where
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -178,3 +153,59 @@ def _stage(name: str) -> Iterator[None]:
         return
     with console.status(f"{name} …"):
         yield
+
+
+def command_of(methods: Sequence[AnyMethod]) -> Callable[..., None]:
+    """The command with the options of some methods.
+
+    A field that an earlier method has, too, is called `--<method>-<field>`.
+    """
+    taken = set(inspect.signature(_compare).parameters)
+    places: dict[str, AnyMethod] = {}
+    hints = get_type_hints(_compare, include_extras=True)
+    parameters = [p for p in inspect.signature(_compare).parameters.values() if p.name != "chosen"]
+    for method in methods:
+        place = f"settings_of_{method.name.replace('-', '_')}"
+        fields = method.settings.model_fields
+        named = {
+            name: FieldOption(f"--{method.name}-{name.replace('_', '-')}") for name in fields if name in taken
+        }
+        taken |= fields.keys()
+        places[place] = method
+        hints[place] = Annotated[method.settings, ModelOptions(fields=named)]
+        parameters.append(inspect.Parameter(place, inspect.Parameter.KEYWORD_ONLY))
+
+    def command(**given: Any) -> None:
+        chosen = [Chosen(method, given.pop(place)) for place, method in places.items()]
+        _compare(chosen=chosen, **given)
+
+    command.__doc__ = _compare.__doc__
+    command.__annotations__ = {p.name: hints[p.name] for p in parameters} | {"return": None}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return takes_models(command)
+
+
+class CompareCommand(typer.core.TyperCommand):
+    """`compare`, whose options depend on its methods: they are read first, then the options are made."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """A context of the command with the options of the methods named in `args`. Raises ConfigError."""
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        methods = [method_of(name) for name in dict.fromkeys(_methods_in(args) or DEFAULT_METHODS)]
+        app.command(info_name)(command_of(methods))
+        return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
+
+
+def _methods_in(args: Sequence[str]) -> list[str]:
+    """Values of `--method` among arguments that are not parsed yet; what stands after `--` is none."""
+    found = []
+    options = list(args[: args.index("--")] if "--" in args else args)
+    for place, word in enumerate(options):
+        name, equals, value = word.partition("=")
+        if name == "--method":
+            found += [value] if equals else options[place + 1 : place + 2]
+    return found
+
+
+command = command_of([method_of(name) for name in DEFAULT_METHODS])
+COMMAND_CLASS: Final = CompareCommand

@@ -20,22 +20,23 @@ from oracles.stored_lake import write_lake
 from scipy import stats
 
 from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.spectroscope.method import METHOD
 from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.assemble import PeriodName
-from analyze.report.html import render_html
+from analyze.report.page import render_html
 from analyze.stats.ks import ks_columns
-from schemas.report import to_json
+from schemas.report.mutations import MutationsSection
+from schemas.report.report import to_json
 
 REQUESTS = 210_000
 CATEGORIES = 1_600
 NODES = 30
 SUBSAMPLE = 40
 PERIODS = ("--reference", "1970-01-01T00:00/5m", "--problem", "1970-01-01T00:05/5m")
-BEFORE, AFTER = PeriodName("reference", 0, 1), PeriodName("problem", 1, 2)
 
 
 class _Clock:
@@ -54,15 +55,14 @@ def _peak_gb() -> float:
 
 def _compare_and_render(population: Population, settings: PaperSettings) -> str:
     clock = _Clock()
-    outcome = compare(population, BEFORE, AFTER, settings)
+    outcome = compare(population, [Chosen(METHOD, settings)])
     compared = str(clock)
     clock = _Clock()
-    page = render_html(outcome.comparison)
-    found = outcome.comparison
+    page = render_html(outcome.report, outcome.views)
+    found = outcome.report.section(MutationsSection)
     kinds = f"{found.structural_total} structural and {found.response_time_total} response-time mutations"
-    sizes = (
-        f"page {len(page) / 1e6:.1f} MB, JSON {len(to_json(found)) / 1e6:.1f} MB, peak {_peak_gb():.2f} GB"
-    )
+    json = to_json(outcome.report)
+    sizes = f"page {len(page) / 1e6:.1f} MB, JSON {len(json) / 1e6:.1f} MB, peak {_peak_gb():.2f} GB"
     return f"compare {compared}, page {clock}: {kinds}; {sizes}"
 
 

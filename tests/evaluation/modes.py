@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analyze.compare import compare
-from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits, Variant
+from analyze.methods.port import Chosen
+from analyze.methods.spectroscope.method import METHOD
+from analyze.methods.spectroscope.paper_settings import PaperSettings, Variant
 from analyze.population import Population
-from analyze.report.assemble import PeriodName
+from analyze.report.limits import ReportLimits
 
 Kind = Literal["structural", "response-time"]
 
@@ -22,9 +24,6 @@ class Subject:
     """What a mode is given: nothing of the truth."""
 
     population: Population
-    reference: PeriodName
-    problem: PeriodName
-    level: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,7 @@ def paper_mode(variant: Variant) -> Mode:
 
     def analyse(subject: Subject, threshold: int) -> list[Result]:
         settings = PaperSettings(variant=variant, sm_threshold=threshold)
-        outcome = compare(
-            subject.population,
-            subject.reference,
-            subject.problem,
-            settings,
-            limits=TABLES_ONLY,
-            level=subject.level,
-        )
+        outcome = compare(subject.population, [Chosen(METHOD, settings)], limits=TABLES_ONLY)
         edges: dict[int, list[tuple[str, str]]] = {}
         changed = outcome.tables["edges"].filter(outcome.tables["edges"]["changed"])
         for rank, src, dst in zip(
@@ -76,7 +68,7 @@ def paper_mode(variant: Variant) -> Mode:
         listed = outcome.tables["precursors"]
         for rank, key in zip(listed["rank"].to_pylist(), listed["category"].to_pylist(), strict=True):
             precursors.setdefault(rank, []).append(key)
-        n1 = outcome.comparison.problem.requests
+        n1 = outcome.report.sample("problem").requests
         return [
             Result(
                 kind=row["kind"],

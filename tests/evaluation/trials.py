@@ -21,7 +21,6 @@ from evaluation.truths import RULES, RequestTruth, cause_edges, path_facts, requ
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.report.assemble import PeriodName
 from ingest.formats import codec_for
 from ingest.simulate.faults import find_fault, plan_causes
 from ingest.simulate.output import Format, Run, run
@@ -173,10 +172,7 @@ def prepare(trial: Trial) -> Prepared:
         [edge for t in problem.truths for edge in cause_edges(t)], zoomed=case.level == "L3"
     )
     evidence = gather(population, RULES[case.rule], truth0, truth1, matcher)
-    subject = Subject(
-        population, _name("reference", reference.truths), _name("problem", problem.truths), case.level
-    )
-    return Prepared(case, subject, evidence, problem.truths, n_creates)
+    return Prepared(case, Subject(population), evidence, problem.truths, n_creates)
 
 
 def _first_and_last_creates(truth: RequestTruth) -> tuple[int, RequestTruth, RequestTruth]:
@@ -200,10 +196,6 @@ def _population(
     settings = RefineSettings(host_policy="full", level=case.level)
     structures = pa.concat_tables([reference.structures, problem.structures])
     return refine(pa.concat_tables(tables).unify_dictionaries(), structures, settings)
-
-
-def _name(text: str, truths: Sequence[Truth]) -> PeriodName:
-    return PeriodName(text, min(t.summary.start_ns for t in truths), max(t.summary.end_ns for t in truths))
 
 
 def thresholds(case: Case, traced: int, n_creates: int) -> dict[str, int]:

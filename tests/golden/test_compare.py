@@ -81,19 +81,22 @@ def test_terminal(golden: Callable[[str, str], None], told: Told) -> None:
 
 def test_numbers(golden: Callable[[str, str], None], told: Told) -> None:
     _, report = told
-    period = ("text", "start_ns", "end_ns", "requests", "mean_us", "categories", "excluded")
-    totals = [key for key in report if key.endswith("_total")]
+    period = ("name", "text", "start_ns", "end_ns", "requests", "mean_us", "categories", "excluded")
+    sections = {section["section"]: section for section in report["sections"]}
+    mutations, categories = sections["mutations"], sections["categories"]
+    totals = [key for key in mutations if key.endswith("_total")]
     assert len(report["id"]) == 16
     found = {
-        **only(report, "schema_version", "mode", "settings", "verdict", *totals),
-        "reference": only(report["reference"], *period),
-        "problem": only(report["problem"], *period),
-        "mutations": [mutation_summary(row) for row in report["mutations"]],
+        **only(report, "schema_version", "preparation", "methods"),
+        "samples": [only(sample, *period) for sample in report["samples"]],
+        "sections": [[section["section"], section["method"]] for section in report["sections"]],
+        **only(mutations, "lists", *totals),
+        "mutations": [mutation_summary(row) for row in mutations["mutations"]],
         "categories": [
             [row["category"], row["before"]["count"], row["after"]["count"], row["ks"]["d"], row["roles"]]
-            for row in report["categories"]
+            for row in categories["categories"]
         ],
-        "graphs": {key: [graph["root"], graph["nodes_total"]] for key, graph in report["graphs"].items()},
-        "sums": report["sums"],
+        "graphs": {key: [graph["root"], graph["nodes_total"]] for key, graph in mutations["graphs"].items()},
+        "sums": sections["sums"],
     }
     golden("compare-recommendation.json", json.dumps(rounded(found), ensure_ascii=False, indent=1) + "\n")

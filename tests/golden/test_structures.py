@@ -18,7 +18,7 @@ from schemas.config import DecodeConfig, StitchConfig
 from schemas.events import EVENT_SCHEMA
 from schemas.lake import LAYOUT_VERSION, TABLES
 from schemas.quality import Quality
-from schemas.report import REPORT_VERSION
+from schemas.report.report import REPORT_VERSION
 from stitch.kernel import Stitched, stitch
 
 CASES = [

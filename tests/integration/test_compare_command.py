@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from analyze.scope import resolve
+from analyze.sql.session import open_session
 from flowdiff.__main__ import main
+from schemas.periods import parse_period
 
 BEFORE = ("--reference", "2022-08-23T16:55/10m")
 RETURNED = (*BEFORE, "--problem", "2022-08-23T12:10/5m")
@@ -21,6 +25,12 @@ def run(*arguments: str) -> int:
     code = ended.value.code
     assert code is None or isinstance(code, int)
     return code or 0
+
+
+def section(report: dict[str, Any], tag: str) -> dict[str, Any]:
+    """The section of a report in JSON."""
+    (found,) = [section for section in report["sections"] if section["section"] == tag]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +49,51 @@ def test_report_is_printed_and_kept(lake: Path, capsys: pytest.CaptureFixture[st
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     found = json.loads((page.parent / "report.json").read_text(encoding="utf-8"))
     assert found["id"] == page.parent.name
-    assert found["mutations"][0]["kind"] == "structural"
-    assert (found["reference"]["requests"], found["problem"]["requests"]) == (502, 1071)
+    assert section(found, "mutations")["mutations"][0]["kind"] == "structural"
+    assert [sample["requests"] for sample in found["samples"]] == [502, 1071]
+
+
+def test_mutations_join_back_to_their_requests(lake: Path):
+    """By rank and sample, the view has as many requests as the report says, of that mean."""
+    assert run("compare", "--lake", str(lake), *RETURNED) == 1
+    (folder,) = (path.parent for path in lake.glob("reports/*/report.json") if is_of(path, "12:10"))
+    listed = section(json.loads((folder / "report.json").read_text(encoding="utf-8")), "mutations")
+    asked = (
+        "SELECT rank, category, sample, kind, count(*) AS n, count(DISTINCT request_id) AS ids,"
+        " sum(weight * response_us) / sum(weight) AS mean_us, list(DISTINCT stored_category) AS stored"
+        " FROM mutation_requests WHERE report = ? AND role = ? GROUP BY ALL"
+    )
+    with open_session(resolve(parse_period("all", now_ns=0), default_lake=str(lake))) as session:
+        found = session.query(asked, [folder.name, "mutation"]).to_pylist()
+        before = session.query(asked, [folder.name, "precursor"]).to_pylist()
+    rows = {(row["rank"], row["sample"]): row for row in found}
+    sides = {
+        (m["rank"], sample): (m, m[side])
+        for m in listed["mutations"]
+        for sample, side in (("reference", "before"), ("problem", "after"))
+        if m[side]["count"]
+    }
+    assert rows.keys() == sides.keys()
+    for key, (mutation, side) in sides.items():
+        row = rows[key]
+        assert (row["category"], row["kind"]) == (mutation["category"], "spans")
+        assert row["n"] == row["ids"] == side["count"]
+        assert row["mean_us"] == pytest.approx(side["mean_us"])
+        assert set(row["stored"]) <= set(mutation["stored"])
+    counts: dict[tuple[str, str], int] = {}
+    for m in listed["mutations"]:
+        for candidate in m["precursors"]:
+            for sample, side in (("reference", "before"), ("problem", "after")):
+                if candidate[side]["count"]:
+                    counts[candidate["category"], sample] = candidate[side]["count"]
+    assert counts
+    assert {(row["category"], row["sample"]): row["n"] for row in before} == counts
+
+
+def is_of(report: Path, problem: str) -> bool:
+    """Whether a report's problem period begins at that time, and it is not filtered."""
+    sample = json.loads(report.read_text(encoding="utf-8"))["samples"][1]
+    return problem in sample["text"].split("/")[0] and not sample["where"]
 
 
 def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.CaptureFixture[str]):
@@ -49,7 +102,7 @@ def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.Cap
         run("compare", "--lake", str(lake), *DELAYED, "--json", "-")
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1]
-    assert json.loads(outputs[0])["response_time_total"] > 0
+    assert section(json.loads(outputs[0]), "mutations")["response_time_total"] > 0
 
 
 @pytest.mark.parametrize(
@@ -70,8 +123,22 @@ def test_exit_code_says_what_was_found(lake: Path, options: tuple[str, ...], cod
     assert run("compare", "--lake", str(lake), *DELAYED, "--no-save", *options) == code
 
 
-def test_a_period_against_itself_finds_nothing(lake: Path):
-    assert run("compare", "--lake", str(lake), *BEFORE, "--problem", BEFORE[1], "--no-save") == 0
+@pytest.mark.parametrize("problem", ["2022-08-23T16:55/10m", "2022-08-23T17:00/1h", "all"])
+def test_overlapping_periods_are_refused(lake: Path, capsys: pytest.CaptureFixture[str], problem: str):
+    assert run("compare", "--lake", str(lake), *BEFORE, "--problem", problem, "--no-save") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "overlap" in error
+    other = str(lake.parent / "." / "lake")
+    periods = (*BEFORE, "--problem", f"{other}@{problem}")
+    assert run("compare", "--lake", str(lake), *periods, "--no-save") == 2
+
+
+def test_filters_that_differ_may_overlap_in_time(lake: Path):
+    sides = ("--reference-where", "component = cartservice", "--problem-where", "component != cartservice")
+    assert run("compare", "--lake", str(lake), *BEFORE, "--problem", BEFORE[1], "--no-save", *sides) < 2
+    same = ("--where", "component = cartservice")
+    assert run("compare", "--lake", str(lake), *BEFORE, "--problem", BEFORE[1], "--no-save", *same) == 2
 
 
 def test_lake_in_the_period_and_files_elsewhere(lake: Path, tmp_path: Path):
@@ -91,7 +158,7 @@ def test_filter_is_named_in_the_report(lake: Path, capsys: pytest.CaptureFixture
     where = "root = 'frontend/hipstershop.Frontend/Recv.'"
     run("compare", "--lake", str(lake), *DELAYED, "--no-save", "--where", where, "--json", "-")
     found = json.loads(capsys.readouterr().out)
-    assert found["reference"]["where"] == found["problem"]["where"] == where
+    assert [sample["where"] for sample in found["samples"]] == [where, where]
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from oracles.paper_report import PaperReport, paper_report
 
-from analyze.compare import compare
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import Level, RefineSettings
-from analyze.report.assemble import PeriodName
 from ingest.codecs.otlp.otlp_json import OtlpJsonCodec
 from schemas.config import DecodeConfig, StitchConfig
-from schemas.report import Comparison, Direction, Mutation, MutationKind, to_json
+from schemas.report.mutations import Direction, Mutation, MutationKind
+from schemas.report.report import to_json
 from stitch.kernel import Stitched, stitch
-
-MINUTE = 60 * 10**9
 
 
 def payloads(shared_data: Path, name: str) -> list[bytes]:
@@ -43,10 +40,8 @@ def population(reference: Stitched, problem: Stitched, level: Level = "L0") -> P
     return refine(pa.concat_tables(flows).unify_dictionaries(), structures, RefineSettings(level=level))
 
 
-def run(reference: Stitched, problem: Stitched, level: Level = "L0", **settings: object) -> Comparison:
-    before, after = PeriodName("before", 0, MINUTE), PeriodName("after", MINUTE, 2 * MINUTE)
-    options = PaperSettings.model_validate(settings)
-    return compare(population(reference, problem, level), before, after, options, level=level).comparison
+def run(reference: Stitched, problem: Stitched, level: Level = "L0", **settings: object) -> PaperReport:
+    return paper_report(population(reference, problem, level), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +79,7 @@ def test_frontend_return(before: Stitched, returned: Stitched, variant: str, ran
 
 def test_recommendation_delay(before: Stitched, delayed: Stitched):
     found = run(before, delayed)
-    assert found.structural_total == 0
+    assert found.ranked.structural_total == 0
     slower = [m for m in found.mutations if m.direction is Direction.INCREASE]
     assert list(found.mutations[: len(slower)]) == slower, "the slow-down ranks above everything else"
     assert [slow_at_recommendation(m) for m in slower] == [True] * 4 + [False] * (len(slower) - 4)
@@ -108,7 +103,7 @@ def test_recommendation_delay_zoomed_out(before: Stitched, delayed: Stitched):
 def test_the_same_minute_twice_has_no_mutation(before: Stitched):
     found = run(before, before)
     assert found.mutations == ()
-    assert found.headline.delta_us == 0
+    assert found.change.delta_us == 0
 
 
 def test_shuffled_and_duplicated_input_gives_the_same_bytes(
@@ -117,4 +112,4 @@ def test_shuffled_and_duplicated_input_gives_the_same_bytes(
     lines = payloads(shared_data, "after-recommendation-delay")
     lines = lines + lines[::3]
     random.Random(4).shuffle(lines)
-    assert to_json(run(before, stitched(lines))) == to_json(run(before, delayed))
+    assert to_json(run(before, stitched(lines)).report) == to_json(run(before, delayed).report)

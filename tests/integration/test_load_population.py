@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from analyze.load import load_population, read_flows
@@ -14,7 +17,7 @@ from analyze.paths.attribution import attribute
 from analyze.population import Category, Population
 from analyze.refine.settings import RefineSettings
 from analyze.scope import resolve
-from schemas.errors import LakeError, PeriodError
+from schemas.errors import ConfigError, LakeError, PeriodError
 from schemas.periods import Period, parse_period
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
@@ -56,7 +59,11 @@ def period(text: str, where: str | None = None) -> Period:
 
 
 def load(lake: str, reference: Period, problem: Period) -> Population:
-    return load_population(reference, problem, RefineSettings(), default_lake=lake)
+    samples = [
+        (name, resolve(asked, default_lake=lake))
+        for name, asked in (("reference", reference), ("problem", problem))
+    ]
+    return load_population(samples, RefineSettings()).population
 
 
 def counts(category: Category) -> list[int]:
@@ -144,3 +151,96 @@ def test_all_is_fitted(lake: str) -> None:
     assert found.period.text == "2022-08-23T12:10Z/2022-08-23T17:01Z"
     assert found.period.lake == lake
     assert LocalDisk(found.root).exists("flowdiff.json")
+
+
+def test_any_number_of_samples_and_a_history_are_refined_together(lake: str) -> None:
+    minutes = ["2022-08-23T16:59/1m", "2022-08-23T17:00/1m"]
+    samples = [(f"minute {i}", resolve(period(text), default_lake=lake)) for i, text in enumerate(minutes)]
+    problem = ("problem", resolve(period(DELAY), default_lake=lake))
+    one = load_population([problem], RefineSettings())
+    assert one.history is None
+    assert [sample.name for sample in one.population.samples] == ["problem"]
+    both = load_population([problem], RefineSettings(), history=samples)
+    together = load_population([problem, *samples], RefineSettings()).population
+    assert both.history is not None
+    assert [sample.name for sample in both.history.samples] == ["minute 0", "minute 1"]
+    assert [sample.name for sample in together.samples] == ["problem", "minute 0", "minute 1"]
+    keys = {category.graph.key: category for category in together.categories}
+    for part, first in ((both.population, 0), (both.history, 1)):
+        assert part.categories
+        for category in part.categories:
+            whole = keys[category.graph.key]
+            for sample in range(len(part.samples)):
+                mine, theirs = category.rows(sample), whole.rows(first + sample)
+                assert np.array_equal(category.node_ns[:, mine], whole.node_ns[:, theirs])
+                assert category.request_id[mine].equals(whole.request_id[theirs])
+                assert np.array_equal(category.weight[mine], whole.weight[theirs])
+                assert np.array_equal(category.status[mine], whole.status[theirs])
+            assert category.node_ns.flags.c_contiguous
+    parts = (both.population, both.history)
+    counted = sum(category.n_requests for part in parts for category in part.categories)
+    assert counted == sum(category.n_requests for category in together.categories) == 502 + 509
+
+
+def test_too_many_samples_are_refused(lake: str) -> None:
+    found = resolve(period(BEFORE), default_lake=lake)
+    with pytest.raises(ConfigError, match="257 samples"):
+        load_population([(str(i), found) for i in range(257)], RefineSettings())
+
+
+MIDNIGHT_NS = 1_661_212_800 * 10**9
+"""2022-08-23T00:00Z."""
+
+
+@pytest.fixture(scope="module")
+def lake_of_params(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two minutes of two requests each; request i has the parameters `size` = i and `user` = u<i>."""
+    folder = tmp_path_factory.mktemp("params")
+    lines = []
+    for request in range(4):
+        start = MIDNIGHT_NS + (request // 2) * NS_PER_MINUTE + request
+        told = {"breadcrumb": f"b{request}", "request_id": f"r{request}", "component": "shop"}
+        params = {"size": request, "user": f"u{request}"}
+        lines.append({**told, "point": "in", "ts": start, "params": params})
+        lines.append({**told, "point": "out", "ts": start + 1000, "kind": "end", "params": {"size": 10}})
+    (folder / "in.ndjson").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    import_into(
+        folder / "lake",
+        [str(folder / "in.ndjson")],
+        ImportSettings(window_length_ns=NS_PER_MINUTE),
+        owner="test",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+    return str(folder / "lake")
+
+
+def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [
+        (text, resolve(period(f"2022-08-23T00:0{text}/1m"), default_lake=lake_of_params)) for text in "01"
+    ]
+    params = {path for _, found in samples for path in found.params}
+    assert len(params) == 2
+    read: list[Path] = []
+    plain = pq.read_table
+    monkeypatch.setattr(pq, "read_table", lambda path, **how: read.append(path) or plain(path, **how))
+    population = load_population(samples, RefineSettings()).population
+    assert read
+    assert not set(read) & params
+
+    found = population.params(1)
+    assert set(read) & params == set(samples[1][1].params)
+    told = [(row["request_id"], row["key"], row["num"], row["text"]) for row in found.to_pylist()]
+    assert told == [
+        *(("r2", "size", 2, None), ("r2", "user", None, "u2"), ("r2", "size", 10, None)),
+        *(("r3", "size", 3, None), ("r3", "user", None, "u3"), ("r3", "size", 10, None)),
+    ]
+    texts = ("request_id", "kind", "key", "text")
+    assert all(pa.types.is_string(found.schema.field(name).type) for name in texts)
+
+    assert population.params(1, keys=["user"])["text"].to_pylist() == ["u2", "u3"]
+    assert population.params(0, keys=["size"], requests=pa.array(["r1", "r2"]))["num"].to_pylist() == [1, 10]
+    assert population.params(1, keys=[]).num_rows == 0
+    assert population.params(1, requests=pa.array([], pa.string())).num_rows == 0
+    assert population.of_samples(1, 2).params(0).equals(found)

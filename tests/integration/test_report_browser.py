@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from oracles.shop import shop_outcome
 
-from analyze.report.html import render_html
+from analyze.report.page import render_html
 
 pytestmark = pytest.mark.browser
 
@@ -32,7 +32,8 @@ def browser() -> str:
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render_html(shop_outcome().comparison)
+    shown = shop_outcome()
+    return render_html(shown.report, shown.views)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from oracles.paper_report import paper_outcome
 from oracles.populations import category, graph, population
 
-from analyze.compare import Outcome, compare
-from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.population import Category, Population
-from analyze.report.assemble import PeriodName
+from analyze.population import Category, Population, Sample
+from analyze.report.outcome import Outcome
 
 HOSTILE = '<script>alert(1)</script>/"quoted" & </script><b>bold</b>'
 
@@ -99,10 +99,8 @@ def shop(seed: int = 1) -> Population:
 def shop_outcome(seed: int = 1) -> Outcome:
     """The shop compared in paper mode."""
     minute = 60 * 10**9
-    return compare(
-        shop(seed),
-        PeriodName("2022-08-22T17:00Z/1m", 0, minute),
-        PeriodName("2022-08-23T12:11Z/1m", minute, 2 * minute, "service.version = '<v2>'"),
-        PaperSettings(),
-        source="shop",
+    samples = (
+        Sample("reference", "2022-08-22T17:00Z/1m", 0, minute),
+        Sample("problem", "2022-08-23T12:11Z/1m", minute, 2 * minute, "service.version = '<v2>'"),
     )
+    return paper_outcome(replace(shop(seed), samples=samples), source="shop")

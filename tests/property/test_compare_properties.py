@@ -7,20 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.edit_distance import levenshtein
+from oracles.paper_report import SECTIONS, PaperReport, paper_report
 from oracles.populations import category, graph, population
 from scipy import stats
 
-from analyze.compare import compare
 from analyze.methods.spectroscope.distance import TokenTexts
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Category, Population
-from analyze.report.assemble import PeriodName
 from analyze.report.drawing.fold import folded_steps
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.stats.ks import ks_columns
-from schemas.report import Comparison, MutationKind, to_json
+from schemas.report.mutations import MutationKind
+from schemas.report.report import from_json, to_json
 
-BEFORE, AFTER = PeriodName("before", 0, 1), PeriodName("after", 1, 2)
 sequences = st.lists(st.sampled_from("abcde"), max_size=12).map(tuple)
 
 
@@ -42,8 +40,8 @@ def populations(draw: st.DrawFn) -> Population:
     return population(*categories.values())
 
 
-def run(p: Population, **options: object) -> Comparison:
-    return compare(p, BEFORE, AFTER, PaperSettings.model_validate({"sm_threshold": 10, **options})).comparison
+def run(p: Population, **options: object) -> PaperReport:
+    return paper_report(p, **{"sm_threshold": 10, **options})
 
 
 def swapped(p: Population) -> Population:
@@ -63,7 +61,7 @@ def test_exact_sums_are_the_total_change(p: Population):
     s = found.sums
     scale = abs(found.reference.total_us) + abs(found.problem.total_us) + 1e-9
     assert abs(s.structural_exact_us + s.response_time_exact_us - s.total_change_us) <= 1e-9 * scale
-    assert abs(found.headline.total_change_us - s.total_change_us) <= 1e-9 * scale
+    assert abs(found.change.total_change_us - s.total_change_us) <= 1e-9 * scale
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,22 +86,22 @@ def test_swapping_periods_keeps_timing_tests_and_flips_the_change(p: Population)
         assert c.ks.d == pytest.approx(tests[c.category].d)
         assert c.ks.p == pytest.approx(tests[c.category].p)
     assert back.sums.total_change_us == pytest.approx(-there.sums.total_change_us)
-    assert back.response_time_total == there.response_time_total
-    assert back.structural_total == there.precursors_total
+    assert back.ranked.response_time_total == there.ranked.response_time_total
+    assert back.ranked.structural_total == there.ranked.precursors_total
 
 
 @settings(max_examples=40, deadline=None)
 @given(populations(), st.sampled_from(["text", "released"]), st.sampled_from(["nsdi", "tr"]), st.booleans())
 def test_model_survives_json_and_bounds_hold(p: Population, variant: str, ranking: str, one_to_n: bool):
     found = run(p, variant=variant, ranking=ranking, one_to_n=one_to_n)
-    assert Comparison.model_validate_json(to_json(found)) == found
+    assert from_json(to_json(found.report), SECTIONS) == found.report
     assert sum(m.share_of_listed for m in found.mutations) == pytest.approx(
         1 if any(m.contribution_us for m in found.mutations) else 0
     )
     for m in found.mutations:
         if m.kind is MutationKind.STRUCTURAL:
             gained = m.after.count - m.before.count
-            assert gained >= found.settings.sm_threshold
+            assert gained >= 10
             assert sum(x.share for x in m.precursors) == pytest.approx(1 if m.precursors else 0)
             assert all(x.root == m.root for x in m.precursors)
             if one_to_n and not m.one_to_n_relaxed:

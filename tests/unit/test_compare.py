@@ -5,30 +5,22 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from oracles.paper_report import SECTIONS, named, paper_outcome, paper_report
 from oracles.populations import category, chain, constant_chain, graph, population
 from pydantic import ValidationError
 
-from analyze.compare import Outcome, compare
-from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits
-from analyze.population import Category, Population
-from analyze.report.assemble import PeriodName, fair_shares
-from schemas.report import (
-    Comparison,
-    Direction,
-    MutationKind,
-    Role,
-    Verdict,
-    content_id,
-    to_json,
-)
+from analyze.methods.spectroscope.mutation_rows import fair_shares
+from analyze.population import Category
+from analyze.report.limits import ReportLimits
+from schemas.report.categories import CategoriesSection, Role
+from schemas.report.mutations import Direction, MutationKind, MutationsSection
+from schemas.report.report import content_id, from_json, to_json
+from schemas.report.roots import RootsSection
 
-MINUTE = 60 * 10**9
-BEFORE, AFTER = PeriodName("before", 0, MINUTE), PeriodName("after", MINUTE, 2 * MINUTE)
 CALM, LOST, GAINED = ("read", "hit", "done"), ("read", "disk", "done"), ("read", "disk", "retry", "done")
 
 
-def run(p: Population, *, limits: ReportLimits | None = None, **settings: object) -> Outcome:
-    return compare(p, BEFORE, AFTER, PaperSettings.model_validate(settings), limits=limits)
+run = paper_report
 
 
 def moved(gained: int = 60, lost: int = 80, us0: int = 2000, us1: int = 5000) -> list[Category]:
@@ -49,9 +41,10 @@ def slowed(extra_us: int = 400) -> Category:
 
 
 def test_structural_mutation_with_its_precursor():
-    found = run(population(*moved())).comparison
-    assert found.verdict is Verdict.MUTATIONS
-    assert (found.structural_total, found.response_time_total, found.precursors_total) == (1, 0, 1)
+    found = run(population(*moved()))
+    assert found.report.verdict.outcome == "mutations"
+    ranked = found.ranked
+    assert (ranked.structural_total, ranked.response_time_total, ranked.precursors_total) == (1, 0, 1)
     (m,) = found.mutations
     assert m.kind is MutationKind.STRUCTURAL
     assert (m.before.count, m.after.count) == (5, 65)
@@ -69,17 +62,17 @@ def test_precursors_are_weighted_by_similarity():
     # Distances 1 and 3; over the longer, 1/4 and 3/4.
     lost_far = constant_chain(("read", "net"), 90, 10, 9000, 9000)
     p = population(*moved(), lost_far)
-    m = run(p).comparison.mutations[0]
+    m = run(p).mutations[0]
     assert [x.edits for x in m.precursors] == [1, 3]
     near, far = 1 / 2, 1 / 4
     assert m.baseline_mean_us == pytest.approx((near * 2000 + far * 9000) / (near + far))
     near_n, far_n = 1 - 1 / 4, 1 - 3 / 4
     tr = (near_n * 2000 + far_n * 9000) / (near_n + far_n)
     assert m.contribution_tr_us == pytest.approx(60 * (5000 - tr))
-    by_tr = run(p, ranking="tr").comparison.mutations[0]
+    by_tr = run(p, ranking="tr").mutations[0]
     assert by_tr.contribution_us == by_tr.contribution_tr_us == m.contribution_tr_us
     assert by_tr.contribution_nsdi_us == m.contribution_nsdi_us == m.contribution_us != m.contribution_tr_us
-    released = run(p, variant="released").comparison.mutations[0]
+    released = run(p, variant="released").mutations[0]
     # Edges: r d d y y o | r d d o: 2 of 6. Against r n (net): r d d t t o | r n: 5 of 6.
     weights = 1 / (2 / 6), 1 / (5 / 6)
     mean = (weights[0] * 2000 + weights[1] * 9000) / sum(weights)
@@ -91,10 +84,10 @@ def test_of_equally_near_precursors_the_one_that_lost_more_comes_first():
     # Distance 1 each: 200 → 110 lost 90, 400 → 330 lost 70.
     more, less = ("read", "disk", "done"), ("read", "retry", "done")
     p = population(gained, constant_chain(more, 200, 110, 9, 9), constant_chain(less, 400, 330, 9, 9))
-    m = run(p).comparison.mutations[0]
+    m = run(p).mutations[0]
     assert [(x.edits, x.before.count - x.after.count) for x in m.precursors] == [(1, 90), (1, 70)]
     other = population(gained, constant_chain(more, 400, 330, 9, 9), constant_chain(less, 200, 110, 9, 9))
-    m = run(other).comparison.mutations[0]
+    m = run(other).mutations[0]
     assert [x.before.count - x.after.count for x in m.precursors] == [90, 70]
 
 
@@ -105,8 +98,8 @@ def test_where_the_mean_stands_still_increases_come_first():
         constant_chain(("u", "a"), 40, 40, 1000, 900),
         constant_chain(("v", "a"), 40, 40, 1000, 1100),
     ]
-    found = run(population(*neutral, *moved_apart)).comparison
-    assert found.headline.delta_us == 0
+    found = run(population(*neutral, *moved_apart))
+    assert found.change.delta_us == 0
     assert [m.contribution_us for m in found.mutations] == [4000, 0, -4000]
     assert [m.direction for m in found.mutations] == [
         Direction.INCREASE,
@@ -117,7 +110,7 @@ def test_where_the_mean_stands_still_increases_come_first():
 
 def test_vanished_precursor_keeps_its_old_mean():
     gone = [constant_chain(LOST, 100, 0, 2000, 0), constant_chain(GAINED, 0, 90, 0, 5000)]
-    m = run(population(*gone)).comparison.mutations[0]
+    m = run(population(*gone)).mutations[0]
     assert m.contribution_us == 90 * 3000
     assert m.before.mean_us is None
     assert m.precursors[0].after.count == 0
@@ -126,13 +119,13 @@ def test_vanished_precursor_keeps_its_old_mean():
 def test_one_to_n_drops_a_precursor_that_lost_too_little():
     small = constant_chain(("read", "cache", "disk", "done"), 60, 8, 1000, 1000)  # lost 52 < 60
     p = population(*moved(), small)
-    assert len(run(p).comparison.mutations[0].precursors) == 1
-    assert len(run(p, one_to_n=False).comparison.mutations[0].precursors) == 2
+    assert len(run(p).mutations[0].precursors) == 1
+    assert len(run(p, one_to_n=False).mutations[0].precursors) == 2
 
 
 def test_many_precursors_of_one_mutation_are_found_without_one_to_n():
     lost = [constant_chain(("read", f"disk{i}", "done"), 60, 0, 4000, 0) for i in range(3)]
-    m = run(population(*lost, constant_chain(("read", "done"), 10, 190, 100, 100))).comparison.mutations[0]
+    m = run(population(*lost, constant_chain(("read", "done"), 10, 190, 100, 100))).mutations[0]
     assert m.one_to_n_relaxed
     assert m.precursors_total == 3
     assert m.contribution_us == 180 * (100 - 4000)
@@ -141,7 +134,7 @@ def test_many_precursors_of_one_mutation_are_found_without_one_to_n():
 
 def test_without_any_precursor_the_root_mean_is_used():
     p = population(constant_chain(CALM, 100, 100, 1000, 1000), constant_chain(GAINED, 0, 100, 0, 5000))
-    m = run(p).comparison.mutations[0]
+    m = run(p).mutations[0]
     assert m.no_precursor
     assert not m.one_to_n_relaxed
     assert m.precursors == ()
@@ -151,11 +144,11 @@ def test_without_any_precursor_the_root_mean_is_used():
 
 def test_a_precursor_of_another_root_is_none():
     p = population(constant_chain(("list", "disk"), 100, 0, 2000, 0), constant_chain(GAINED, 0, 90, 0, 5000))
-    assert run(p).comparison.mutations[0].no_precursor
+    assert run(p).mutations[0].no_precursor
 
 
 def test_response_time_mutation_and_its_reddest_edge():
-    (m,) = run(population(slowed())).comparison.mutations
+    (m,) = run(population(slowed())).mutations
     assert m.kind is MutationKind.RESPONSE_TIME
     reddest = m.edges[0]
     assert (reddest.src_label, reddest.dst_label, reddest.changed) == ("lock", "log", True)
@@ -172,15 +165,15 @@ def test_response_time_mutation_and_its_reddest_edge():
 
 def test_faster_is_flagged_in_the_text_variant_only():
     faster = slowed(-90)
-    assert run(population(faster)).comparison.mutations[0].direction is Direction.DECREASE
-    assert run(population(faster), variant="released").comparison.mutations == ()
+    assert run(population(faster)).mutations[0].direction is Direction.DECREASE
+    assert run(population(faster), variant="released").mutations == ()
 
 
 def test_category_of_both_kinds_is_ranked_twice():
     rng = np.random.default_rng(1)
     rows = rng.integers(100_000, 120_000, (120, 2))
     rows[30:] += 50_000
-    found = run(population(chain(("r", "a", "b"), rows[:30].tolist(), rows[30:].tolist()))).comparison
+    found = run(population(chain(("r", "a", "b"), rows[:30].tolist(), rows[30:].tolist())))
     assert {m.kind for m in found.mutations} == set(MutationKind)
     assert all(m.virtual for m in found.mutations)
     assert found.categories[0].roles == (Role.STRUCTURAL, Role.RESPONSE_TIME)
@@ -191,17 +184,17 @@ def test_response_time_mutation_that_is_a_precursor_is_split_by_the_tech_report_
     rows = rng.integers(100_000, 120_000, (120, 2))
     rows[90:] += 50_000
     p = population(chain(("r", "a", "b"), rows[:90].tolist(), rows[90:].tolist()), slowed())
-    assert {m.virtual for m in run(p).comparison.mutations} == {""}
-    notes = {m.root: m.virtual for m in run(p, ranking="tr").comparison.mutations}
+    assert {m.virtual for m in run(p).mutations} == {""}
+    notes = {m.root: m.virtual for m in run(p, ranking="tr").mutations}
     assert "precursor" in notes["r"]
     assert notes["write"] == ""
 
 
 def test_the_direction_of_the_change_ranks_first_then_size():
-    slower = run(population(*moved(), slowed(3000), slowed_in("other", -90))).comparison
-    faster = run(population(slowed(10), slowed_in("other", -90_000))).comparison
+    slower = run(population(*moved(), slowed(3000), slowed_in("other", -90)))
+    faster = run(population(slowed(10), slowed_in("other", -90_000)))
     for found, first in ((slower, Direction.INCREASE), (faster, Direction.DECREASE)):
-        assert (found.headline.delta_us > 0) == (first is Direction.INCREASE)
+        assert (found.change.delta_us > 0) == (first is Direction.INCREASE)
         assert [m.direction is first for m in found.mutations] == sorted(
             (m.direction is first for m in found.mutations), reverse=True
         )
@@ -225,7 +218,7 @@ def slowed_in(root: str, extra_us: int) -> Category:
 
 
 def test_exact_sums_are_the_total_change():
-    found = run(population(*moved(), slowed(), constant_chain(("x", "y"), 0, 3, 0, 50))).comparison
+    found = run(population(*moved(), slowed(), constant_chain(("x", "y"), 0, 3, 0, 50)))
     s = found.sums
     assert s.structural_exact_us + s.response_time_exact_us == pytest.approx(s.total_change_us, rel=1e-12)
     assert s.total_change_us == pytest.approx(found.problem.total_us - found.reference.total_us)
@@ -236,81 +229,85 @@ def test_exact_sums_are_the_total_change():
 
 
 def test_nothing_changed():
-    found = run(population(constant_chain(CALM, 40, 40, 1000, 1000))).comparison
-    assert found.verdict is Verdict.NO_MUTATION
+    found = run(population(constant_chain(CALM, 40, 40, 1000, 1000)))
+    assert found.report.verdict.outcome == "no-mutation"
     assert found.mutations == ()
-    assert found.headline.delta_us == 0
-    assert "did not change" in found.headline.sentence
+    assert found.change.delta_us == 0
+    assert "did not change" in found.report.headline.sentence
 
 
 @pytest.mark.parametrize("categories", [[], [constant_chain(CALM, 40, 0, 1000, 0)]])
 def test_an_empty_period_gives_a_report_all_the_same(categories: list[Category]):
-    found = run(population(*categories)).comparison
+    found = run(population(*categories))
     assert found.problem.requests == 0
     assert found.problem.mean_us is None
-    assert found.headline.delta_us is None
-    assert Comparison.model_validate_json(to_json(found)) == found
+    assert found.change.delta_us is None
+    assert from_json(to_json(found.report), SECTIONS) == found.report
 
 
 def test_weights_move_means_and_not_counts():
     offsets = np.array([[0, 1000]] * 3 + [[0, 5000]] * 3)
     c = category(graph(("r", "s")), offsets, np.array([0, 0, 0, 1, 1, 1]), np.array([1.0, 1, 1, 10, 10, 10]))
-    found = run(population(c)).comparison
+    found = run(population(c))
     assert (found.problem.requests, found.problem.weighted_requests) == (3, 30)
-    assert any("Sampling differs" in note for note in found.notes)
+    assert any("Sampling differs" in note for note in found.report.notes)
 
 
 def test_notes_tell_what_was_left_out_and_that_load_differs():
     p = population(constant_chain(CALM, 40, 90, 1000, 1000), excluded={"CYCLE": (2, 1)}, notes=("Clocks!",))
-    found = run(p).comparison
+    found = run(p)
     assert found.reference.excluded == {"CYCLE": 2}
-    assert "2 flows of the reference, 1 of the problem" in found.notes[0]
-    assert "×2.25 as many requests" in found.notes[1]
-    assert found.notes[2] == "Clocks!"
+    assert "2 flows of the reference, 1 of the problem" in found.report.notes[0]
+    assert "×2.25 as many requests" in found.report.notes[1]
+    assert found.report.notes[2] == "Clocks!"
 
 
 def test_load_is_counted_over_the_time_in_which_there_was_traffic():
     p = population(constant_chain(CALM, 11, 21, 1000, 1000))  # start_ns 0..10 and 11..31
-    assert run(p).comparison.headline.load_ratio == pytest.approx((21 / 20) / (11 / 10))
-    assert run(population(constant_chain(CALM, 11, 1, 9, 9))).comparison.headline.load_ratio is None
+    assert run(p).change.load_ratio == pytest.approx((21 / 20) / (11 / 10))
+    assert run(population(constant_chain(CALM, 11, 1, 9, 9))).change.load_ratio is None
 
 
 def test_json_round_trip_and_version():
-    found = run(population(*moved(), slowed())).comparison
+    found = run(population(*moved(), slowed())).report
     text = to_json(found)
-    assert Comparison.model_validate_json(text) == found
+    assert from_json(text, SECTIONS) == found
     assert "NaN" not in text
     with pytest.raises(ValidationError):
-        Comparison.model_validate_json(text.replace('"schema_version": 1', '"schema_version": 2'))
+        from_json(text.replace('"schema_version": 2', '"schema_version": 1'), SECTIONS)
+
+
+def test_a_report_is_read_without_its_method():
+    found = run(population(*moved(), slowed())).report
+    read = from_json(to_json(found), [MutationsSection])
+    assert read.section(MutationsSection) == found.section(MutationsSection)
+    assert [section.section for section in read.sections] == [section.section for section in found.sections]
+    with pytest.raises(KeyError, match="RootsSection"):
+        read.section(RootsSection)
+    assert to_json(read) == to_json(found)
+    assert content_id(read) == found.id
 
 
 def test_same_input_same_bytes_and_the_id_is_of_the_content():
-    first, second = (run(population(*moved(), slowed())) for _ in range(2))
-    assert to_json(first.comparison) == to_json(second.comparison)
-    named = compare(
-        population(*moved(), slowed()),
-        BEFORE,
-        AFTER,
-        PaperSettings(),
-        source="lake",
-        created_at="2026-11-20T09:00Z",
-    ).comparison
-    assert named.id == first.comparison.id == content_id(named)
-    assert run(population(*moved(), slowed()), sm_threshold=49).comparison.id != named.id
+    first, second = (run(population(*moved(), slowed())).report for _ in range(2))
+    assert to_json(first) == to_json(second)
+    told = paper_outcome(named(population(*moved(), slowed())), source="lake").report
+    assert told.id == first.id == content_id(told)
+    assert run(population(*moved(), slowed()), sm_threshold=49).report.id != told.id
 
 
 def test_lists_are_bounded_and_say_of_how_many():
     many = [constant_chain(("read", f"p{i:02}", "done"), 0, 60 + i, 0, 1000) for i in range(12)]
     limits = ReportLimits(mutations=5, detailed=2, categories=3, roots=1, canonical_chars=80)
-    outcome = run(population(*many, constant_chain(("x", "y"), 1, 1, 5, 5)), limits=limits)
-    found = outcome.comparison
-    assert (len(found.mutations), found.mutations_total) == (5, 12)
-    assert (len(found.categories), found.categories_total) == (3, 13)
-    assert (len(found.roots), found.roots_total) == (1, 2)
-    assert len(found.graphs) == 2
+    found = run(population(*many, constant_chain(("x", "y"), 1, 1, 5, 5)), limits=limits)
+    assert (len(found.mutations), found.ranked.mutations_total) == (5, 12)
+    assert (len(found.categories), found.report.section(CategoriesSection).categories_total) == (3, 13)
+    roots = found.report.section(RootsSection)
+    assert (len(roots.roots), roots.roots_total) == (1, 2)
+    assert len(found.ranked.graphs) == 2
     assert [bool(m.histograms) for m in found.mutations] == [True, True, False, False, False]
-    assert outcome.tables["mutations"].num_rows == 12
-    assert outcome.tables["categories"].num_rows == 13
+    assert found.tables["mutations"].num_rows == 12
+    assert found.tables["categories"].num_rows == 13
 
 
 def test_each_direction_has_its_share_of_a_short_report():
@@ -318,8 +315,8 @@ def test_each_direction_has_its_share_of_a_short_report():
     better = [slowed_in(f"r{i}", -90) for i in range(3)]
     limits = ReportLimits(mutations=5, detailed=2)
     ballast = constant_chain(("read", "x"), 200, 200, 100, 100)
-    found = run(population(*worse, *better, ballast), limits=limits).comparison
-    assert found.mutations_total == 9
+    found = run(population(*worse, *better, ballast), limits=limits)
+    assert found.ranked.mutations_total == 9
     assert [m.rank for m in found.mutations] == [1, 2, 3, 7, 8]
     assert [m.rank_in_direction for m in found.mutations] == [1, 2, 3, 1, 2]
     assert [m.rank for m in found.mutations if m.histograms] == [1, 7]
@@ -344,14 +341,14 @@ def test_fair_shares(increases: int, decreases: int, limit: int, shares: tuple[i
 @pytest.mark.parametrize(("us", "way"), [(20, Direction.DECREASE), (3000, Direction.INCREASE)])
 def test_a_mutation_that_costs_nothing_goes_last_with_the_change(us: int, way: Direction):
     neutral = [constant_chain(LOST, 80, 0, 2000, 0), constant_chain(GAINED, 0, 80, 0, 2000)]
-    found = run(population(*neutral, constant_chain(("x", "y"), 40, 40, 1000, us))).comparison
+    found = run(population(*neutral, constant_chain(("x", "y"), 40, 40, 1000, us)))
     assert [m.contribution_us for m in found.mutations] == [40 * (us - 1000), 0]
     assert [m.direction for m in found.mutations] == [way, way]
 
 
 def test_stored_keys_are_told_of_mutations_precursors_and_categories():
     outcome = run(population(*moved()))
-    (m,) = outcome.comparison.mutations
+    (m,) = outcome.mutations
     assert (m.stored, m.stored_total) == ((m.category,), 1)
     (before,) = m.precursors
     assert (before.stored, before.stored_total) == ((before.category,), 1)
@@ -363,7 +360,7 @@ def test_stored_keys_are_told_of_mutations_precursors_and_categories():
 
 def test_tables_hold_what_the_model_holds():
     outcome = run(population(*moved(), slowed()))
-    tables, found = outcome.tables, outcome.comparison
+    tables, found = outcome.tables, outcome
     assert tables["mutations"]["contribution_us"].to_pylist() == [m.contribution_us for m in found.mutations]
     timing = next(m for m in found.mutations if m.kind is MutationKind.RESPONSE_TIME)
     edges = tables["edges"].to_pylist()
@@ -381,17 +378,17 @@ def test_tables_hold_what_the_model_holds():
 
 
 def test_difference_marks_what_has_no_partner():
-    found = run(population(*moved())).comparison
+    found = run(population(*moved()))
     m = found.mutations[0]
     assert m.difference is not None
-    view = found.graphs[m.category]
+    view = found.ranked.graphs[m.category]
     assert [view.nodes[i].label for i in m.difference.only_mutation] == ["retry"]
     assert m.difference.only_precursor == ()
 
 
 def test_graph_carries_mean_latencies():
-    found = run(population(slowed())).comparison
-    view = found.graphs[found.mutations[0].category]
+    found = run(population(slowed()))
+    view = found.ranked.graphs[found.mutations[0].category]
     edge = next(e for e in view.edges if (e.src, e.dst) == (1, 2))
     row = next(e for e in found.mutations[0].edges if (e.src, e.dst) == (1, 2))
     assert edge.mean0_us == pytest.approx(row.mean0_us)

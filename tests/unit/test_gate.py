@@ -1,14 +1,14 @@
 """When a comparison fails a gate."""
 
 import pytest
+from oracles.paper_report import paper_outcome
 from oracles.populations import constant_chain, population
 
-from analyze.compare import Outcome, compare
-from analyze.methods.spectroscope.paper_settings import PaperSettings, ReportLimits
-from analyze.report.assemble import PeriodName
 from analyze.report.gate import FailOn, Floor, fails, parse_floor
+from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Outcome
 from schemas.errors import ConfigError
-from schemas.report import MutationKind
+from schemas.report.mutations import MutationKind, MutationsSection
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def structural() -> Outcome:
     p = population(
         constant_chain(("r", "a"), 100, 20, 2000, 2000), constant_chain(("r", "b"), 2, 62, 5000, 5000)
     )
-    return compare(p, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings())
+    return paper_outcome(p)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_kind_decides(structural: Outcome, on: str, expected: bool):
     ("floor", "expected"), [("180ms", True), ("181ms", False), ("85%", True), ("86 %", False), ("0.5%", True)]
 )
 def test_floor_decides(structural: Outcome, floor: str, expected: bool):
-    assert structural.comparison.mutations[0].contribution_us == 180_000
-    assert structural.comparison.reference.total_us == 210_000
+    assert structural.report.section(MutationsSection).mutations[0].contribution_us == 180_000
+    assert structural.report.sample("reference").total_us == 210_000
     assert fails(structural, FailOn.MUTATIONS, parse_floor(floor)) is expected
 
 
@@ -42,16 +42,15 @@ def test_what_the_report_leaves_out_counts_too():
     p = population(
         constant_chain(("r", "a"), 100, 20, 2000, 2000), constant_chain(("r", "b"), 2, 62, 5000, 5000), slower
     )
-    names = PeriodName("x", 0, 1), PeriodName("y", 1, 2)
-    outcome = compare(p, *names, PaperSettings(), limits=ReportLimits(mutations=1, detailed=0))
-    assert [m.kind for m in outcome.comparison.mutations] == [MutationKind.STRUCTURAL]
+    outcome = paper_outcome(p, ReportLimits(mutations=1, detailed=0))
+    assert [m.kind for m in outcome.report.section(MutationsSection).mutations] == [MutationKind.STRUCTURAL]
     assert fails(outcome, FailOn.RESPONSE_TIME, parse_floor("4ms"))
     assert not fails(outcome, FailOn.RESPONSE_TIME, parse_floor("5ms"))
 
 
 def test_nothing_found_fails_nothing():
     same = population(constant_chain(("r", "a"), 40, 40, 1000, 1000))
-    outcome = compare(same, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings())
+    outcome = paper_outcome(same)
     assert not fails(outcome, FailOn.MUTATIONS, Floor())
 
 

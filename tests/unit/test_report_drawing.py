@@ -8,7 +8,7 @@ import pytest
 from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.drawing.fold import StepKind, all_steps, folded_steps
 from analyze.report.drawing.layout import Box, lay_out
-from schemas.report import GraphEdge, GraphNode, GraphView
+from schemas.report.drawn_graphs import GraphEdge, GraphNode, GraphView
 
 
 def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> GraphView:

@@ -10,29 +10,43 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.paper_report import SECTIONS, named, paper_outcome
 from oracles.populations import constant_chain, population
 from oracles.shop import HOSTILE, shop_outcome
 from rich.console import Console
 
-from analyze.compare import compare
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.report import wording
-from analyze.report.assemble import PeriodName
-from analyze.report.html import render_html
+from analyze.report.outcome import Outcome
+from analyze.report.page import render_html
 from analyze.report.store import write_report
 from analyze.report.terminal import print_report
 from schemas.errors import LakeError
-from schemas.report import Comparison
+from schemas.report.mutations import Mutation, MutationsSection
+from schemas.report.report import from_json
 
 
 @pytest.fixture(scope="module")
-def shop() -> Comparison:
-    return shop_outcome().comparison
+def shop() -> Outcome:
+    return shop_outcome()
 
 
 @pytest.fixture(scope="module")
-def page(shop: Comparison) -> str:
-    return render_html(shop)
+def page(shop: Outcome) -> str:
+    return html(shop)
+
+
+def html(outcome: Outcome) -> str:
+    return render_html(outcome.report, outcome.views)
+
+
+def told(outcome: Outcome, width: int = 120) -> str:
+    out = StringIO()
+    print_report(outcome.report, outcome.views, Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+def mutations(outcome: Outcome) -> tuple[Mutation, ...]:
+    return outcome.report.section(MutationsSection).mutations
 
 
 class Reader(HTMLParser):
@@ -97,8 +111,8 @@ def test_hostile_names_stay_text(page: str):
     assert "Clock of host <b> is" in "".join(seen.text)
 
 
-def test_embedded_json_is_the_report(page: str, shop: Comparison):
-    assert Comparison.model_validate_json(Reader(page).data["script"]) == shop
+def test_embedded_json_is_the_report(page: str, shop: Outcome):
+    assert from_json(Reader(page).data["script"], SECTIONS) == shop.report
 
 
 def test_every_link_has_its_target(page: str):
@@ -110,54 +124,51 @@ def test_every_link_has_its_target(page: str):
     assert {"m1", "m2", "m3"} <= set(ids)
 
 
-def test_page_shows_what_was_found(page: str, shop: Comparison):
+def test_page_shows_what_was_found(page: str, shop: Outcome):
     text = " ".join("".join(Reader(page).text).split())
-    assert shop.headline.sentence.replace("\u00a0", " ") in text.replace("\u00a0", " ")
+    assert shop.report.headline.sentence.replace("\u00a0", " ") in text.replace("\u00a0", " ")
     assert "recommendationservice/ListRecommendations>" in text
     assert "service.version = '<v2>'" in text
     assert "Before you trust it" in text
 
 
 def test_page_is_deterministic(page: str):
-    assert render_html(shop_outcome().comparison) == page
+    assert html(shop_outcome()) == page
 
 
 def test_page_without_mutations():
     quiet = population(constant_chain(("a", "b"), 40, 40, 100, 100))
-    got = compare(quiet, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
-    text = "".join(Reader(render_html(got)).text)
+    got = paper_outcome(quiet)
+    text = "".join(Reader(html(got)).text)
     assert "No mutation" in text
     assert "cannot say how small a change" in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_terminal_fits_its_width(shop: Comparison, width: int):
-    out = StringIO()
-    print_report(shop, Console(file=out, width=width, color_system=None))
-    lines = out.getvalue().splitlines()
+def test_terminal_fits_its_width(shop: Outcome, width: int):
+    text = told(shop, width)
+    lines = text.splitlines()
     assert max(map(len, lines)) <= width
-    text = out.getvalue()
     assert "2 structural mutations and 1 response-time mutation found." in text
     assert "timing" in text
-    for m in shop.mutations:
+    for m in mutations(shop):
         assert f" {wording.short(m.category)} " in text
-    assert f"(stored as {wording.short(shop.mutations[0].stored[0])})" in " ".join(text.split())
-    for m in shop.mutations:
+    assert f"(stored as {wording.short(mutations(shop)[0].stored[0])})" in " ".join(text.split())
+    for m in mutations(shop):
         assert f"{m.before.count} → {m.after.count} " in text
         assert wording.change(m.contribution_us) in text
 
 
 def test_terminal_clips_long_names_and_no_numbers():
     long = population(constant_chain(("frontend/" + "x" * 200, "b"), 100_000, 300_000, 100, 100))
-    got = compare(long, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
-    out = StringIO()
-    print_report(got, Console(file=out, width=80, color_system=None))
-    line = next(row for row in out.getvalue().splitlines() if row.startswith("1 structure"))
+    got = paper_outcome(long)
+    text = told(got, 80)
+    line = next(row for row in text.splitlines() if row.startswith("1 structure"))
     assert len(line) <= 80
     assert f"{wording.count(100_000)} → {wording.count(300_000)}" in line
     assert re.search("front.*…x+ ", line)
-    assert "contribution" in out.getvalue()
-    assert "share" not in out.getvalue()
+    assert "contribution" in text
+    assert "share" not in text
 
 
 def test_a_mutation_that_costs_nothing_is_neither_more_nor_less():
@@ -166,48 +177,45 @@ def test_a_mutation_that_costs_nothing_is_neither_more_nor_less():
         constant_chain(("r", "b"), 0, 80, 0, 2000),
         constant_chain(("x", "y"), 40, 40, 1000, 500),
     )
-    got = compare(p, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
-    out = StringIO()
-    print_report(got, Console(file=out, width=120, color_system=None))
-    assert "Takes more time" not in out.getvalue()
-    assert "±0" in out.getvalue()
-    assert "Takes more time" not in render_html(got)
+    got = paper_outcome(p)
+    text = told(got, 120)
+    assert "Takes more time" not in text
+    assert "±0" in text
+    assert "Takes more time" not in html(got)
 
 
-def test_page_names_stored_categories(page: str, shop: Comparison):
+def test_page_names_stored_categories(page: str, shop: Outcome):
     seen = Reader(page)
     titles = {attrs.get("title") for tag, attrs in seen.tags if tag == "code"}
-    for m in shop.mutations:
+    for m in mutations(shop):
         assert m.stored[0] in titles
         assert all(row.stored[0] in titles for row in m.precursors)
 
 
 def test_terminal_prints_markup_of_names_as_text():
     p = population(constant_chain(("[red]x[/red]", "b"), 0, 90, 0, 100))
-    got = compare(p, PeriodName("[bold]", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
-    out = StringIO()
-    print_report(got, Console(file=out, width=120, color_system=None))
-    assert "[red]x[/red]" in out.getvalue()
-    assert "[bold]" in out.getvalue()
+    got = paper_outcome(named(p, "[bold]", "y"))
+    text = told(got, 120)
+    assert "[red]x[/red]" in text
+    assert "[bold]" in text
 
 
 def test_control_characters_in_names_are_shown_and_not_obeyed():
     name = "svc\x1b[2J\x07\n\u202egnp"
     p = population(constant_chain((f"{name}/op", "b", "c"), 0, 90, 0, 100))
-    got = compare(p, PeriodName("x", 0, 1), PeriodName("y", 1, 2), PaperSettings()).comparison
-    out = StringIO()
-    print_report(got, Console(file=out, width=120, color_system=None))
-    page = render_html(got)
+    got = paper_outcome(p)
+    text = told(got, 120)
+    page = html(got)
     visible_part = page[: page.index('<script type="application/json"')]
-    for text in (out.getvalue(), visible_part):
-        assert "svc\u241b[2J\u2407\u240a\ufffdgnp/op" in text
-        assert not set(text) & {"\x1b", "\x07", "\u202e"}
+    for shown in (text, visible_part):
+        assert "svc\u241b[2J\u2407\u240a\ufffdgnp/op" in shown
+        assert not set(shown) & {"\x1b", "\x07", "\u202e"}
 
 
 def test_report_folder_is_whole_and_kept(tmp_path: Path):
     outcome = shop_outcome()
-    folder = write_report(tmp_path, outcome)
-    assert folder == tmp_path / "reports" / outcome.comparison.id
+    folder = write_report(tmp_path, outcome, html(outcome))
+    assert folder == tmp_path / "reports" / outcome.report.id
     assert sorted(p.name for p in folder.iterdir()) == [
         "categories.parquet",
         "edges.parquet",
@@ -215,11 +223,12 @@ def test_report_folder_is_whole_and_kept(tmp_path: Path):
         "precursors.parquet",
         "report.html",
         "report.json",
+        "requests.parquet",
     ]
-    assert json.loads((folder / "report.json").read_text())["id"] == outcome.comparison.id
+    assert json.loads((folder / "report.json").read_text())["id"] == outcome.report.id
     assert pq.read_table(folder / "mutations.parquet").equals(outcome.tables["mutations"])
     before = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
-    assert write_report(tmp_path, outcome) == folder
+    assert write_report(tmp_path, outcome, html(outcome)) == folder
     assert {p: p.stat().st_mtime_ns for p in folder.iterdir()} == before
     assert [p.name for p in (tmp_path / "reports").iterdir()] == [folder.name]
 
@@ -227,4 +236,4 @@ def test_report_folder_is_whole_and_kept(tmp_path: Path):
 def test_report_that_cannot_be_written_says_so(tmp_path: Path):
     (tmp_path / "reports").write_text("a file where the folder should be")
     with pytest.raises(LakeError, match="No report can be written"):
-        write_report(tmp_path, shop_outcome())
+        write_report(tmp_path, shop_outcome(), "")

@@ -37,6 +37,8 @@ def test_change(us: float | None, text: str):
         (0.0, True, "0.0 %"),
         (0.123, False, "12 %"),
         (0.0041, True, "+0.4 %"),
+        (0.00041, True, "+0.04 %"),
+        (-0.0000123, False, "−0.001 %"),
         (-0.5, False, "−50 %"),
         (12.17, True, "+1217 %"),
     ],
@@ -65,3 +67,34 @@ def test_clip_keeps_both_ends():
 )
 def test_significant(value: float, text: str):
     assert wording.significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "texts"),
+    [
+        (2_713_100.0, 2_713_400.0, ("2.7131 s", "2.7134 s")),
+        (166_000.0, 386_000.0, ("166 ms", "386 ms")),
+        (999_970.0, 1_000_400.0, ("999.97 ms", "1.0004 s")),
+        (1000.0, 1000.0, ("1 ms", "1 ms")),
+        (1e6, 1e6 + 0.1, ("1 s", "1 s")),
+        (None, 3.0, ("–", "3 µs")),
+    ],
+)
+def test_durations_are_told_apart(before: float | None, after: float | None, texts: tuple[str, str]):
+    assert tuple(text.replace(wording.NBSP, " ") for text in wording.durations(before, after)) == texts
+    assert wording.moved_duration(before, after).replace(wording.NBSP, " ") == " → ".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        (2_713_100.0, 2_713_400.0, "rose from 2.7131 s to 2.7134 s (+0.01 %)."),
+        (386_000.0, 166_000.0, "fell from 386 ms to 166 ms (−57 %)."),
+        (1e6, 1e6, "did not change: 1 s."),
+        (1e6, 1e6 + 0.1, "did not change to six digits: 1 s."),
+        (0.0, 10.0, "rose from 0 µs to 10 µs."),
+    ],
+)
+def test_headline_never_moves_from_a_number_to_itself(before: float, after: float, text: str):
+    told = wording.headline_sentence(before, after).replace(wording.NBSP, " ")
+    assert told == f"Mean response time {text}"

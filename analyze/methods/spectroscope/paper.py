@@ -22,7 +22,7 @@ from analyze.paths.attribution import Attribution, attribute
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
-from schemas.report import Direction, MutationKind
+from schemas.report.mutations import Direction, MutationKind
 
 NOTHING_US: Final = 1e-3
 """A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""

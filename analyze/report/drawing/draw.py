@@ -12,7 +12,7 @@ from markupsafe import Markup
 from analyze.report import wording
 from analyze.report.drawing.fold import Step, StepKind, Steps, all_steps, folded_steps
 from analyze.report.drawing.layout import Box, lay_out
-from schemas.report import GraphView
+from schemas.report.drawn_graphs import GraphView
 
 MOST_UNFOLDED = 24
 """Boxes up to which every changed edge keeps its place; in larger graphs the minor ones may be folded."""

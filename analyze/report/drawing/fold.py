@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schemas.report import GraphView
+from schemas.report.drawn_graphs import GraphView
 
 FOLD_LEAST = 3
 """A stretch of fewer steps is drawn as it is: a pill would hide more than it saves."""

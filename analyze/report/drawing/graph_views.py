@@ -7,7 +7,7 @@ from rapidfuzz.distance import LCSseq
 
 from analyze.population import Category
 from analyze.stats.moments import NS_PER_US
-from schemas.report import GraphDifference, GraphEdge, GraphNode, GraphView
+from schemas.report.drawn_graphs import GraphDifference, GraphEdge, GraphNode, GraphView
 
 
 def graph_view(category: Category, limit: int) -> GraphView:

@@ -7,7 +7,7 @@ import math
 from markupsafe import Markup
 
 from analyze.report import wording
-from schemas.report import Histogram
+from schemas.report.parts import Histogram
 
 WIDTH, HEIGHT = 430, 150
 LEFT, RIGHT, TOP, BOTTOM = 18, 18, 8, 24

@@ -1,37 +1,24 @@
-"""Rows of the report model from what paper mode found: numbers out of arrays, NaN to None, lists cut."""
+"""Rows of the sections from what paper mode found: tests, edges, precursors, histograms."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.spectroscope.paper import Candidates, EdgeEvidence, Ranked
-from analyze.methods.spectroscope.paper_settings import ReportLimits
 from analyze.methods.spectroscope.timing import KsTests
 from analyze.paths.attribution import Attribution
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Population
 from analyze.report import wording
+from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histogram import log_histogram
-from analyze.stats.moments import LARGE, NS_PER_US, SampleMoments
-from schemas.report import EdgeRow, Histogram, KsResult, Moments, PrecursorRow
+from analyze.stats.moments import NS_PER_US, SampleMoments
+from schemas.report.mutations import EdgeRow, PrecursorRow
+from schemas.report.parts import Histogram, KsResult
 
 F8 = npt.NDArray[np.float64]
-
-
-def number(value: float) -> float | None:
-    """A float for the model: NaN becomes None."""
-    return None if math.isnan(value) else float(value)
-
-
-def moments_row(moments: SampleMoments, period: int, category: int) -> Moments:
-    """One period of one category."""
-    count = int(moments.count[period, category])
-    mean, variance = moments.mean_us[period, category], moments.variance_us2[period, category]
-    c2 = variance / mean**2 if count > LARGE and mean > 0 else math.nan
-    return Moments(count=count, mean_us=number(mean), variance_us2=number(variance), c2=number(c2))
 
 
 def ks_row(tests: KsTests, index: int) -> KsResult:
@@ -105,23 +92,6 @@ def precursor_row(
         distance=float(found.distance[place]),
         share=float(found.weight[place]),
     )
-
-
-def stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
-    """Keys of the lake's categories that a category was made of, within the report's bound."""
-    return tuple(sorted(category.stored)[: limits.stored])
-
-
-def canonical(text: str, limits: ReportLimits) -> str:
-    """Canonical text within the report's bound."""
-    return text if len(text) <= limits.canonical_chars else text[: limits.canonical_chars - 1] + "…"
-
-
-def response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
-    """Response times of both periods."""
-    problem = category.sample == 1
-    us = category.response_ns / NS_PER_US
-    return log_histogram(title, us[~problem], us[problem], limits.bins)
 
 
 def histograms(population: Population, mutation: Ranked, limits: ReportLimits) -> tuple[Histogram, ...]:

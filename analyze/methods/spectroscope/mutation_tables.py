@@ -1,4 +1,4 @@
-"""Complete tables of a comparison (Arrow, for Parquet): mutations, edges, precursors, categories."""
+"""Complete tables of paper mode (Arrow, for Parquet): mutations, edges, precursors, categories, requests."""
 
 from __future__ import annotations
 
@@ -8,105 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.spectroscope.painted_rows import painted_table
+from analyze.methods.spectroscope.evidence_rows import critical_means
 from analyze.methods.spectroscope.paper import PaperResult
+from analyze.methods.spectroscope.request_rows import request_rows
 from analyze.population import Population
-from analyze.report.rows import critical_means
-from schemas.report import CategoryRow, KsResult, Moments
-
-
-def _f(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
-    return pa.field(name, type_, nullable=nullable, metadata={"doc": doc})
-
-
-_STORED = _f("stored", pa.list_(pa.string()), "keys of the lake's categories whose requests these are")
-
-_KS = (
-    _f("ks_n0", pa.int64(), "values tested, reference"),
-    _f("ks_n1", pa.int64(), "values tested, problem"),
-    _f("ks_d", pa.float64(), "KS statistic; null where the test was not run", nullable=True),
-    _f("ks_p", pa.float64(), "its p-value", nullable=True),
-)
-
-_MOMENTS = tuple(
-    _f(f"{name}{t}{unit}", type_, f"{doc}, {period}", nullable=type_ == pa.float64())
-    for name, unit, type_, doc in (
-        ("count", "", pa.int64(), "recorded requests"),
-        ("mean", "_us", pa.float64(), "weighted mean response time, µs"),
-        ("variance", "_us2", pa.float64(), "weighted variance of response time, µs²"),
-        ("c2", "", pa.float64(), "squared coefficient of variation; count > 10 only"),
-    )
-    for t, period in enumerate(("reference", "problem"))
-)
-
-MUTATIONS_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "from 1: the direction of the change first, then |contribution|"),
-        _f("kind", pa.string(), "response-time or structural"),
-        _f("direction", pa.string(), "increase or decrease of response time in sum"),
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _STORED,
-        _f("root", pa.string(), "root type"),
-        _f("contribution_us", pa.float64(), "rank key, requests times µs"),
-        _f("contribution_nsdi_us", pa.float64(), "by the NSDI'11 formula"),
-        _f("contribution_tr_us", pa.float64(), "by the technical report's formula"),
-        _f(
-            "baseline_mean_us",
-            pa.float64(),
-            "mean that the mutation is held against, µs: its precursors', or its own before",
-            nullable=True,
-        ),
-        _f("precursors", pa.int32(), "candidate precursors; 0 for response-time mutations"),
-        _f("edges_changed", pa.int32(), "edges whose test rejected; 0 for structural mutations"),
-        _f("virtual", pa.string(), "why the category has several rows; empty otherwise"),
-    ]
-)
-
-EDGES_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "rank of the response-time mutation"),
-        _f("category", pa.string(), "category key"),
-        _f("src", pa.int32(), "canonical position of the earlier node"),
-        _f("dst", pa.int32(), "canonical position of the later node"),
-        _f("src_label", pa.string(), "label of the earlier node"),
-        _f("dst_label", pa.string(), "label of the later node"),
-        _f("mean0_us", pa.float64(), "mean latency where critical, reference, µs", nullable=True),
-        _f("mean1_us", pa.float64(), "mean latency where critical, problem, µs", nullable=True),
-        _f("criticality0", pa.float64(), "share of requests with the edge critical, reference"),
-        _f("criticality1", pa.float64(), "share of requests with the edge critical, problem"),
-        *_KS,
-        _f("changed", pa.bool_(), "the test rejected"),
-        _f("attribution_us", pa.float64(), "A_e: exact part of the change of the mean, µs"),
-        _f("latency_us", pa.float64(), "part of A_e from latency, µs"),
-        _f("criticality_us", pa.float64(), "part of A_e from criticality, µs"),
-        _f("skewed", pa.bool_(), "a clock correction touched the edge"),
-    ]
-)
-
-PRECURSORS_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "rank of the structural mutation"),
-        _f("mutation", pa.string(), "category key of the mutation"),
-        _f("place", pa.int32(), "from 1, most likely first"),
-        _f("category", pa.string(), "category key of the precursor"),
-        _STORED,
-        _f("edits", pa.int32(), "Levenshtein distance of the token sequences"),
-        _f("distance", pa.float64(), "distance of the settings"),
-        _f("share", pa.float64(), "weight in the mutation's baseline mean"),
-    ]
-)
-
-CATEGORIES_SCHEMA = pa.schema(
-    [
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _STORED,
-        _f("root", pa.string(), "root type"),
-        _f("canonical", pa.string(), "canonical text"),
-        _f("n_nodes", pa.int32(), "number of nodes"),
-        *_MOMENTS,
-        *_KS,
-        _f("roles", pa.list_(pa.string()), "structural, precursor, response-time"),
-        _f("change_us", pa.float64(), "change of the summed response time, µs"),
-    ]
+from schemas.report.categories import CategoryRow
+from schemas.report.parts import KsResult, Moments
+from schemas.report.report_tables import (
+    CATEGORIES_SCHEMA,
+    EDGES_SCHEMA,
+    MUTATIONS_SCHEMA,
+    PRECURSORS_SCHEMA,
 )
 
 
@@ -120,6 +32,7 @@ def report_tables(
         "edges": _edges(result, population),
         "precursors": _precursors(result, population),
         "categories": _categories(categories, population),
+        "requests": request_rows(result, population),
     }
 
 

@@ -1,0 +1,107 @@
+"""What an analysis is: a method behind one port (ARCHITECTURE §7).
+
+A method is one folder under `analyze.methods` whose module `method` has the attribute `METHOD`. It takes a
+population (one sample, two, or many), looks at nothing else, and gives typed sections for people and complete
+tables for tools. Nothing else in flowdiff knows it: the registry finds it, the command line makes its options
+of its settings model, the run calls it, and the report asks its sections' own renderers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from analyze.population import Population
+from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Weighed
+from analyze.report.section_view import SectionView
+from schemas.config import Config
+from schemas.report.report import Verdict
+from schemas.report.section import Section
+
+C = TypeVar("C", bound=Config)
+C_contra = TypeVar("C_contra", bound=Config, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a method found."""
+
+    settings: Config
+    """The settings in force, what was left open decided."""
+    verdict: Verdict
+    sections: tuple[Section, ...]
+    """In the order in which they are read. Bounded by the report's limits."""
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    """Complete, by name; deterministic order of rows."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know before trusting it, one sentence each."""
+    weighed: Sequence[Weighed] = ()
+    """Everything found, uncut: what a gate decides on."""
+
+
+class Analyse(Protocol[C_contra]):
+    """The work of a method: pure, deterministic in its arguments."""
+
+    def __call__(
+        self,
+        population: Population,
+        history: Population | None,
+        settings: C_contra,
+        limits: ReportLimits,
+        /,
+    ) -> Result:
+        """Analyse the population's samples; `history` has samples of ordinary times, refined alike."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCount:
+    """How many samples a method takes."""
+
+    least: int
+    most: int | None
+    """None: any number."""
+
+    def allows(self, n: int) -> bool:
+        """Whether `n` samples will do."""
+        return self.least <= n and (self.most is None or n <= self.most)
+
+    @property
+    def text(self) -> str:
+        """`2 samples`, `1 to 2 samples`, `2 samples or more`."""
+        if self.most is None:
+            return f"{self.least} sample{'s' if self.least != 1 else ''} or more"
+        if self.most == self.least:
+            return f"{self.least} sample{'s' if self.least != 1 else ''}"
+        return f"{self.least} to {self.most} samples"
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[C]):
+    """An analysis as the registry, the command line and the report see it."""
+
+    name: str
+    """As the command line says it: `paper`."""
+    title: str
+    """As a page says it."""
+    settings: type[C]
+    """A frozen model with a default for every field; its fields are command-line options."""
+    samples: SampleCount
+    analyse: Analyse[C]
+    sections: tuple[SectionView[Any], ...]
+    """Every type of section that it may give, and how each is shown."""
+
+
+AnyMethod = Method[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen(Generic[C]):
+    """A method and the settings to run it with."""
+
+    method: Method[C]
+    settings: C

@@ -1,0 +1,93 @@
+"""The header of a report: its samples in numbers, and the headline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analyze.population import Population
+from analyze.report import wording
+from analyze.report.moment_rows import number
+from analyze.stats.moments import NS_PER_US, SampleMoments, pooled
+from schemas.report.report import Change, Headline, SampleSummary
+
+
+def sample_summary(population: Population, moments: SampleMoments, sample: int) -> SampleSummary:
+    """Counts and response times of one sample over all tested flows."""
+    named = population.samples[sample]
+    responses = [c.response_ns[c.rows(sample)] for c in population.categories]
+    us = np.concatenate(responses) / NS_PER_US if responses else np.zeros(0)
+    requests = int(moments.count[sample].sum())
+    everything = pooled(moments, np.arange(len(population.categories)))
+    return SampleSummary(
+        name=named.name,
+        text=named.text,
+        start_ns=named.start_ns,
+        end_ns=named.end_ns,
+        where=named.where,
+        requests=requests,
+        weighted_requests=float(moments.weighted[sample].sum()),
+        mean_us=number(everything.mean_us[sample, 0]),
+        median_us=float(np.quantile(us, 0.5)) if requests else None,
+        p99_us=float(np.quantile(us, 0.99)) if requests else None,
+        total_us=float(moments.total_us[sample].sum()),
+        categories=int((moments.count[sample] > 0).sum()),
+        excluded={
+            flag: counts[sample] for flag, counts in sorted(population.excluded.items()) if counts[sample]
+        },
+    )
+
+
+def headline(samples: tuple[SampleSummary, ...], population: Population) -> Headline:
+    """What happened from the first sample to the second; of one sample, or of many, what there is."""
+    if len(samples) != 2:
+        return Headline(sentence=_sentence(samples), change=None)
+    reference, problem = samples
+    mean0, mean1 = reference.mean_us, problem.mean_us
+    delta = mean1 - mean0 if mean0 is not None and mean1 is not None else None
+    change = Change(
+        mean0_us=mean0,
+        mean1_us=mean1,
+        delta_us=delta,
+        delta_share=delta / mean0 if delta is not None and mean0 else None,
+        requests0=reference.requests,
+        requests1=problem.requests,
+        load_ratio=load_ratio(population),
+        total_change_us=problem.total_us - reference.total_us,
+    )
+    return Headline(sentence=wording.headline_sentence(mean0, mean1), change=change)
+
+
+def _sentence(samples: tuple[SampleSummary, ...]) -> str:
+    requests = sum(sample.requests for sample in samples)
+    if len(samples) == 1:
+        return f"{wording.counted(requests, 'request')}, {wording.duration(samples[0].mean_us)} on average."
+    return f"{wording.counted(requests, 'request')} in {wording.counted(len(samples), 'sample')}."
+
+
+def load_ratio(population: Population) -> float | None:
+    """Requests per second of the second sample over those of the first, see `Change.load_ratio`."""
+    before, after = (_rate(population, sample) for sample in (0, 1))
+    return after / before if before is not None and after is not None else None
+
+
+def _rate(population: Population, sample: int) -> float | None:
+    """Requests per ns between the first and the last start of a sample; None if they are not apart."""
+    starts = [c.start_ns[c.rows(sample)] for c in population.categories]
+    starts = [s for s in starts if len(s)]
+    if not starts:
+        return None
+    length = max(int(s.max()) for s in starts) - min(int(s.min()) for s in starts)
+    return sum(len(s) for s in starts) / length if length > 0 else None
+
+
+def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
+    """One sentence a quality flag that kept flows out of every test."""
+    notes = []
+    for flag, counts in sorted(population.excluded.items()):
+        if any(counts):
+            words = [
+                f"{wording.counted(left, 'flow') if place == 0 else wording.count(left)} of the {sample.name}"
+                for place, (left, sample) in enumerate(zip(counts, samples, strict=True))
+            ]
+            notes.append(f"Left out of every test as {flag}: {', '.join(words)} period.")
+    return tuple(notes)

@@ -1,0 +1,33 @@
+"""How much of what was found a report holds."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from schemas.config import Config
+
+
+class ReportLimits(Config):
+    """Bounds of the report model; the tables in the lake are complete. What is cut says `shown of total`."""
+
+    mutations: int = Field(default=500, ge=1)
+    """Mutations listed: half of them increases, half decreases, unless there are fewer of one."""
+    detailed: int = Field(default=40, ge=0)
+    """Mutations that carry graphs and histograms, the best of each direction, halved likewise."""
+    edges: int = Field(default=200, ge=1)
+    """Edges listed a detailed mutation; changed ones first."""
+    brief_edges: int = Field(default=40, ge=1)
+    """Edges listed a mutation that is not detailed: changed ones only."""
+    precursors: int = Field(default=10, ge=1)
+    """Candidate precursors listed a mutation."""
+    stored: int = Field(default=8, ge=1)
+    """Keys of stored categories listed a mutation."""
+    categories: int = Field(default=500, ge=1)
+    roots: int = Field(default=100, ge=1)
+    graph_nodes: int = Field(default=600, ge=1)
+    """Nodes of a drawn graph: the first in canonical order."""
+    canonical_chars: int = Field(default=4000, ge=80)
+    """Canonical text is cut here, with `…`."""
+    bins: int = Field(default=48, ge=4)
+    edge_histograms: int = Field(default=3, ge=0)
+    """Reddest edges of a detailed mutation that carry a histogram."""

@@ -1,0 +1,41 @@
+"""Numbers out of arrays for a report's model: NaN becomes None, text is cut to the report's bounds."""
+
+from __future__ import annotations
+
+import math
+
+from analyze.population import Category
+from analyze.report.limits import ReportLimits
+from analyze.stats.histogram import log_histogram
+from analyze.stats.moments import LARGE, NS_PER_US, SampleMoments
+from schemas.report.parts import Histogram, Moments
+
+
+def number(value: float) -> float | None:
+    """A float for the model: NaN becomes None."""
+    return None if math.isnan(value) else float(value)
+
+
+def moments_row(moments: SampleMoments, sample: int, category: int) -> Moments:
+    """One sample of one category."""
+    count = int(moments.count[sample, category])
+    mean, variance = moments.mean_us[sample, category], moments.variance_us2[sample, category]
+    c2 = variance / mean**2 if count > LARGE and mean > 0 else math.nan
+    return Moments(count=count, mean_us=number(mean), variance_us2=number(variance), c2=number(c2))
+
+
+def stored(category: Category, limits: ReportLimits) -> tuple[str, ...]:
+    """Keys of the lake's categories that a category was made of, within the report's bound."""
+    return tuple(sorted(category.stored)[: limits.stored])
+
+
+def canonical(text: str, limits: ReportLimits) -> str:
+    """Canonical text within the report's bound."""
+    return text if len(text) <= limits.canonical_chars else text[: limits.canonical_chars - 1] + "…"
+
+
+def response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
+    """Response times of both samples of a comparison."""
+    problem = category.sample == 1
+    us = category.response_ns / NS_PER_US
+    return log_histogram(title, us[~problem], us[problem], limits.bins)

@@ -1,0 +1,34 @@
+"""What a run gives: the report, its complete tables, and how to show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from analyze.report.section_view import Views
+from schemas.report.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One thing found, as a gate weighs it."""
+
+    kind: str
+    """`structural`, `response-time`, or what else the method tells apart."""
+    us: float
+    """Change of summed response time that it stands for, µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A report and what belongs to it."""
+
+    report: Report
+    tables: Mapping[str, pa.Table]
+    """Complete, by name."""
+    views: Views
+    """Of every section of the report."""
+    weighed: Sequence[Weighed]
+    """Everything that the first method found, uncut."""

@@ -1,0 +1,50 @@
+"""One self-contained HTML page: no script, no request, every name escaped (jinja2 autoescape and markupsafe).
+
+The page's only style sheet is allowed by its hash, everything else is forbidden by the content security
+policy. The report's JSON rides in an inert script block, with `<`, `>` and `&` as JSON escapes. What a
+section looks like is its own business (`SectionView.html`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib import resources
+
+from markupsafe import Markup
+
+from analyze.report.page_templates import template
+from analyze.report.section_view import Views
+from schemas.report.report import Report
+
+
+def render_html(report: Report, views: Views) -> str:
+    """The page of a report whose sections all have a view; deterministic.
+
+    Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
+    """
+    shown = [(views[section.section], section) for section in report.sections]
+    style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    style += "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
+    return template("analyze.report", "templates/page.html.jinja").render(
+        r=report,
+        before=report.samples[0],
+        after=report.samples[1] if report.headline.change is not None else None,
+        style=Markup(style),
+        style_hash=_csp_hash(style),
+        json=_inert_json(report),
+        blocks=[view.html(section) for view, section in shown if not view.aside],
+        asides=[view.html(section) for view, section in shown if view.aside],
+    )
+
+
+def _csp_hash(style: str) -> str:
+    digest = hashlib.sha256(style.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _inert_json(report: Report) -> Markup:
+    text = report.model_dump_json()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)

@@ -1,0 +1,48 @@
+"""How a section is shown. One `SectionView` a type of section; renderers loop over sections and ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from markupsafe import Markup
+from rich.console import Console
+
+from schemas.report.section import Section
+
+S = TypeVar("S", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class SectionView(Generic[S]):
+    """The model of a section and its renderers; as JSON it is the model itself."""
+
+    model: type[S]
+    html: Callable[[S], Markup]
+    """One or several blocks for the page's `<main>`: no script, no style attribute, nothing loaded; names
+    escaped. Ids must not be those of another section."""
+    text: Callable[[S, Console], None] | None
+    """Prints it to a terminal; None: it is for the page only."""
+    aside: bool = False
+    """A `<details>` among "Everything else" at the end of the page, instead of in the middle."""
+    style: str = ""
+    """CSS of its own."""
+
+    @property
+    def tag(self) -> str:
+        """The tag of its sections."""
+        return str(self.model.model_fields["section"].default)
+
+
+Views = Mapping[str, SectionView[Any]]
+"""By tag."""
+
+
+def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
+    """Views by tag. Raises ValueError where two share one and are not the same."""
+    found: dict[str, SectionView[Any]] = {}
+    for view in views:
+        if found.setdefault(view.tag, view) is not view:
+            raise ValueError(f"two sections are called '{view.tag}'")
+    return found

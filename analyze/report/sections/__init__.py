@@ -1,0 +1,1 @@
+"""Sections that methods share: one folder each, what it is like on the page and on a terminal."""

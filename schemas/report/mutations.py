@@ -1,0 +1,155 @@
+"""Section `mutations`: what changed, ranked (paper mode)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from schemas.report.drawn_graphs import GraphDifference, GraphView
+from schemas.report.parts import Frozen, Histogram, KsResult, Moments
+from schemas.report.section import Section
+
+
+class MutationKind(StrEnum):
+    """What changed about a category."""
+
+    RESPONSE_TIME = "response-time"
+    STRUCTURAL = "structural"
+
+
+class Direction(StrEnum):
+    """Whether a mutation made requests take longer in sum or shorter; one that did neither goes with the
+    change of the mean."""
+
+    INCREASE = "increase"
+    DECREASE = "decrease"
+
+
+class EdgeRow(Frozen):
+    """One edge of a response-time mutation."""
+
+    src: int
+    dst: int
+    """Canonical positions in the category's graph."""
+    src_label: str
+    dst_label: str
+    mean0_us: float | None
+    mean1_us: float | None
+    """Mean latency over the requests in which the edge was on the critical path."""
+    criticality0: float
+    criticality1: float
+    """Weighted share of requests with the edge on the critical path (π)."""
+    ks: KsResult
+    """On the latencies of requests in which the edge was critical, as published."""
+    changed: bool
+    """The test rejected: the papers' red edge."""
+    attribution_us: float
+    """A_e (B.10): the edge's part of the category's change of mean; over all edges they sum to it exactly."""
+    latency_us: float
+    """Part of A_e from the edge getting slower."""
+    criticality_us: float
+    """Part of A_e from the edge being critical more often."""
+    skewed: bool
+    """A clock correction touched this edge."""
+
+
+class PrecursorRow(Frozen):
+    """One candidate precursor of a structural mutation."""
+
+    category: str
+    root: str
+    stored: tuple[str, ...]
+    """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
+    stored_total: int
+    canonical: str
+    n_nodes: int
+    before: Moments
+    after: Moments
+    edits: int
+    """Levenshtein distance of the token sequences."""
+    distance: float
+    """The distance of the settings (raw, or divided by the longer sequence): rank key."""
+    share: float
+    """Weight in the mean the mutation is held against; the candidates of one mutation sum to 1."""
+
+
+class Mutation(Frozen):
+    """One ranked result."""
+
+    rank: int
+    """From 1: first those of the direction in which the mean went, by |contribution|; then the others."""
+    rank_in_direction: int
+    """From 1, among the mutations of the same direction (the papers' separate lists)."""
+    kind: MutationKind
+    direction: Direction
+    category: str
+    root: str
+    stored: tuple[str, ...]
+    """Keys of the lake's categories whose requests these are, ascending, the first of `stored_total`."""
+    stored_total: int
+    canonical: str
+    n_nodes: int
+    before: Moments
+    after: Moments
+    ks: KsResult
+    """On response time."""
+    contribution_us: float
+    """The rank key, by the ranking of the settings: requests times µs."""
+    contribution_nsdi_us: float
+    contribution_tr_us: float
+    share_of_change: float | None
+    """contribution / total change of summed response time; does not add up to 1 over mutations (C.7)."""
+    share_of_listed: float
+    """|contribution| / sum of |contribution| over all mutations."""
+    virtual: str
+    """Why the category appears more than once (virtual categories); empty otherwise."""
+    no_precursor: bool
+    """Structural: no candidate; held against the problem-period mean of its root type (C.7)."""
+    one_to_n_relaxed: bool
+    """Structural: no single category lost enough requests (1:N), so the precursors are those without that
+    heuristic: several categories that may have given requests together."""
+    baseline_mean_us: float | None
+    """Structural: mean of the precursors, weighted by similarity; response time: mean before."""
+    edges: tuple[EdgeRow, ...]
+    """Response time: changed edges first, then by |A_e|; so the first is the reddest."""
+    edges_total: int
+    edges_changed: int
+    displaced_us: float | None
+    """Response time: sum of A_e over edges that did not change by test ("displaced on the critical path")."""
+    recoverable_us: float | None
+    """Response time, detailed mutations: mean response time the problem period would save if the changed
+    edges had their reference latencies (counterfactual, B.10)."""
+    precursors: tuple[PrecursorRow, ...]
+    """Structural: most likely first."""
+    precursors_total: int
+    histograms: tuple[Histogram, ...]
+    """Response time T first, then the reddest edges; detailed mutations only."""
+    difference: GraphDifference | None
+    """Structural and detailed: against the most likely precursor."""
+
+
+class RankedList(Frozen):
+    """Mutations that are read as one list, best first."""
+
+    direction: Direction | None
+    """Whose list it is; None: both ways in one list by signed contribution."""
+    ranks: tuple[int, ...]
+    """Of the mutations listed; the list goes on in the table `mutations` where it is cut."""
+    total: int
+
+
+class MutationsSection(Section):
+    """All mutations, the graphs of the detailed ones, and the lists they are read in."""
+
+    section: Literal["mutations"] = "mutations"
+    lists: tuple[RankedList, ...]
+    """In the order in which they are read; none is empty."""
+    mutations: tuple[Mutation, ...]
+    """By rank."""
+    mutations_total: int
+    structural_total: int
+    response_time_total: int
+    precursors_total: int
+    """Categories over the threshold as precursors, whether or not a mutation points to them."""
+    graphs: dict[str, GraphView]
+    """By category key; of detailed mutations and their first precursor."""

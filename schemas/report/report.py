@@ -1,0 +1,179 @@
+"""The report: a header and typed sections. What a renderer shows comes from here.
+
+The same input gives the same bytes. Version 2 put what a method found into sections; version 1 was one flat
+model of a paper-mode comparison and is not read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
+
+from schemas.report.parts import Frozen
+from schemas.report.section import ForeignSection, Section
+
+REPORT_VERSION: Final = 2
+"""Version of the model; a change of it needs a new one."""
+
+S = TypeVar("S", bound=Section)
+
+
+class SampleSummary(Frozen):
+    """One sample, over the flows that were tested."""
+
+    name: str
+    """`reference`, `problem`, or what else the analysis calls it."""
+    text: str
+    """The period as a person would write it (UTC)."""
+    start_ns: int
+    end_ns: int
+    """Half open, ns since the epoch."""
+    where: str
+    """Filter expression; empty for none."""
+    requests: int
+    """Flows, as recorded (n)."""
+    weighted_requests: float
+    """Sum of weights (Y)."""
+    mean_us: float | None
+    """Weighted mean response time; None without requests."""
+    median_us: float | None
+    p99_us: float | None
+    """Quantiles of the response times as recorded (unweighted)."""
+    total_us: float
+    """n times mean: the summed response time of the recorded flows."""
+    categories: int
+    excluded: dict[str, int]
+    """Quality flag -> flows kept out of every test."""
+
+
+class Change(Frozen):
+    """What happened to the mean response time, and to the load, from the first sample to the second."""
+
+    mean0_us: float | None
+    mean1_us: float | None
+    delta_us: float | None
+    delta_share: float | None
+    """delta / mean0."""
+    requests0: int
+    requests1: int
+    load_ratio: float | None
+    """Requests per second, problem / reference, each from its first to its last request (a period may hold
+    windows without traffic); None where a period has fewer than two."""
+    total_change_us: float
+    """Change of the summed response time, n1·mean1 - n0·mean0."""
+
+
+class Headline(Frozen):
+    """The top of the page."""
+
+    sentence: str
+    change: Change | None
+    """Where two samples are compared."""
+
+
+class Verdict(Frozen):
+    """What a method came to."""
+
+    outcome: str
+    """In one word, from the method's own closed list: `mutations`, `no-mutation`."""
+    text: str
+    """In one sentence."""
+
+
+class MethodRun(Frozen):
+    """One method as it was run."""
+
+    name: str
+    title: str
+    settings: dict[str, JsonValue]
+    """All of them, as in force: with these and the lake the result can be made again."""
+    verdict: Verdict
+
+
+class Preparation(Frozen):
+    """How the samples were made comparable."""
+
+    level: str
+    """L0: every node. L3: component boundaries only."""
+    refine: dict[str, str]
+    """The other settings of the refinement, as text."""
+
+
+def _by_tag(value: Any, info: ValidationInfo) -> Any:
+    """A section read from JSON as the model of its tag, where the reader knows it."""
+    if not isinstance(value, dict):
+        return value
+    known: dict[str, type[Section]] = (info.context or {}).get("sections", {})
+    return known.get(str(value.get("section")), ForeignSection).model_validate(value)
+
+
+AnySection = Annotated[SerializeAsAny[Section], BeforeValidator(_by_tag)]
+
+
+class Report(Frozen):
+    """What one or several methods found in the same samples."""
+
+    schema_version: Literal[2] = REPORT_VERSION
+    id: str
+    """First 16 hex digits of the SHA-256 of everything but `id`, `created_at` and `source`."""
+    created_at: str | None
+    """ISO time, UTC, where the caller gave one."""
+    source: str
+    """Name of the lake(s), for people."""
+    preparation: Preparation | None
+    """None where the samples were not loaded from a lake."""
+    samples: tuple[SampleSummary, ...]
+    notes: tuple[str, ...]
+    """Data quality, one sentence each."""
+    headline: Headline
+    methods: tuple[MethodRun, ...]
+    """In the order asked for; the first decides a gate."""
+    sections: tuple[AnySection, ...]
+    """In the order in which they are read."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the first method."""
+        return self.methods[0].verdict
+
+    def sample(self, name: str) -> SampleSummary:
+        """The sample of a name. Raises KeyError."""
+        return {sample.name: sample for sample in self.samples}[name]
+
+    def section(self, model: type[S]) -> S:
+        """The first section of a type. Raises KeyError."""
+        found = next((section for section in self.sections if isinstance(section, model)), None)
+        if found is None:
+            raise KeyError(model.__name__)
+        return found
+
+
+_NOT_IN_ID: Final = {"id", "created_at", "source"}
+
+
+def content_id(report: Report) -> str:
+    """The id that belongs to a report's content."""
+    content = report.model_dump_json(exclude=_NOT_IN_ID)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def with_id(report: Report) -> Report:
+    """The same report with its `id` filled in."""
+    return report.model_copy(update={"id": content_id(report)})
+
+
+def to_json(report: Report) -> str:
+    """Versioned JSON, one line a level, ending in a newline; byte-identical for equal reports."""
+    return report.model_dump_json(indent=1) + "\n"
+
+
+def from_json(text: str | bytes, sections: Iterable[type[Section]]) -> Report:
+    """The report that `to_json` wrote, its sections as the models given; others as `ForeignSection`.
+
+    Raises pydantic.ValidationError for another version, or anything that is no report.
+    """
+    known = {model.model_fields["section"].default: model for model in sections}
+    return Report.model_validate_json(text, context={"sections": known})

@@ -1,0 +1,212 @@
+"""A method is added as one folder: no other file knows it, and the command line, report and lake have it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from oracles.paper_report import paper_outcome
+from oracles.populations import constant_chain, population
+
+import analyze.methods
+from analyze.methods.registry import all_methods
+from flowdiff.__main__ import main
+from schemas.report.report import from_json, to_json
+
+METHOD = '''
+"""The slowest requests of a period, each with its root type."""
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from markupsafe import Markup
+from pydantic import Field
+from rich.text import Text
+
+from analyze.methods.port import Method, Result, SampleCount
+from analyze.report import wording
+from analyze.report.outcome import Weighed
+from analyze.report.page_templates import template
+from analyze.report.section_view import SectionView
+from schemas.config import Config
+from schemas.report.parts import Frozen
+from schemas.report.report import Verdict
+from schemas.report.section import Section
+
+
+class SlowestSettings(Config):
+    """What is listed."""
+
+    top: int = Field(default=10, ge=1, description="Requests listed.")
+    alpha: float = Field(default=0.5, description="A name that paper mode has, too.")
+
+
+class SlowRequest(Frozen):
+    request_id: str
+    root: str
+    response_us: float
+
+
+class SlowestSection(Section):
+    section: Literal["slowest-roots"] = "slowest-roots"
+    slowest: tuple[SlowRequest, ...]
+
+
+def analyse(population, history, settings, limits):
+    rows = [
+        SlowRequest(request_id=name, root=category.graph.root, response_us=ns / 1e3)
+        for category in population.categories
+        for name, ns in zip(category.request_id.to_pylist(), category.response_ns.tolist())
+    ]
+    rows.sort(key=lambda row: (-row.response_us, row.request_id))
+    section = SlowestSection(slowest=tuple(rows[: settings.top]))
+    return Result(
+        settings=settings,
+        verdict=Verdict(outcome="listed", text=f"{len(section.slowest)} requests listed."),
+        sections=(section,),
+        tables={"slowest": pa.Table.from_pylist([row.model_dump() for row in rows])},
+        weighed=[Weighed("slow", row.response_us) for row in rows],
+    )
+
+
+def page(section):
+    return Markup(template("analyze.methods.slowest_roots", "slowest.html.jinja").render(s=section))
+
+
+def text(section, console):
+    for row in section.slowest:
+        line = f"{row.root} {wording.duration(row.response_us)} {row.request_id}"
+        console.print(Text(wording.visible(line)))
+
+
+METHOD = Method(
+    name="slowest-roots",
+    title="Slowest roots",
+    settings=SlowestSettings,
+    samples=SampleCount(1, None),
+    analyse=analyse,
+    sections=(SectionView(SlowestSection, page, text, style=".slowest { color: red; }"),),
+)
+'''
+TEMPLATE = """<section class="slowest" aria-labelledby="slow"><h2 id="slow">Slowest</h2>
+<ol>{% for row in s.slowest %}
+<li>{{ row.root }} {{ row.response_us | duration }} {{ row.request_id }}</li>
+{% endfor %}</ol>
+</section>"""
+PERIODS = ("--reference", "2022-08-23T16:55/10m", "--problem", "2022-08-23T15:10/5m")
+
+
+@pytest.fixture
+def slowest_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = tmp_path / "methods" / "slowest_roots"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "method.py").write_text(METHOD, encoding="utf-8")
+    (folder / "slowest.html.jinja").write_text(TEMPLATE, encoding="utf-8")
+    monkeypatch.setattr(analyze.methods, "__path__", [*analyze.methods.__path__, str(folder.parent)])
+    yield
+    for name in [name for name in sys.modules if name.startswith("analyze.methods.slowest_roots")]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("method") / "lake"
+    traces = [str(shared_data / "online-boutique" / f"{name}.otlp.jsonl.gz") for name in TRACES]
+    assert run("import", *traces, "--lake", str(folder)) == 0
+    return folder
+
+
+TRACES = ("before", "after-recommendation-delay")
+
+
+def run(*arguments: str) -> int:
+    """Exit code of the command line."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    assert code is None or isinstance(code, int)
+    return code or 0
+
+
+@pytest.mark.usefixtures("slowest_roots")
+def test_one_folder_is_a_method(lake: Path, capsys: pytest.CaptureFixture[str]):
+    asked = ("compare", "--lake", str(lake), *PERIODS, "--method", "slowest-roots", "--top", "4")
+    assert run(*asked) == 1  # something was found, and the gate asks for anything
+    out = capsys.readouterr().out
+    folder = Path(out.rsplit("Report: ", 1)[1].strip()).parent
+    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert [section["section"] for section in found["sections"]] == ["slowest-roots"]
+    rows = found["sections"][0]["slowest"]
+    assert len(rows) == 4
+    assert [method["settings"] for method in found["methods"]] == [{"top": 4, "alpha": 0.5}]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert ".slowest { color: red; }" in page
+    for row in rows:
+        assert row["request_id"] in out
+        assert f"{row['request_id']}</li>" in page
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "slowest.parquet"]
+    assert pq.read_table(folder / "slowest.parquet").num_rows == 1011
+
+
+@pytest.mark.usefixtures("slowest_roots")
+def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[str]):
+    methods = ("--method", "paper", "--method=slowest-roots")
+    options = ("--alpha", "0.01", "--slowest-roots-alpha", "0.25", "--fail-on", "never")
+    assert run("compare", "--lake", str(lake), *PERIODS, *methods, *options, "--no-save", "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [method["name"] for method in found["methods"]] == ["paper", "slowest-roots"]
+    assert [method["settings"]["alpha"] for method in found["methods"]] == [0.01, 0.25]
+    assert {section["method"] for section in found["sections"][:-1]} == {"paper"}
+    assert found["sections"][-1]["method"] == "slowest-roots"
+
+
+@pytest.mark.usefixtures("slowest_roots")
+def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixture[str]):
+    assert run("compare", "--method", "slowest-roots", "--help") == 0
+    theirs = capsys.readouterr().out
+    assert "--top" in theirs
+    assert "--sm-threshold" not in theirs
+    assert run("compare", "--help") == 0
+    assert "--sm-threshold" in capsys.readouterr().out
+
+
+def test_options_of_another_method_are_refused(capsys: pytest.CaptureFixture[str]):
+    assert run("compare", *PERIODS, "--top", "4") == 2
+    assert "No such option" in capsys.readouterr().err
+
+
+def test_an_unknown_method_is_named(capsys: pytest.CaptureFixture[str]):
+    assert run("compare", *PERIODS, "--method", "robuts") == 2
+    error = capsys.readouterr().err
+    assert "'robuts'" in error
+    assert "paper" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.usefixtures("slowest_roots")
+def test_a_section_is_read_where_its_method_is_and_kept_where_it_is_not():
+    method = all_methods()["slowest-roots"]
+    result = method.analyse(population(constant_chain(("a", "b"), 3, 3, 5, 9)), None, method.settings(), None)
+    report = paper_outcome(population(constant_chain(("a", "b"), 3, 3, 5, 9))).report
+    report = report.model_copy(update={"sections": result.sections})
+    text = to_json(report)
+    assert from_json(text, [view.model for view in method.sections]) == report
+    assert to_json(from_json(text, [])) == text
+
+
+def test_a_folder_that_is_no_method_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = list(all_methods())
+    (tmp_path / "shared_words").mkdir()
+    (tmp_path / "shared_words" / "__init__.py").touch()
+    monkeypatch.setattr(analyze.methods, "__path__", [*analyze.methods.__path__, str(tmp_path)])
+    assert list(all_methods()) == before
+    (tmp_path / "shared_words" / "method.py").write_text("THING = 1", encoding="utf-8")
+    with pytest.raises(TypeError, match="has no METHOD"):
+        all_methods()
+    del sys.modules["analyze.methods.shared_words.method"], sys.modules["analyze.methods.shared_words"]

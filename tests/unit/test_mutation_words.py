@@ -1,0 +1,113 @@
+"""What is said about a mutation: numbers that do not confuse, and no edge as a reason that is none."""
+
+from __future__ import annotations
+
+import pytest
+from oracles.paper_report import paper_report
+from oracles.populations import chain, constant_chain, population
+
+from analyze.report.sections.mutations.mutation_words import explain, list_title, part_of
+from analyze.report.wording import NBSP
+from schemas.report.mutations import Direction, Mutation, RankedList
+
+FAST, SLOW = 100_000, 400_000
+US = 1000
+
+
+def timing(before: list[int], after: list[int], jitter: int = 7) -> Mutation:
+    """A chain whose edges take `before` and `after` ns, with a little jitter on the first."""
+    rows = [
+        [
+            [edge + (jitter * i * US if place == 0 else 0) for place, edge in enumerate(edges)]
+            for i in range(40)
+        ]
+        for edges in (before, after)
+    ]
+    labels = ("write", *(f"step{i}" for i in range(len(before))))
+    (mutation,) = paper_report(population(chain(labels, *rows))).mutations
+    return mutation
+
+
+def told(mutation: Mutation) -> str:
+    return explain(mutation).replace(NBSP, " ")
+
+
+def test_the_reddest_edge_has_its_part():
+    text = told(timing([FAST] * 3, [FAST, SLOW, FAST]))
+    assert "300 µs slower on average" in text
+    assert text.endswith("reddest edge step0 → step1, 100 % of it.")
+
+
+def test_a_part_beyond_the_whole_is_an_amount():
+    text = told(timing([FAST, FAST, SLOW], [FAST, SLOW + FAST, FAST]))
+    assert "100 µs slower" in text
+    assert text.endswith("reddest edge step0 → step1, +400 µs by itself.")
+    assert "%" not in text
+
+
+def test_an_edge_that_went_the_other_way_is_no_reason():
+    mutation = timing([FAST, SLOW, FAST], [FAST, FAST, SLOW + SLOW])
+    opposite = [edge for edge in mutation.edges if edge.attribution_us > 0]
+    alone = mutation.model_copy(
+        update={"edges": tuple(e for e in mutation.edges if e.attribution_us <= 0), "edges_changed": 1}
+    )
+    assert opposite
+    assert told(alone).endswith("no single changed edge on its critical path accounts for it.")
+    assert told(mutation).endswith("reddest edge step1 → step2, +700 µs by itself.")
+
+
+def test_a_negligible_edge_is_no_reason():
+    mutation = timing([FAST] * 3, [FAST, SLOW, FAST])
+    minor = mutation.edges[0].model_copy(update={"attribution_us": 29.0})
+    assert "accounts for it" in told(mutation.model_copy(update={"edges": (minor,)}))
+    enough = mutation.edges[0].model_copy(update={"attribution_us": 31.0})
+    assert told(mutation.model_copy(update={"edges": (enough,)})).endswith("10 % of it.")
+
+
+def test_no_changed_edge_is_said():
+    mutation = timing([FAST] * 3, [FAST, SLOW, FAST])
+    calm = tuple(edge.model_copy(update={"changed": False}) for edge in mutation.edges)
+    assert told(mutation.model_copy(update={"edges": calm})).endswith("changed by test.")
+
+
+def test_means_that_read_alike_are_not_a_move():
+    mutation = timing([FAST] * 3, [FAST, SLOW, FAST])
+    after = mutation.after.model_copy(update={"mean_us": mutation.before.mean_us})
+    text = told(mutation.model_copy(update={"after": after}))
+    assert "the same mean" in text
+    assert "slower" not in text
+    assert "→" not in text
+
+
+@pytest.mark.parametrize(
+    ("us", "whole", "text"),
+    [
+        (34.0, 100.0, "34 % of it"),
+        (-34.0, -100.0, "34 % of it"),
+        (100.0, 100.0, "100 % of it"),
+        (128.0, 100.0, "+128 µs by itself"),
+        (-0.3, 100.0, "−300 ns by itself"),
+        (5.0, 0.0, "+5 µs by itself"),
+    ],
+)
+def test_no_share_beyond_the_whole(us: float, whole: float, text: str):
+    assert part_of(us, whole).replace(NBSP, " ") == text
+
+
+def test_every_list_has_a_title():
+    ways = (*Direction, None)
+    titles = [list_title(RankedList(direction=way, ranks=(1,), total=1))[0] for way in ways]
+    assert titles == ["Takes more time", "Takes less time", "All mutations"]
+
+
+def test_released_is_one_signed_list():
+    worse = [constant_chain(("a", f"w{i}"), 0, 100 + i, 0, 9000) for i in range(2)]
+    better = constant_chain(("b", "x"), 0, 100, 0, 10), constant_chain(("b", "y"), 300, 100, 5000, 5000)
+    lost = constant_chain(("a", "y"), 300, 0, 100, 0)
+    found = paper_report(population(*worse, *better, lost), variant="released")
+    (listed,) = found.ranked.lists
+    assert listed.direction is None
+    assert listed.ranks == tuple(m.rank for m in found.mutations)
+    signed = [m.contribution_us for m in found.mutations]
+    assert signed == sorted(signed, reverse=True)
+    assert signed[0] > 0 > signed[-1]
