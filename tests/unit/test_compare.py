@@ -322,6 +322,18 @@ def test_each_direction_has_its_share_of_a_short_report():
     assert [m.rank for m in found.mutations if m.histograms] == [1, 7]
 
 
+def test_a_short_report_of_one_signed_list_keeps_both_ends():
+    # Costs by hand, requests·ms, `released`: +240 +180 +120 -60 -120 -180, the last three by what they save.
+    roots = [constant_chain((f"w{us}", "old", "done"), 80, 20, 5000, 5000) for us in (9, 8, 7, 4, 3, 2)]
+    gained = [constant_chain((f"w{us}", "new", "done"), 0, 60, 0, us * 1000) for us in (9, 8, 7, 4, 3, 2)]
+    found = run(population(*roots, *gained), limits=ReportLimits(mutations=4, detailed=2), variant="released")
+    assert [m.contribution_us for m in found.mutations] == [240_000, 180_000, -120_000, -180_000]
+    assert [m.rank for m in found.mutations] == [1, 2, 5, 6]
+    assert [m.rank_in_direction for m in found.mutations] == [1, 2, 2, 1]
+    assert [m.rank for m in found.mutations if m.histograms] == [1, 6]
+    assert [(ranked.direction, ranked.ranks) for ranked in found.ranked.lists] == [(None, (1, 2, 5, 6))]
+
+
 @pytest.mark.parametrize(
     ("increases", "decreases", "limit", "shares"),
     [

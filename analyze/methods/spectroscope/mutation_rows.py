@@ -64,16 +64,15 @@ def mutation_rows(
     """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     total_change = float(result.moments.total_us[1].sum() - result.moments.total_us[0].sum())
-    seen = dict.fromkeys(Direction, 0)
     ways = [result.direction(found) for found in result.mutations]
+    of_its_way = _places_by_size(result, ways)
     listed_of, detailed_of = fair_shares(ways, limits.mutations), fair_shares(ways, limits.detailed)
     graphs: dict[str, GraphView] = {}
     rows = []
     for place, (found, way) in enumerate(zip(result.mutations, ways, strict=True)):
-        seen[way] += 1
-        if seen[way] > listed_of[way]:
+        if of_its_way[place] > listed_of[way]:
             continue
-        detailed = seen[way] <= detailed_of[way]
+        detailed = of_its_way[place] <= detailed_of[way]
         if detailed:
             _add_graphs(found, population, graphs, limits)
         rows.append(
@@ -84,13 +83,27 @@ def mutation_rows(
                 limits,
                 rank=place + 1,
                 direction=way,
-                rank_in_direction=seen[way],
+                rank_in_direction=of_its_way[place],
                 share_of_change=found.contribution_us / total_change if total_change else None,
                 share_of_listed=abs(found.contribution_us) / listed if listed else 0.0,
                 graphs=graphs if detailed else {},
             )
         )
     return tuple(rows), {key: graphs[key] for key in sorted(graphs)}
+
+
+def _places_by_size(result: PaperResult, ways: Sequence[Direction]) -> list[int]:
+    """[mutations] place among those of the same direction by |contribution|, from 1.
+
+    A signed list ends with what saved most, so ranks would keep the least of it in a short report.
+    """
+    sizes = [abs(found.contribution_us) for found in result.mutations]
+    places = [0] * len(sizes)
+    seen = dict.fromkeys(Direction, 0)
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        seen[ways[index]] += 1
+        places[index] = seen[ways[index]]
+    return places
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
