@@ -137,7 +137,10 @@ def canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.Dict
 
 
 def flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
-    """[flows asked] `kind`."""
+    """[flows asked] `kind`. Nearly every batch has one kind alone, and there may be many rows of params."""
+    if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
+        kind = SPANS if placed.of_spans[0] else RECORDS
+        return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
     return canonical_words(placed.of_spans[flow].astype(np.int64), [RECORDS, SPANS])
 
 

@@ -76,7 +76,7 @@ def describe(template: Template) -> Structure:
 def read_graph(
     edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool], words: list[Word]
 ) -> Reading:
-    """Texts and folding of a graph of `words` [nodes] in topological positions. Linear, 6 to 9 µs a node."""
+    """Texts and folding of a graph of `words` [nodes] in topological positions. Linear, 7 to 10 µs a node."""
     n_nodes = len(words)
     tree = decompose(n_nodes, edges, mate, deferred)
     l0, l1, l2 = fold_levels(tree, words)

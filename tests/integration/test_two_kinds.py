@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 import pytest
 
 from analyze.export.events import own_id
-from analyze.export.flows import export_native, export_otlp
+from analyze.export.flows import Exported, export_native, export_otlp
+from analyze.export.selection import Asked
 from analyze.load import read_flows
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import find_flow
@@ -141,10 +142,15 @@ def test_both_again_are_duplicates(lake: Path, tmp_path: Path) -> None:
     ("export", "crossed", "at"), [(export_native, SPANS, AT), (export_otlp, RECORDS, LATER)]
 )
 def test_an_export_in_one_form_keeps_them_apart(
-    lake: Path, tmp_path: Path, export: Callable[[LakePeriod, None, BinaryIO], int], crossed: str, at: int
+    lake: Path,
+    tmp_path: Path,
+    export: Callable[[LakePeriod, Asked, BinaryIO], Exported],
+    crossed: str,
+    at: int,
 ) -> None:
     out = io.BytesIO()
-    assert export(resolve(parse_period("all", now_ns=0), default_lake=str(lake)), None, out) == 3
+    exported = export(resolve(parse_period("all", now_ns=0), default_lake=str(lake)), Asked(), out)
+    assert exported.flows == 3
     file = tmp_path / "exported"
     file.write_bytes(out.getvalue())
     put(tmp_path / "again", file)
