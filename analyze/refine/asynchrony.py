@@ -49,28 +49,29 @@ class Asynchrony:
 
 @dataclass(frozen=True, slots=True)
 class _Votes:
-    """Requests and weighted calls of one place; arrays are [samples]."""
+    """Requests and weighted calls by place; arrays are [samples, places]."""
 
+    places: tuple[Place, ...]
     requests: F8
     calls: F8
     ayes: F8
 
     def shares(self) -> F8:
-        """[samples] share of the calls that agree; NaN where there is none."""
-        shares = np.full(len(self.calls), np.nan)
+        """[samples, places] share of the calls that agree; NaN where there is none."""
+        shares = np.full(self.calls.shape, np.nan)
         np.divide(self.ayes, self.calls, out=shares, where=self.calls > 0)
         return shares
 
-    def carried(self, share: float, settings: RefineSettings) -> bool:
-        """Whether at least `share` of the calls agree, in requests enough to say so.
+    def carried(self, share: float, settings: RefineSettings) -> set[Place]:
+        """Places where at least `share` of the calls agree, in requests enough to say so.
 
         As for sibling order (S5): `min_traces` requests decide, or `min_unanimous` that agree without
         exception. One request decides nothing, however many calls it has.
         """
-        n, calls, ayes = (float(part.sum()) for part in (self.requests, self.calls, self.ayes))
-        if n >= settings.min_traces:
-            return ayes >= share * calls
-        return n >= settings.min_unanimous and ayes == calls
+        n, calls, ayes = (part.sum(axis=0) for part in (self.requests, self.calls, self.ayes))
+        by_share = (n >= settings.min_traces) & (ayes >= share * calls)
+        unanimous = (n >= settings.min_unanimous) & (ayes == calls)
+        return {self.places[at] for at in np.flatnonzero(by_share | unanimous).tolist()}
 
 
 class _Ballot:
@@ -109,15 +110,15 @@ class _Ballot:
         entry = np.concatenate((requests, np.repeat(calls, len(places), axis=1), ayes))
         self._entries.append((np.array(codes, dtype=np.int64), entry))
 
-    def count(self) -> dict[Place, _Votes]:
-        """The votes of each place."""
+    def count(self) -> _Votes:
+        """The votes of every place."""
         if not self._entries:
-            return {}
+            none = np.zeros((self._n_samples, 0))
+            return _Votes((), none, none, none)
         codes = np.concatenate([codes for codes, _ in self._entries])
         entries = np.concatenate([entry for _, entry in self._entries], axis=1)
         sums = np.stack([np.bincount(codes, weights=row, minlength=len(self._codes)) for row in entries])
-        by_place = sums.reshape(3, self._n_samples, -1)
-        return {place: _Votes(*by_place[:, :, code]) for place, code in self._codes.items()}
+        return _Votes(tuple(self._codes), *sums.reshape(3, self._n_samples, -1))
 
 
 def find_asynchronous(
@@ -141,9 +142,7 @@ def find_asynchronous(
         if units:
             lateness.ask(places, category, matrix, tree, _outliving(tree, units, settings))
     outlives = lateness.count()
-    asynchronous = {
-        place for place, votes in outlives.items() if votes.carried(settings.async_share, settings)
-    }
+    asynchronous = outlives.carried(settings.async_share, settings)
     left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
     waiting = _Ballot(len(samples))
     candidates = []
@@ -154,11 +153,7 @@ def find_asynchronous(
             continue
         places = [_place(tree, unit, child) for unit, child in below]
         waiting.ask(places, category, matrix, tree, _early(tree, below))
-    kept = {
-        place
-        for place, votes in waiting.count().items()
-        if votes.carried(settings.sequential_share, settings)
-    }
+    kept = waiting.count().carried(settings.sequential_share, settings)
     found = [
         Asynchrony() if tree is None else Asynchrony(behind, tuple(_outermost(tree, below, kept)))
         for tree, behind, below in zip(trees, left, candidates, strict=True)
@@ -243,30 +238,34 @@ def _early(tree: SpanTree, below: list[tuple[int, int]]) -> Callable[[I8, I8], B
 
 
 def _notes(
-    outlives: dict[Place, _Votes], asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
+    outlives: _Votes, asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences: what only some samples leave behind, and what was deferred; the most calls first."""
     stays: dict[Place, list[str]] = {}
     for place in sorted(kept, key=_text):
         stays.setdefault(place[:2], []).append(place[2].text)
     moved, deferred = [], []
-    for place, votes in sorted(outlives.items(), key=lambda entry: (-entry[1].calls.sum(), _text(entry[0]))):
+    shares, calls = outlives.shares(), outlives.calls.sum(axis=0)
+    # NaN, where a sample has no call, compares false.
+    differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
+    number = {place: at for at, place in enumerate(outlives.places)}
+    told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
+    for at in sorted(told, key=lambda at: (-calls[at], _text(outlives.places[at]))):
+        place = outlives.places[at]
         parent, child = _text(place)
-        shares = votes.shares()
-        # NaN, where a sample has no call, compares false.
-        if (np.abs(shares - shares[0]) > _MOVED).any():
+        if differs[at]:
             taken = "asynchronous" if place in asynchronous else "awaited"
             seen = [
-                f"{share:.0%} of the {name}"
-                for name, share, calls in zip(samples, shares, votes.calls, strict=True)
-                if calls
+                f"{shares[sample, at]:.0%} of the {name}"
+                for sample, name in enumerate(samples)
+                if outlives.calls[sample, at]
             ]
             moved.append(
                 f"{child} outlives its parent {parent} in {_listed(seen)} calls: taken as {taken} in "
                 f"{'both' if len(samples) == 2 else 'all'}."
             )
         if place in asynchronous:
-            text = f"{child} below {parent} (in {votes.ayes.sum() / votes.calls.sum():.0%} of its calls"
+            text = f"{child} below {parent} (in {outlives.ayes[:, at].sum() / calls[at]:.0%} of its calls"
             if place in stays:
                 text += f"; but {_listed(stays[place])} in it is over before the parent goes on, and stays"
             deferred.append(text + ")")
