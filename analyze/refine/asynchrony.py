@@ -47,30 +47,78 @@ class Asynchrony:
     """(unit below a unit left behind, ancestor that waits for it)."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Votes:
-    """Requests and weighted calls of one place, by sample."""
+    """Requests and weighted calls by place; arrays are [samples, places]."""
 
-    def __init__(self, n_samples: int) -> None:
-        self.requests = np.zeros(n_samples, dtype=np.int64)
-        self.calls = np.zeros(n_samples)
-        self.ayes = np.zeros(n_samples)
+    places: tuple[Place, ...]
+    requests: F8
+    calls: F8
+    ayes: F8
 
     def shares(self) -> F8:
-        """[samples] share of the calls that agree; NaN where there is none."""
-        shares = np.full(len(self.calls), np.nan)
+        """[samples, places] share of the calls that agree; NaN where there is none."""
+        shares = np.full(self.calls.shape, np.nan)
         np.divide(self.ayes, self.calls, out=shares, where=self.calls > 0)
         return shares
 
-    def carried(self, share: float, settings: RefineSettings) -> bool:
-        """Whether at least `share` of the calls agree, in requests enough to say so.
+    def carried(self, share: float, settings: RefineSettings) -> set[Place]:
+        """Places where at least `share` of the calls agree, in requests enough to say so.
 
         As for sibling order (S5): `min_traces` requests decide, or `min_unanimous` that agree without
         exception. One request decides nothing, however many calls it has.
         """
-        n, calls, ayes = int(self.requests.sum()), float(self.calls.sum()), float(self.ayes.sum())
-        if n >= settings.min_traces:
-            return ayes >= share * calls
-        return n >= settings.min_unanimous and ayes == calls
+        n, calls, ayes = (part.sum(axis=0) for part in (self.requests, self.calls, self.ayes))
+        by_share = (n >= settings.min_traces) & (ayes >= share * calls)
+        unanimous = (n >= settings.min_unanimous) & (ayes == calls)
+        return {self.places[at] for at in np.flatnonzero(by_share | unanimous).tolist()}
+
+
+class _Ballot:
+    """Answers to one question, from all categories, to be added up by place."""
+
+    def __init__(self, n_samples: int) -> None:
+        self._n_samples = n_samples
+        self._codes: dict[Place, int] = {}
+        self._entries: list[tuple[I8, F8]] = []
+
+    def ask(
+        self,
+        places: list[Place],
+        category: StoredCategory,
+        times: I8,
+        tree: SpanTree,
+        question: Callable[[I8, I8], B1],
+    ) -> None:
+        """Add a category's answers for some of its units, each at its place; `question` as of `_early`."""
+        codes = [self._codes.setdefault(place, len(self._codes)) for place in places]
+        # A place has the category's requests once, however many of its units stand there.
+        owner = {code: at for at, code in enumerate(codes)}
+        once = np.array([owner[code] == at for at, code in enumerate(codes)])
+        calls = np.zeros((self._n_samples, 1))
+        ayes = np.zeros((self._n_samples, len(places)))
+        step = max(1, CHUNK_CELLS // tree.n_units)
+        for at in range(0, category.n_requests, step):
+            rows = slice(at, at + step)
+            bounds = sample_bounds(category.sample[rows], self._n_samples)
+            weight = category.weight[rows]
+            calls += weigh(np.ones((1, len(weight)), dtype=np.bool_), weight, bounds)
+            ayes += weigh(
+                question(times[list(tree.start), rows], times[list(tree.end), rows]), weight, bounds
+            )
+        requests = np.diff(sample_bounds(category.sample, self._n_samples))[:, None] * once
+        entry = np.concatenate((requests, np.repeat(calls, len(places), axis=1), ayes))
+        self._entries.append((np.array(codes, dtype=np.int64), entry))
+
+    def count(self) -> _Votes:
+        """The votes of every place."""
+        if not self._entries:
+            none = np.zeros((self._n_samples, 0))
+            return _Votes((), none, none, none)
+        codes = np.concatenate([codes for codes, _ in self._entries])
+        entries = np.concatenate([entry for _, entry in self._entries], axis=1)
+        sums = np.stack([np.bincount(codes, weights=row, minlength=len(self._codes)) for row in entries])
+        return _Votes(tuple(self._codes), *sums.reshape(3, self._n_samples, -1))
 
 
 def find_asynchronous(
@@ -85,19 +133,18 @@ def find_asynchronous(
     Pooled over all `samples` (names) by (parent operation, child operation). Returns what was found by
     category, and sentences on it. O(spans), and O(spans below asynchronous children · children).
     """
-    outlives: dict[Place, _Votes] = {}
+    lateness = _Ballot(len(samples))
     for category, matrix, tree in zip(categories, times, trees, strict=True):
         if tree is None:
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.awaited[unit]]
         places: list[Place] = [(tree.operation[tree.parent[unit]], tree.operation[unit]) for unit in units]
-        late = _outliving(tree, units, settings)
-        _count(outlives, places, category, matrix, tree, late, len(samples))
-    asynchronous = {
-        place for place, votes in outlives.items() if votes.carried(settings.async_share, settings)
-    }
+        if units:
+            lateness.ask(places, category, matrix, tree, _outliving(tree, units, settings))
+    outlives = lateness.count()
+    asynchronous = outlives.carried(settings.async_share, settings)
     left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
-    waits: dict[Place, _Votes] = {}
+    waiting = _Ballot(len(samples))
     candidates = []
     for category, matrix, tree, behind in zip(categories, times, trees, left, strict=True):
         below = [] if tree is None else list(_below(tree, behind))
@@ -105,8 +152,8 @@ def find_asynchronous(
         if tree is None or not below:
             continue
         places = [_place(tree, unit, child) for unit, child in below]
-        _count(waits, places, category, matrix, tree, _early(tree, below), len(samples))
-    kept = {place for place, votes in waits.items() if votes.carried(settings.sequential_share, settings)}
+        waiting.ask(places, category, matrix, tree, _early(tree, below))
+    kept = waiting.count().carried(settings.sequential_share, settings)
     found = [
         Asynchrony() if tree is None else Asynchrony(behind, tuple(_outermost(tree, below, kept)))
         for tree, behind, below in zip(trees, left, candidates, strict=True)
@@ -161,9 +208,10 @@ def _outliving(tree: SpanTree, units: list[int], settings: RefineSettings) -> Ca
 
     def is_late(starts: I8, ends: I8) -> B1:
         durations = np.maximum(ends - starts, 0)
-        slack = np.maximum(settings.slack_ns, durations[above] * settings.slack_share)
-        slack = np.minimum(slack, np.minimum(durations[units], durations[above]) >> 1)
-        late: B1 = ends[units] - ends[above] > slack
+        half = durations >> 1
+        slack = np.maximum((durations * settings.slack_share).astype(np.int64), settings.slack_ns)
+        bounded = np.minimum(slack, half)
+        late: B1 = ends[units] - ends[above] > np.minimum(bounded[above], half[units])
         return late
 
     return is_late
@@ -189,60 +237,35 @@ def _early(tree: SpanTree, below: list[tuple[int, int]]) -> Callable[[I8, I8], B
     return is_early
 
 
-def _count(
-    votes: dict[Place, _Votes],
-    places: list[Place],
-    category: StoredCategory,
-    times: I8,
-    tree: SpanTree,
-    ask: Callable[[I8, I8], B1],
-    n_samples: int,
-) -> None:
-    """Add a category's answers for some of its units, each at its place; `ask` as `_early` returns it."""
-    calls = np.zeros((n_samples, 1))
-    ayes = np.zeros((n_samples, len(places)))
-    step = max(1, CHUNK_CELLS // tree.n_units)
-    for at in range(0, category.n_requests, step):
-        rows = slice(at, at + step)
-        bounds = sample_bounds(category.sample[rows], n_samples)
-        weight = category.weight[rows]
-        calls += weigh(np.ones((1, len(weight)), dtype=np.bool_), weight, bounds)
-        answers = ask(times[list(tree.start), rows], times[list(tree.end), rows])
-        ayes += weigh(answers, weight, bounds)
-    requests = np.diff(sample_bounds(category.sample, n_samples))
-    for place in set(places):
-        entry = votes.setdefault(place, _Votes(n_samples))
-        entry.requests += requests
-    for place, yes in zip(places, ayes.T, strict=True):
-        votes[place].calls += calls[:, 0]
-        votes[place].ayes += yes
-
-
 def _notes(
-    outlives: dict[Place, _Votes], asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
+    outlives: _Votes, asynchronous: set[Place], kept: set[Place], samples: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences: what only some samples leave behind, and what was deferred; the most calls first."""
     stays: dict[Place, list[str]] = {}
     for place in sorted(kept, key=_text):
         stays.setdefault(place[:2], []).append(place[2].text)
     moved, deferred = [], []
-    for place, votes in sorted(outlives.items(), key=lambda entry: (-entry[1].calls.sum(), _text(entry[0]))):
+    shares, calls = outlives.shares(), outlives.calls.sum(axis=0)
+    # NaN, where a sample has no call, compares false.
+    differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
+    number = {place: at for at, place in enumerate(outlives.places)}
+    told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
+    for at in sorted(told, key=lambda at: (-calls[at], _text(outlives.places[at]))):
+        place = outlives.places[at]
         parent, child = _text(place)
-        shares = votes.shares()
-        # NaN, where a sample has no call, compares false.
-        if (np.abs(shares - shares[0]) > _MOVED).any():
+        if differs[at]:
             taken = "asynchronous" if place in asynchronous else "awaited"
             seen = [
-                f"{share:.0%} of the {name}"
-                for name, share, calls in zip(samples, shares, votes.calls, strict=True)
-                if calls
+                f"{shares[sample, at]:.0%} of the {name}"
+                for sample, name in enumerate(samples)
+                if outlives.calls[sample, at]
             ]
             moved.append(
                 f"{child} outlives its parent {parent} in {_listed(seen)} calls: taken as {taken} in "
                 f"{'both' if len(samples) == 2 else 'all'}."
             )
         if place in asynchronous:
-            text = f"{child} below {parent} (in {votes.ayes.sum() / votes.calls.sum():.0%} of its calls"
+            text = f"{child} below {parent} (in {outlives.ayes[:, at].sum() / calls[at]:.0%} of its calls"
             if place in stays:
                 text += f"; but {_listed(stays[place])} in it is over before the parent goes on, and stays"
             deferred.append(text + ")")

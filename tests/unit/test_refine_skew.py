@@ -189,6 +189,14 @@ def test_few_calls_are_moved_one_by_one() -> None:
     assert values[OUT] == [0.0] * 5 + [50.0] * 5
 
 
+def test_a_server_span_longer_than_its_callers_is_not_moved() -> None:
+    """No shift puts it inside: it went on after the reply, and its start says nothing against the clock."""
+    query = call("db/query", 50, 1_500, call("db/scan", 400, 500, host="b"), host="b")
+    odd = call("web/get", 0, 1_200, call("web/fetch", 100, 900, query, host="a"), host="a")
+    category = only(population([*skewed(-3_000, 5), odd]))
+    assert category.node_ns[category.graph.labels.index("db/scan>"), 5] == 400_000
+
+
 def test_a_drift_is_followed_minute_by_minute() -> None:
     """400 calls a second apart, 1 ms a minute in steps: no four pieces fit, every minute does."""
     requests = [request for minute in range(7) for request in skewed(minute * 1_000, 60)]
