@@ -24,6 +24,7 @@ from schemas.events import PARAM_TYPE
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
+_BRACE, _BRACKET = ord("{"), ord("[")
 _WEIGHT_SEED = 20_261_120
 
 
@@ -155,10 +156,17 @@ def _shared_keys(
 
 def _without_secrets(text: pa.Array, privacy: Privacy) -> pa.Array:
     """Nested values without what their names forbid; they are few, and each distinct one is parsed once."""
-    first = pc.binary_slice(pc.cast(text, pa.binary()), 0, 1)
-    nested = pc.is_in(first, pa.array([b"{", b"["]))
-    if not pc.any(nested).as_py():
+    _, offsets, data = text.buffers()
+    if data is None or len(data) == 0:
         return text
+    bytes_ = np.frombuffer(data, np.uint8)
+    begin = np.frombuffer(offsets, np.int32)[text.offset : text.offset + len(text) + 1]
+    first = bytes_[np.minimum(begin[:-1], len(bytes_) - 1)]
+    # An empty text shows the first byte of the one behind it; it parses as nothing, and stays.
+    at = (first == _BRACE) | (first == _BRACKET)
+    if not at.any():
+        return text
+    nested = pa.array(at)
     values = text.filter(nested).dictionary_encode()
     before = values.dictionary.to_pylist()
     after = [privacy.clean_text(t) for t in before]
