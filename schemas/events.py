@@ -29,6 +29,7 @@ class EventKind(IntEnum):
 SPAN_KIND_BASE = 16
 
 _word = pa.dictionary(pa.int32(), pa.string())
+_id = pa.binary()
 
 PARAM_TYPE = pa.struct(
     [pa.field("key", pa.string()), pa.field("num", pa.float64()), pa.field("text", pa.string())]
@@ -47,14 +48,9 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "trace id (lower-case hex, 16 or 32 digits) or native request id; null: by breadcrumbs",
     ),
     ("breadcrumb", pa.string(), True, "records: the strand; null on spans"),
-    ("id", pa.string(), True, "span id (16 lower-case hex digits where the source has 8 bytes) or record id"),
-    (
-        "parents",
-        pa.list_(pa.string()),
-        True,
-        "ids that happen before: the parent span, or X-Trace style edges",
-    ),
-    ("follows", pa.list_(pa.string()), True, "spans: ids of FOLLOWS_FROM parents (asynchronous)"),
+    ("id", _id, True, "span id: its 8 (or 16) bytes; record id: its text in UTF-8"),
+    ("parents", pa.list_(_id), True, "ids that happen before: the parent span, or X-Trace style edges"),
+    ("follows", pa.list_(_id), True, "spans: ids of FOLLOWS_FROM parents (asynchronous)"),
     (
         "links",
         pa.list_(pa.string()),
@@ -90,6 +86,38 @@ EVENT_SCHEMA = pa.schema(
     [pa.field(n, t, nullable=null, metadata={"doc": doc}) for n, t, null, doc in _COLUMNS]
 )
 """Schema of an event batch. Strings are UTF-8 without NUL; sizes are bounded by `DecodeConfig`."""
+
+
+_TEXT_IDS = {"id": pa.string(), "parents": pa.list_(pa.string()), "follows": pa.list_(pa.string())}
+TEXT_EVENT_SCHEMA = pa.schema(
+    [
+        pa.field(f.name, _TEXT_IDS.get(f.name, f.type), nullable=f.nullable, metadata=f.metadata)
+        for f in EVENT_SCHEMA
+    ]
+)
+"""Events as they are shown and stored outside windows: span ids as lower-case hex."""
+
+
+def with_text_ids(events: pa.Table) -> pa.Table:
+    """Events in TEXT_EVENT_SCHEMA. Python per span id: for the few events that are shown or kept."""
+    if events.schema.equals(TEXT_EVENT_SCHEMA):
+        return events
+    is_span = [kind >= SPAN_KIND_BASE for kind in events["kind"].to_pylist()]
+    if not any(is_span):
+        return events.cast(TEXT_EVENT_SCHEMA)
+
+    def text(value: bytes | None, *, is_span: bool) -> str | None:
+        return None if value is None else value.hex() if is_span else value.decode()
+
+    for name, type_ in _TEXT_IDS.items():
+        rows = zip(events[name].to_pylist(), is_span, strict=True)
+        if name == "id":
+            values: list[object] = [text(value, is_span=s) for value, s in rows]
+        else:
+            values = [None if ids is None else [text(v, is_span=s) for v in ids] for ids, s in rows]
+        place = events.schema.get_field_index(name)
+        events = events.set_column(place, TEXT_EVENT_SCHEMA.field(name), pa.array(values, type_))
+    return events
 
 
 def empty_events() -> pa.Table:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.config import StitchConfig
-from schemas.events import SPAN_KIND_BASE, concat_events, empty_events
+from schemas.events import SPAN_KIND_BASE, concat_events, empty_events, with_text_ids
 from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
@@ -220,6 +220,6 @@ def _reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str) -> lis
 
     So they do not depend on arrival order. Payload and item are 0: the kernel does not know the source.
     """
-    taken = events.take(pa.array(rows)).to_pylist()
+    taken = with_text_ids(events.take(pa.array(rows))).to_pylist()
     lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=False).encode() for row in taken)
     return [Reject(reason, detail, line) for line in lines]

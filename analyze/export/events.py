@@ -127,8 +127,14 @@ def _flow_names(request_id: pa.Array, kind: pa.ChunkedArray) -> pa.Array:
 
 
 def node_id(position: int) -> str:
-    """Id of the event of a node."""
+    """Id of the event of a node, as text."""
     return f"{position + 1:016x}"
+
+
+def event_id(position: int, form: EventForm) -> bytes:
+    """The same as an event holds it."""
+    text = node_id(position)
+    return bytes.fromhex(text) if form is EventForm.SPANS else text.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +182,7 @@ def _category_events(
         at = pa.array(np.arange(n) * len(nodes) + position)
         columns: dict[str, Any] = {
             "request_id": request_id,
-            "id": _repeat(node_id(position), n),
+            "id": pa.repeat(pa.scalar(event_id(position, form), pa.binary()), n),
             "ts_ns": pa.array(category.times[:, position]),
             "component": _repeat(node["component"], n, _WORD),
             "point": _repeat(
@@ -229,7 +235,7 @@ def _span(category: _Category, position: int) -> dict[str, Any]:
         messaging = node["kind"] in (EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
         waits = (node["mate"], nodes[parent]["mate"]) in category.edges
         asynchronous = node["deferred"] and not messaging and not waits
-        columns["follows" if asynchronous else "parents"] = _lists([node_id(parent)], n)
+        columns["follows" if asynchronous else "parents"] = _lists([event_id(parent, EventForm.SPANS)], n)
     marks = [p for p, other in enumerate(nodes) if _is_mark(other) and other["parent"] == position]
     if marks:
         columns["marks"] = _mark_lists(nodes, marks, times)
@@ -256,7 +262,7 @@ def _mark_lists(nodes: list[dict[str, Any]], marks: list[int], times: I8) -> pa.
 def _record(category: _Category, position: int) -> dict[str, Any]:
     """A record: happens-before by explicit parents, each node on a breadcrumb of its own."""
     n = len(category.times)
-    parents = [node_id(src) for src in category.predecessors(position)]
+    parents = [event_id(src, EventForm.RECORDS) for src in category.predecessors(position)]
     return {
         "kind": _kinds(category.nodes[position]["kind"], n),
         "breadcrumb": _repeat(node_id(position), n),
@@ -276,12 +282,12 @@ def _span_of_record(category: _Category, position: int) -> dict[str, Any]:
     The root lasts until the response, so that its length is the response time.
     """
     n = len(category.times)
-    before = [node_id(src) for src in category.predecessors(position)]
+    before = category.predecessors(position)
     return {
         "kind": _kinds(EventKind.SPAN_INTERNAL, n),
         "end_ns": pa.array(category.end_ns if position == 0 else category.times[:, position]),
-        "parents": _lists(before[:1], n),
-        "links": _links(category.request_id, before[1:]),
+        "parents": _lists([event_id(src, EventForm.SPANS) for src in before[:1]], n),
+        "links": _links(category.request_id, [node_id(src) for src in before[1:]]),
     }
 
 
@@ -303,8 +309,8 @@ def _kinds(kind: int, n: int) -> pa.Array:
     return pa.array(np.full(n, int(kind)), pa.uint8())
 
 
-def _lists(values: list[str], n: int) -> pa.Array:
-    """The same list of strings `n` times."""
-    k = len(values)
-    flat = pa.array(values * n, pa.string())
-    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), flat).cast(_STRINGS)
+def _lists(ids: list[bytes], n: int) -> pa.Array:
+    """The same list of ids `n` times."""
+    k = len(ids)
+    flat = pa.array(ids * n, pa.binary())
+    return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), flat)

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from schemas.events import EVENT_SCHEMA
+from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import TABLES
 from schemas.quality import Quality
 from schemas.rejects import REJECT_SCHEMA, Reason
@@ -122,7 +122,7 @@ _TABLES: Final = (
             "",
             "Reasons: " + ", ".join(f"`{reason.value}`" for reason in Reason) + ".",
         ),
-        {"dead_letters": REJECT_SCHEMA, "late": EVENT_SCHEMA},
+        {"dead_letters": REJECT_SCHEMA, "late": TEXT_EVENT_SCHEMA},
     ),
     _TableGroup(
         "Tables of a report",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.events import EVENT_SCHEMA, with_text_ids
 from stitch.columnar.chunks import whole
 from stitch.columnar.mixing import hash_dictionary, mix
 
@@ -21,6 +22,8 @@ _NULL = np.uint64(0xA24BAED4963EE407)
 
 def hash_rows(events: pa.Table) -> U8:
     """[rows] stable uint64 hash over every column of `events`; null differs from empty. O(rows + values)."""
+    if events.schema.equals(EVENT_SCHEMA):
+        events = with_text_ids(events)
     total = np.zeros(events.num_rows, dtype=np.uint64)
     for name in events.column_names:
         array = whole(events[name])

@@ -24,6 +24,7 @@ from ingest.files import decode_file
 from ingest.formats import format_of
 from schemas.config import Config, DecodeConfig, StitchConfig
 from schemas.errors import FlowdiffError, LakeError
+from schemas.events import with_text_ids
 from schemas.quality import Quality
 from schemas.rejects import Reject, rejects_table
 from schemas.windows import NS_PER_MINUTE
@@ -352,7 +353,7 @@ class _Import:
         n_same = int(np.count_nonzero(same))
         changed = made.flows["request_id"].filter(pa.array(~same)).combine_chunks()
         late = rows_of(events, changed, keep=True)
-        self._writer.stage_side("late", part, _by_content(late))
+        self._writer.stage_side("late", part, with_text_ids(_by_content(late)))
         outcome.totals["events_duplicate"] += events.num_rows - late.num_rows
         outcome.totals["events_late"] += late.num_rows
         outcome.totals["flows_duplicate"] += n_same

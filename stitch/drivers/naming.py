@@ -28,11 +28,13 @@ def touching(named: Iterator[pa.Table], loose: Stash) -> Iterator[pa.Table]:
         records = events.select(_LINKING).filter(pc.less(events["kind"], SPAN_KIND_BASE))
         touches = np.zeros(records.num_rows, dtype=np.bool_)
         for name in ("breadcrumb", "id"):
-            found = pc.is_in(whole(records[name]), value_set=words, skip_nulls=True)
+            found = pc.is_in(whole(records[name]).cast(pa.string()), value_set=words, skip_nulls=True)
             touches |= found.to_numpy(zero_copy_only=False)
         for name in ("parents", "links"):
             row, word = flat_list(whole(records[name]))
-            touches[row[pc.is_in(word, value_set=words).to_numpy(zero_copy_only=False)]] = True
+            touches[row[pc.is_in(word.cast(pa.string()), value_set=words).to_numpy(zero_copy_only=False)]] = (
+                True
+            )
         if touches.any():
             yield records.filter(pa.array(touches))
 
@@ -53,7 +55,7 @@ def _words(loose: Stash) -> pa.StringArray:
     """Every breadcrumb and id that the loose records name."""
     found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
     for batch in loose.batches():
-        found += [whole(batch[name]).drop_null() for name in ("breadcrumb", "id")]
-        found += [flat_list(whole(batch[name]))[1] for name in ("parents", "links")]
+        found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]
+        found += [flat_list(whole(batch[name]))[1].cast(pa.string()) for name in ("parents", "links")]
         found = [pc.unique(pa.concat_arrays(found))]
     return found[0]

@@ -78,7 +78,7 @@ def payload_bytes(array: pa.Array | pa.ChunkedArray | pa.Table) -> int:
         return sum(payload_bytes(column) for column in array.flatten())
     if pa.types.is_list(kind):
         return 4 * len(array) + payload_bytes(array.flatten())
-    if pa.types.is_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
         offsets = np.frombuffer(
             array.buffers()[1], dtype=np.int32, count=len(array) + 1, offset=4 * array.offset
         )

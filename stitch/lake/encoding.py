@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.events import EVENT_SCHEMA
+from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import REJECT_SCHEMA
 
@@ -26,7 +26,7 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
     "flows": FLOWS_SCHEMA,
     "structures": STRUCTURES_SCHEMA,
     "params": PARAMS_SCHEMA,
-    "late": EVENT_SCHEMA,
+    "late": TEXT_EVENT_SCHEMA,
     "dead_letters": REJECT_SCHEMA,
 }
 

@@ -135,7 +135,7 @@ class _Words:
 
     def names(self, component: I8) -> pa.StringArray:
         """[components] COMPONENT_PREFIX and the smallest breadcrumb, or the smallest id without any."""
-        words = pa.concat_arrays([self.crumbs, self.ids])
+        words = pa.concat_arrays([self.crumbs, self.ids.cast(pa.string())])
         # Ids rank behind all breadcrumbs.
         rank = np.concatenate((_ranks(self.crumbs), _ranks(self.ids) + len(self.crumbs)))
         order = np.argsort(rank)

@@ -1,12 +1,11 @@
 """Ids of a batch as integers, and the index that finds the span an id names.
 
-Both key forms are exact (no hash stands for an id), and they sort as the id strings do, so tie-breaks by key
+Both key forms are exact (no hash stands for an id), and they sort as the ids do, so tie-breaks by key
 are tie-breaks by id.
 """
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,21 +17,20 @@ I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]
 B1 = npt.NDArray[np.bool_]
 
-_HEX_DIGITS = 16
-_LOWER_CASE = np.uint64(0x2020202020202020)
+_ID_BYTES = 8
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def id_keys(columns: Sequence[pa.StringArray]) -> list[U8]:
-    """Per column, [values] uint64 keys: equal iff the ids are, in the order of the id strings.
+def id_keys(columns: Sequence[pa.BinaryArray]) -> list[U8]:
+    """Per column, [values] uint64 keys: equal iff the ids are, in the order of their bytes.
 
-    Where every id has 16 lower-case hexadecimal digits (OTLP, Jaeger, Zipkin) the key is the number itself,
-    11 ns an id; else all columns share one sorted dictionary, 300 ns an id. Columns must not hold nulls.
+    Where every id has 8 bytes (OTLP, Jaeger, Zipkin) the key is the number itself, 1 ns an id; else all
+    columns share one sorted dictionary, 300 ns an id. Columns must not hold nulls.
     """
-    numbers = [_hex_numbers(column) for column in columns]
+    numbers = [_numbers(column) for column in columns]
     if all(n is not None for n in numbers):
         return [n for n in numbers if n is not None]
-    words = pa.chunked_array(list(columns), type=pa.string()).dictionary_encode().unify_dictionaries()
+    words = pa.chunked_array(list(columns), type=pa.binary()).dictionary_encode().unify_dictionaries()
     if words.num_chunks == 0:
         return [np.zeros(0, np.uint64) for _ in columns]
     dictionary = words.chunk(0).dictionary
@@ -43,23 +41,16 @@ def id_keys(columns: Sequence[pa.StringArray]) -> list[U8]:
     return keys
 
 
-def _hex_numbers(column: pa.StringArray) -> U8 | None:
-    """[values] numbers of a column of 16-digit lower-case hexadecimal strings; None for any other column."""
+def _numbers(column: pa.BinaryArray) -> U8 | None:
+    """[values] numbers of a column of 8 bytes each; None for any other column."""
     n = len(column)
     if n == 0:
         return np.zeros(0, np.uint64)
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int32, count=n + 1, offset=4 * column.offset)
     first = int(offsets[0])
-    if int(offsets[-1]) - first != _HEX_DIGITS * n or not bool((np.diff(offsets) == _HEX_DIGITS).all()):
+    if int(offsets[-1]) - first != _ID_BYTES * n or not bool((np.diff(offsets) == _ID_BYTES).all()):
         return None
-    text = column.buffers()[2].slice(first, _HEX_DIGITS * n)
-    letters = np.frombuffer(text, dtype=np.uint64)
-    if np.bitwise_and.reduce(letters) & _LOWER_CASE != _LOWER_CASE:
-        return None  # an upper-case digit: 'A' and 'a' are different ids, though the same number
-    try:
-        packed = binascii.unhexlify(text)
-    except binascii.Error:
-        return None
+    packed = column.buffers()[2].slice(first, _ID_BYTES * n)
     numbers: U8 = np.frombuffer(packed, dtype=">u8").astype(np.uint64)
     return numbers
 

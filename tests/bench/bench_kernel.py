@@ -61,7 +61,7 @@ def span_batch(n_spans: int, *, seed: int = 1) -> pa.Table:
         start[:, v] = start[rows, p] + (length[rows, p] * share[0]).astype(np.int64)
         length[:, v] = (length[rows, p] * (0.1 + share[1])).astype(np.int64) + 1
     trace = np.array([f"{x:016x}{y:016x}" for x, y in rng.integers(0, 2**63, (n_traces, 2)).tolist()])
-    ids = np.array([f"{x:016x}" for x in rng.integers(0, 2**63, n_traces * m).tolist()])
+    ids = np.array([x.to_bytes(8, "big") for x in rng.integers(0, 2**63, n_traces * m).tolist()], object)
     ids = ids.reshape(n_traces, m)
     order = np.argsort((start + length).ravel(), kind="stable")
     n = len(order)

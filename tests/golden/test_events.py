@@ -11,7 +11,7 @@ import pytest
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
-from schemas.events import EVENT_SCHEMA
+from schemas.events import EVENT_SCHEMA, with_text_ids
 
 CASES = [
     ("jaeger-json", "jaeger/trace_success.json"),
@@ -34,7 +34,7 @@ def test_events(golden: Callable[[str, str], None], shared_data: Path, format_: 
     assert decoded.events.schema.equals(EVENT_SCHEMA)
     lines = [
         json.dumps({key: value for key, value in row.items() if value is not None}, ensure_ascii=False)
-        for row in decoded.events.to_pylist()
+        for row in with_text_ids(decoded.events).to_pylist()
     ]
     stem = Path(name).name.split(".")[0]
     golden(f"events-{format_}-{stem}.jsonl", "".join(f"{line}\n" for line in lines))

@@ -16,7 +16,7 @@ from oracles.plain_records import group_requests, stitch_request
 from oracles.plain_spans import stitch_trace
 
 from schemas.config import StitchConfig
-from schemas.events import SPAN_KIND_BASE
+from schemas.events import SPAN_KIND_BASE, with_text_ids
 from schemas.quality import Quality
 from stitch.columnar.content import hash_rows
 
@@ -36,7 +36,8 @@ def read_events(table: pa.Table) -> list[Event]:
     """Rows as dictionaries. The content hash is taken over: which of two contradicting rows wins, where
     nothing else decides, is arbitrary but fixed, and an oracle cannot guess it."""
     contents = hash_rows(table.combine_chunks()).tolist() if table.num_rows else []
-    return [{**row, "content": content} for row, content in zip(table.to_pylist(), contents, strict=True)]
+    rows = with_text_ids(table).to_pylist()
+    return [{**row, "content": content} for row, content in zip(rows, contents, strict=True)]
 
 
 def stitch_plainly(events: list[Event], config: StitchConfig) -> PlainResult:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.codecs.values.attributes import attribute_table
-from ingest.codecs.values.ids import hex_of_binary, hex_of_text
+from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_binary, hex_of_text
 from ingest.codecs.values.json_params import attributes_of_json
 from ingest.codecs.values.params import params_column
 from schemas.config import DecodeConfig, ParamRules
@@ -35,6 +35,9 @@ def test_text_ids(ids: list[str | None]) -> None:
             assert (hex_, wrong) == (id_.lower().rjust(16 if len(id_) <= 16 else 32, "0"), False)
         else:
             assert (hex_, wrong) == (None, True)
+    packed, also_bad = bytes_of_text(pa.array(ids, pa.string()))
+    assert [None if b is None else b.hex() for b in packed.to_pylist()] == hexes.to_pylist()
+    assert also_bad.tolist() == bad.tolist()
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=17), st.binary(min_size=8, max_size=8)), max_size=8))
@@ -47,6 +50,11 @@ def test_binary_ids(ids: list[bytes | None]) -> None:
             assert (hex_, wrong) == (id_.hex() if any(id_) else None, False)
         else:
             assert (hex_, wrong) == (None, True)
+    column = pa.array(ids, pa.binary())
+    packed, bad = bytes_of_binary(column, 8)
+    texts, also_bad = hex_of_binary(column, (8,))
+    assert [None if b is None else b.hex() for b in packed.to_pylist()] == texts.to_pylist()
+    assert also_bad.tolist() == bad.tolist()
 
 
 _values = st.one_of(

@@ -11,7 +11,7 @@ import pytest
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
-from schemas.events import EventKind
+from schemas.events import EventKind, with_text_ids
 from schemas.rejects import Reason
 
 CONFIG = DecodeConfig()
@@ -43,7 +43,7 @@ def span(**fields: object) -> dict[str, object]:
 def decode(value: object) -> list[dict[str, Any]]:
     decoded = codec_for("jaeger-json").decode([json.dumps(value).encode()], CONFIG)
     assert not decoded.rejects
-    rows: list[dict[str, Any]] = decoded.events.to_pylist()
+    rows: list[dict[str, Any]] = with_text_ids(decoded.events).to_pylist()
     return rows
 
 
@@ -55,7 +55,7 @@ def test_the_example_of_spans(shared_data: Path) -> None:
     payload = (shared_data / "jaeger/trace_success.json").read_bytes()
     decoded = codec_for("jaeger-json").decode([payload], CONFIG)
     assert not decoded.rejects
-    server, client = decoded.events.to_pylist()
+    server, client = with_text_ids(decoded.events).to_pylist()
     assert (server["kind"], client["kind"]) == (EventKind.SPAN_SERVER, EventKind.SPAN_CLIENT)
     assert (server["parents"], client["parents"]) == (["492770a15935810f"], [server["id"]])
     assert (server["status"], client["status"]) == ("ok", "error")
@@ -67,7 +67,7 @@ def test_the_example_of_the_ui(shared_data: Path) -> None:
     payload = (shared_data / "jaeger/multi.json").read_bytes()
     decoded = codec_for("jaeger-ui").decode([payload], CONFIG)
     assert not decoded.rejects
-    rows = decoded.events.to_pylist()
+    rows = with_text_ids(decoded.events).to_pylist()
     source = json.loads(payload)["data"][0]
     assert [r["id"] for r in rows] == [s["spanID"] for s in source["spans"]]
     assert {r["component"] for r in rows} == {p["serviceName"] for p in source["processes"].values()}
@@ -170,8 +170,8 @@ def test_protobuf_and_json_of_a_span_are_the_same_event() -> None:
         logs=[{"timestamp": T0_US, "fields": [tag("event", "string", "e")]}],
     )
     decoded = codec_for("jaeger-proto").decode([message.SerializeToString()], CONFIG)
-    assert decoded.events.to_pylist() == decode(as_json)
-    assert decoded.events["id"].to_pylist() == [SPAN]
+    assert with_text_ids(decoded.events).to_pylist() == decode(as_json)
+    assert with_text_ids(decoded.events)["id"].to_pylist() == [SPAN]
 
 
 def test_wrong_messages_are_refused_and_their_neighbours_are_not() -> None:

@@ -11,7 +11,7 @@ from ingest.codecs.native.encode_native import native_lines
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
-from schemas.events import EventKind
+from schemas.events import EventKind, with_text_ids
 from schemas.rejects import Reason
 
 CONFIG = DecodeConfig()
@@ -40,7 +40,7 @@ FULL = record(
 def rows(*payloads: bytes) -> list[dict[str, Any]]:
     decoded = codec_for("native").decode(payloads, CONFIG)
     assert not decoded.rejects
-    out: list[dict[str, Any]] = decoded.events.to_pylist()
+    out: list[dict[str, Any]] = with_text_ids(decoded.events).to_pylist()
     return out
 
 

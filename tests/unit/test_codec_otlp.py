@@ -13,7 +13,7 @@ import pytest
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, ParamRules
-from schemas.events import EventKind
+from schemas.events import EventKind, with_text_ids
 from schemas.rejects import Reason
 
 CONFIG = DecodeConfig()
@@ -48,7 +48,7 @@ def attribute(key: str, **value: object) -> dict[str, object]:
 def decode(payload: bytes, config: DecodeConfig = CONFIG) -> list[dict[str, Any]]:
     decoded = codec_for("otlp-json").decode([payload], config)
     assert not decoded.rejects
-    rows: list[dict[str, Any]] = decoded.events.to_pylist()
+    rows: list[dict[str, Any]] = with_text_ids(decoded.events).to_pylist()
     return rows
 
 
@@ -193,7 +193,7 @@ def test_span_events_become_marks_where_listed_and_params_otherwise() -> None:
     decoded = codec_for("otlp-json").decode(
         [document(span(events=events))], DecodeConfig(event_points=("flush",))
     )
-    (row,) = decoded.events.to_pylist()
+    (row,) = with_text_ids(decoded.events).to_pylist()
     assert row["marks"] == [{"ts_ns": T0 + 2, "name": "flush"}, {"ts_ns": T0 + 4, "name": "flush"}]
     assert params(row) == {"event.retry {n}": 3.0, "event.retry {n}.why": "x"}
     assert decoded.oddities == {"duplicate-param": 1}
@@ -214,7 +214,7 @@ def test_a_span_without_times_is_kept_and_counted() -> None:
     decoded = codec_for("otlp-json").decode(
         [document(span(startTimeUnixNano="0", endTimeUnixNano="0"))], CONFIG
     )
-    (row,) = decoded.events.to_pylist()
+    (row,) = with_text_ids(decoded.events).to_pylist()
     assert row["ts_ns"] is None
     assert row["end_ns"] is None
     assert decoded.oddities == {"untimed": 1}
@@ -241,7 +241,7 @@ def test_a_span_without_times_is_kept_and_counted() -> None:
 def test_a_wrong_span_is_refused_and_its_neighbours_are_not(wrong: object, reason: Reason) -> None:
     good = span(spanId=PARENT)
     decoded = codec_for("otlp-json").decode([document(good), document(good, wrong, good)], CONFIG)
-    assert decoded.events["id"].to_pylist() == [PARENT] * 3
+    assert with_text_ids(decoded.events)["id"].to_pylist() == [PARENT] * 3
     (reject,) = decoded.rejects
     assert (reject.reason, reject.payload, reject.item) == (reason, 1, 1)
     assert json.loads(reject.raw) == wrong
@@ -280,7 +280,7 @@ def test_other_spellings_read_the_same() -> None:
 def test_lines_in_one_payload_are_documents() -> None:
     payload = document(span()) + b"\n\nnonsense\n" + document(span(spanId=PARENT))
     decoded = codec_for("otlp-json").decode([payload], CONFIG)
-    assert decoded.events["id"].to_pylist() == [SPAN, PARENT]
+    assert with_text_ids(decoded.events)["id"].to_pylist() == [SPAN, PARENT]
     assert [(r.reason, r.item) for r in decoded.rejects] == [(Reason.BAD_JSON, 1)]
 
 
@@ -303,7 +303,7 @@ def test_bounds_cut_and_count() -> None:
         attribute(k, stringValue=v) for k, v in [("c", "1"), ("a", "éééé"), ("b", "x\0y"), ("secret", "1")]
     ]
     decoded = codec_for("otlp-json").decode([document(span(name="a" * 100, attributes=attributes))], config)
-    (row,) = decoded.events.to_pylist()
+    (row,) = with_text_ids(decoded.events).to_pylist()
     assert row["point"] == "a" * 8
     assert params(row) == {"a": "éé", "b": "x\N{REPLACEMENT CHARACTER}y"}
     assert decoded.oddities["params-dropped"] == 2

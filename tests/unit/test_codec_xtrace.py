@@ -13,7 +13,7 @@ import pytest
 from ingest.codecs.xtrace.hrt import refine_times
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
-from schemas.events import EventKind
+from schemas.events import EventKind, with_text_ids
 from schemas.rejects import Reason
 
 CONFIG = DecodeConfig()
@@ -57,9 +57,9 @@ def test_real_graphs_lose_no_event_and_no_edge(
     assert events.num_rows == reports
     assert len(events["request_id"].unique()) == requests
     source = [r for task in json.loads(data) for r in task["reports"]]
-    assert [r["X-Trace"][0][18:].lower() for r in source] == events["id"].to_pylist()
+    assert [r["X-Trace"][0][18:].lower() for r in source] == with_text_ids(events)["id"].to_pylist()
     edges = [[e.lower() for e in r.get("Edge", []) if e.strip("0")] or None for r in source]
-    assert events["parents"].to_pylist() == edges
+    assert with_text_ids(events)["parents"].to_pylist() == edges
     assert "?" not in events["component"].to_pylist()
     assert "?" not in events["point"].to_pylist()
     stamps = [r["Timestamp"][0] for r in source]
@@ -69,7 +69,7 @@ def test_real_graphs_lose_no_event_and_no_edge(
 
 def test_a_report() -> None:
     decoded = codec_for("xtrace").decode([payload(report(HRT=["17"], Cycles=["5"]))], CONFIG)
-    (row,) = decoded.events.to_pylist()
+    (row,) = with_text_ids(decoded.events).to_pylist()
     assert row["kind"] == EventKind.EVENT
     assert (row["request_id"], row["id"], row["parents"]) == (TASK.lower(), EVENT.lower(), [BEFORE.lower()])
     assert (row["component"], row["host"]) == ("Shell-{n} init", "manny")
@@ -91,7 +91,7 @@ def test_an_edge_of_zeros_is_no_parent_and_one_named_twice_is_one() -> None:
     decoded = codec_for("xtrace").decode(
         [payload(report(Edge=["0" * 16]), report(Edge=[BEFORE] * 2))], CONFIG
     )
-    assert decoded.events["parents"].to_pylist() == [None, [BEFORE.lower()]]
+    assert with_text_ids(decoded.events)["parents"].to_pylist() == [None, [BEFORE.lower()]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
-from schemas.events import EventKind
+from schemas.events import EventKind, with_text_ids
 from schemas.rejects import Reason
 
 CONFIG = DecodeConfig()
@@ -25,7 +25,7 @@ def span(**fields: object) -> dict[str, object]:
 def decode(*spans: object, config: DecodeConfig = CONFIG) -> list[dict[str, Any]]:
     decoded = codec_for("zipkin").decode([json.dumps(spans).encode()], config)
     assert not decoded.rejects
-    rows: list[dict[str, Any]] = decoded.events.to_pylist()
+    rows: list[dict[str, Any]] = with_text_ids(decoded.events).to_pylist()
     return rows
 
 
@@ -49,7 +49,7 @@ def test_real_traces_lose_nothing(shared_data: Path, name: str, spans: int, oddi
     decoded = codec_for("zipkin").decode([payload], CONFIG)
     assert not decoded.rejects
     assert decoded.oddities == oddities
-    rows = decoded.events.to_pylist()
+    rows = with_text_ids(decoded.events).to_pylist()
     raw = json.loads(payload)
     assert len(rows) == len(raw) == spans
     for row, source in zip(rows, raw, strict=True):

@@ -14,7 +14,7 @@ import pytest
 
 from ingest.codecs.xtrace.xtrace import XTraceCodec
 from schemas.config import DecodeConfig, StitchConfig
-from schemas.events import concat_events
+from schemas.events import concat_events, with_text_ids
 from schemas.quality import Quality
 from stitch.graph.placed import PlacedFlows
 from stitch.records.record_graphs import place_records
@@ -55,7 +55,7 @@ def load(shared_data: Path, name: str) -> tuple[pa.Table, list[dict[str, Any]]]:
 
 def flow_edges(placed: PlacedFlows, events: pa.Table, i: int) -> set[tuple[str, str]]:
     """Edges of a flow between real events, by their ids."""
-    ids = events["id"].to_pylist()
+    ids = with_text_ids(events)["id"].to_pylist()
     event = placed.event[placed.first_node[i] : placed.first_node[i + 1]].tolist()
     part = slice(int(placed.first_edge[i]), int(placed.first_edge[i + 1]))
     pairs = zip(placed.src[part].tolist(), placed.dst[part].tolist(), strict=True)

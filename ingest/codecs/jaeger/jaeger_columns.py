@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ingest.codecs.jaeger.jaeger_spans import FALSE_WORDS, HOST_TAGS, KINDS, PLAIN_ERRORS
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text
-from ingest.codecs.values.ids import hex_of_binary
+from ingest.codecs.values.ids import bytes_of_binary, hex_of_binary
 from ingest.codecs.values.nested import owners, ragged
 from schemas.events import EventKind
 
@@ -30,7 +30,7 @@ def span_columns(batch: pa.RecordBatch) -> SpanBatch:
     """Columns of the spans; `payload` is the row. O(size)."""
     n = batch.num_rows
     trace, bad_trace = hex_of_binary(batch["trace_id"], (8, 16))
-    span, bad_span = hex_of_binary(batch["span_id"], (8,))
+    span, bad_span = bytes_of_binary(batch["span_id"], 8)
     parent, bad_parent, follows, links = _references(batch["references"], trace)
     start = _times(batch["start_time"])
     tags, _ = _tags(batch["tags"])
@@ -170,7 +170,7 @@ def _references(column: pa.Array, trace: pa.Array) -> tuple[pa.Array, B1, Owned,
     lengths, references = ragged(column)
     owner = owners(lengths)
     other, bad_other = hex_of_binary(pc.struct_field(references, "trace_id"), (8, 16))
-    span, bad_span = hex_of_binary(pc.struct_field(references, "span_id"), (8,))
+    span, bad_span = bytes_of_binary(pc.struct_field(references, "span_id"), 8)
     kind = pc.struct_field(references, "ref_type").to_numpy()
     own = trace.take(pa.array(owner))
     equal = pc.equal(pc.utf8_ltrim(other, "0"), pc.utf8_ltrim(own, "0"))
@@ -179,14 +179,15 @@ def _references(column: pa.Array, trace: pa.Array) -> tuple[pa.Array, B1, Owned,
     first = child[np.unique(owner[child], return_index=True)[1]]
     has_parent = np.zeros(n, np.bool_)
     has_parent[owner[first]] = True
-    parent = pc.replace_with_mask(pa.nulls(n, pa.string()), pa.array(has_parent), span.take(pa.array(first)))
+    parent = pc.replace_with_mask(pa.nulls(n, pa.binary()), pa.array(has_parent), span.take(pa.array(first)))
     bad_parent = np.zeros(n, np.bool_)
     bad_parent[owner[first[bad_span[first]]]] = True
     follows = same & (kind == _FOLLOWS_FROM)
     of_parent = same & _mask(pc.equal(span, parent.take(pa.array(owner))))
     linked = ~follows & ~of_parent
     linked[first] = False
-    text = pc.binary_join_element_wise(pc.coalesce(other, own), span, "/")
+    digits, _ = hex_of_binary(span, (8,))
+    text = pc.binary_join_element_wise(pc.coalesce(other, own), digits, "/")
     return parent, bad_parent, _owned(owner, span, follows), _owned(owner, text, linked & ~bad_other)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.errors import InputError
-from schemas.events import SPAN_KIND_BASE, EventKind
+from schemas.events import SPAN_KIND_BASE, EventKind, with_text_ids
 
 _PLAIN = ("breadcrumb", "request_id", "component", "point", "host", "label", "links", "seq", "id", "parents")
 
@@ -26,7 +26,7 @@ def native_lines(events: pa.Table) -> Iterator[bytes]:
             "Events without a breadcrumb (X-Trace) have no native form.", remedy="Export them as DOT."
         )
     for batch in events.to_batches(max_chunksize=10_000):
-        for row in batch.to_pylist():
+        for row in with_text_ids(pa.Table.from_batches([batch])).to_pylist():
             record = {name: row[name] for name in _PLAIN if row[name] is not None}
             record["ts"] = row["ts_ns"]
             if row["kind"] != EventKind.EVENT:

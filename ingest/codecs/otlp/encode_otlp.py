@@ -19,7 +19,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from schemas.errors import InputError
-from schemas.events import SPAN_KIND_BASE
+from schemas.events import SPAN_KIND_BASE, with_text_ids
 
 SPANS_PER_MESSAGE = 100
 """As the Collector's batch processor would, about."""
@@ -71,7 +71,7 @@ def _requests(events: pa.Table, size: int) -> Iterator[list[tuple[list[Attribute
     if events.num_rows and pc.min(events["kind"]).as_py() < SPAN_KIND_BASE:
         raise InputError("Activity records are no spans.", remedy="Write them in the native format.")
     for start in range(0, events.num_rows, size):
-        rows = events.slice(start, size).to_pylist()
+        rows = with_text_ids(events.slice(start, size)).to_pylist()
         rows.sort(key=lambda r: (r["component"], r["host"] or ""))
         groups = groupby(rows, key=lambda r: (r["component"], r["host"]))
         yield [(_resource(component, host), list(group)) for (component, host), group in groups]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, no_attributes
-from ingest.codecs.values.ids import hex_of_binary, hex_of_text
+from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_binary, hex_of_text
 from ingest.codecs.values.nested import owners, ragged
 from schemas.events import SPAN_KIND_BASE
 
@@ -49,9 +49,9 @@ class OtlpArrowReader:
         per_payload_spans = np.bincount(payload, minlength=len(per_payload))
         first = np.cumsum(per_payload_spans) - per_payload_spans
         n, fields = len(spans), _Fields(spans, spell)
-        trace_id, bad_trace = _ids(fields["trace_id"], (8, 16))
-        span_id, bad_span = _ids(fields["span_id"], (8,))
-        parent_id, bad_parent = _ids(fields["parent_span_id"], (8,))
+        trace_id, bad_trace = _trace_ids(fields["trace_id"])
+        span_id, bad_span = _span_ids(fields["span_id"])
+        parent_id, bad_parent = _span_ids(fields["parent_span_id"])
         status = _Fields(fields["status"], spell)
         code = pc.fill_null(status["code"], 0).to_numpy()
         return SpanBatch(
@@ -141,8 +141,12 @@ class _Fields:
         return pc.struct_field(self._column, self._spell(name))
 
 
-def _ids(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, B1]:
-    return hex_of_binary(column, widths) if pa.types.is_binary(column.type) else hex_of_text(column)
+def _trace_ids(column: pa.Array) -> tuple[pa.Array, B1]:
+    return hex_of_binary(column, (8, 16)) if pa.types.is_binary(column.type) else hex_of_text(column)
+
+
+def _span_ids(column: pa.Array) -> tuple[pa.Array, B1]:
+    return bytes_of_binary(column, 8) if pa.types.is_binary(column.type) else bytes_of_text(column)
 
 
 def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
@@ -167,8 +171,9 @@ def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
     """`trace/span` of every link whose ids are ids."""
     lengths, links = ragged(column)
     fields = _Fields(links, spell)
-    trace, _ = _ids(fields["trace_id"], (8, 16))
-    span, _ = _ids(fields["span_id"], (8,))
+    trace, _ = _trace_ids(fields["trace_id"])
+    column = fields["span_id"]
+    span, _ = hex_of_binary(column, (8,)) if pa.types.is_binary(column.type) else hex_of_text(column)
     text = pc.binary_join_element_wise(trace, span, "/")
     there = np.asarray(pc.is_valid(text).to_numpy(zero_copy_only=False))
     owner = owners(lengths)

@@ -25,15 +25,16 @@ BAD_TIME = np.iinfo(np.int64).min + 1
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A long table beside the spans: `owner[i]` is the span of `text[i]`. `owner` does not decrease."""
+    """A long table beside the spans: `owner[i]` is the span of `value[i]`. `owner` does not decrease."""
 
     owner: I8
-    text: pa.Array
+    value: pa.Array
+    """Ids or text."""
 
 
-def nothing_owned() -> Owned:
+def nothing_owned(type_: pa.DataType) -> Owned:
     """No rows."""
-    return Owned(np.empty(0, np.int64), pa.array([], pa.string()))
+    return Owned(np.empty(0, np.int64), pa.array([], type_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,10 @@ class SpanBatch:
     item: I8
     """[n] index of the span in its payload."""
     trace_id: pa.Array
+    """[n] hex (`ids`); null: none given."""
     span_id: pa.Array
     parent_id: pa.Array
-    """[n] hex (`ids`); null: none given."""
+    """[n] bytes; null: none given."""
     bad_id: B1
     """[n] one of the three is there but no id."""
     name: pa.Array
@@ -91,9 +93,9 @@ class SpanBatch:
     status_message: pa.Array | None = None
     """[n] becomes the parameter `status.message` where it says something."""
     events: SpanEvents = field(default_factory=no_span_events)
-    links: Owned = field(default_factory=nothing_owned)
+    links: Owned = field(default_factory=lambda: nothing_owned(pa.string()))
     """`trace/span` of linked spans."""
-    follows: Owned = field(default_factory=nothing_owned)
+    follows: Owned = field(default_factory=lambda: nothing_owned(pa.binary()))
     """Span ids of FOLLOWS_FROM parents."""
     oddities: Mapping[str, int] = field(default_factory=dict)
     """Counted by the reader."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ingest.codecs.spans.span_batch import BAD_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, attribute_table
-from ingest.codecs.values.ids import hex_of_text
+from ingest.codecs.values.ids import bytes_of_text, hex_of_text
 
 INT64_MAX = 2**63 - 1
 
@@ -115,9 +115,9 @@ class SpanRows:
 
     def batch(self) -> SpanBatch:
         """Everything added, in columns."""
-        (trace, bad_trace), (span, bad_span), (parent, bad_parent) = (
-            hex_of_text(pa.array(column, pa.string())) for column in self._ids
-        )
+        trace, bad_trace = hex_of_text(pa.array(self._ids[0], pa.string()))
+        span, bad_span = bytes_of_text(pa.array(self._ids[1], pa.string()))
+        parent, bad_parent = bytes_of_text(pa.array(self._ids[2], pa.string()))
         return SpanBatch(
             payload=np.array(self._payload, np.int64),
             item=np.array(self._item, np.int64),
@@ -170,7 +170,7 @@ class _PairRows:
 
 
 def _owned_ids(owner: list[int], ids: list[str]) -> Owned:
-    column, _ = hex_of_text(pa.array(ids, pa.string()))
+    column, _ = bytes_of_text(pa.array(ids, pa.string()))
     there = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     return Owned(np.array(owner, np.int64)[there], column.drop_null())
 

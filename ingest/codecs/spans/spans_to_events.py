@@ -149,13 +149,13 @@ def _singles(column: pa.Array) -> Owned:
 
 
 def _lists(owned: Owned, n: int) -> pa.Array:
-    """`list<string>` column; null where a span owns nothing."""
+    """List column; null where a span owns nothing."""
     lengths = np.bincount(owned.owner, minlength=n)
     offsets = np.zeros(n + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     empty = lengths == 0
     return pa.ListArray.from_arrays(
-        pa.array(offsets), owned.text, mask=pa.array(empty) if empty.any() else None
+        pa.array(offsets), owned.value, mask=pa.array(empty) if empty.any() else None
     )
 
 

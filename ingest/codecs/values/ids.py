@@ -1,10 +1,12 @@
-"""Trace and span ids as lower-case hex columns: every bit kept, left-padded to 16 or 32 digits.
+"""Ids in columns: trace ids as lower-case hex of 16 or 32 digits, span ids as 8 or 16 bytes; every bit kept.
 
 All functions are columnar (numpy over Arrow buffers) and return `(ids, bad)`: `ids` is null where the id
 is absent (empty, null or all zero), `bad` marks ids that are there but are no ids.
 """
 
 from __future__ import annotations
+
+import binascii
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +35,49 @@ def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, 
         there = _any_in_row(rows)
         present[present] = there
         digits = _HEX_OF_BYTE[rows if there.all() else rows[there]].reshape(-1).view(np.uint8)
-        return _fixed_strings(digits, present, common * 2), np.zeros(len(column), np.bool_)
+        return _fixed_values(digits, present, common * 2, pa.string()), np.zeros(len(column), np.bool_)
     legal = np.isin(lengths, widths)
     texts = [
         value.hex() if ok and any(value) else None
         for value, ok in zip(column.to_pylist(), legal.tolist(), strict=True)
     ]
     return pa.array(texts, pa.string()), (lengths > 0) & ~legal
+
+
+def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
+    """Ids of a binary column, as they are; `width` is the legal length in bytes. O(bytes)."""
+    offsets, data = _binary_parts(column)
+    lengths = np.diff(offsets)
+    present = lengths > 0
+    legal = lengths == width
+    if not (legal == present).all():
+        values = [
+            value if ok and any(value) else None
+            for value, ok in zip(column.to_pylist(), legal.tolist(), strict=True)
+        ]
+        return pa.array(values, pa.binary()), present & ~legal
+    rows = data[offsets[0] : offsets[-1]].reshape(-1, width)
+    there = _any_in_row(rows)
+    if there.all():
+        return _fixed_values(rows.reshape(-1), present, width, pa.binary()), np.zeros(len(column), np.bool_)
+    present[present] = there
+    return _fixed_values(rows[there].reshape(-1), present, width, pa.binary()), np.zeros(
+        len(column), np.bool_
+    )
+
+
+def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
+    """Ids of a text column, as bytes: 1 to 16 digits become 8, 17 to 32 become 16. O(bytes)."""
+    text, bad = hex_of_text(column)
+    offsets, data = _binary_parts(text)
+    packed = binascii.unhexlify(data[offsets[0] : offsets[-1]].tobytes())
+    validity = None if text.null_count == 0 else pa.py_buffer(np.packbits(_valid(text), bitorder="little"))
+    buffers = [validity, pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32)), pa.py_buffer(packed)]
+    return pa.Array.from_buffers(pa.binary(), len(text), buffers, text.null_count), bad
+
+
+def _valid(column: pa.Array) -> B1:
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
@@ -55,7 +93,7 @@ def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
             there = _any_in_row(rows ^ np.uint8(ord("0")))
             present[present] = there
             digits = (rows if there.all() else rows[there]).reshape(-1)
-            return _fixed_strings(digits, present, common), np.zeros(len(column), np.bool_)
+            return _fixed_values(digits, present, common, pa.string()), np.zeros(len(column), np.bool_)
     return _hex_of_ragged_text(column)
 
 
@@ -97,15 +135,15 @@ def _binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     return offsets.astype(np.int64), data
 
 
-def _fixed_strings(digits: npt.NDArray[np.uint8], present: B1, width: int) -> pa.Array:
-    """Strings of one width from their concatenated bytes; null where not present."""
+def _fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
+    """Strings or bytes of one width from their concatenated bytes; null where not present."""
     offsets = np.zeros(len(present) + 1, np.int32)
     np.cumsum(present * np.int32(width), out=offsets[1:])
     missing = int(len(present) - present.sum())
     validity = None if missing == 0 else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(
-        pa.string(),
+        type_,
         len(present),
-        [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digits))],
+        [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values))],
         missing,
     )

@@ -193,8 +193,8 @@ def _events(
         "kind": pa.array(np.full(n, EventKind.EVENT, np.uint8)),
         "request_id": pa.array([r.task for r in reports]),
         "breadcrumb": pa.nulls(n, pa.string()),
-        "id": pa.array([r.event for r in reports]),
-        "parents": pa.array([r.parents or None for r in reports], pa.list_(pa.string())),
+        "id": pa.array([r.event for r in reports], pa.binary()),
+        "parents": pa.array([r.parents or None for r in reports], pa.list_(pa.binary())),
         "ts_ns": pa.array(
             refine_times(
                 np.array([r.ts_ns for r in reports]),
@@ -209,7 +209,7 @@ def _events(
         "params": params_column(n, [params], config, oddities),
     }
     empty = {
-        "follows": pa.list_(pa.string()),
+        "follows": pa.list_(pa.binary()),
         "links": pa.list_(pa.string()),
         "seq": pa.int64(),
         "end_ns": pa.int64(),

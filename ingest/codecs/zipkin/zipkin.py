@@ -46,7 +46,7 @@ def _oddities(events: pa.Table) -> Counter[str]:
     """Counts of what Zipkin allows and a tree of timed spans does not know."""
     if events.num_rows == 0:
         return Counter()
-    ids = pc.binary_join_element_wise(events["request_id"], events["id"], "/")
+    ids = pc.binary_join_element_wise(pc.cast(events["request_id"], pa.binary()), events["id"], b"/")
     timed = pc.is_valid(events["ts_ns"])
     return Counter(
         {

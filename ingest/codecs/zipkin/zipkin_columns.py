@@ -17,7 +17,7 @@ import pyarrow as pa
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
-from ingest.codecs.values.ids import hex_of_text
+from ingest.codecs.values.ids import bytes_of_text, hex_of_text
 from schemas.events import EventKind
 
 I8 = npt.NDArray[np.int64]
@@ -87,14 +87,9 @@ def span_columns(payloads: list[int], documents: list[list[_Span]]) -> SpanBatch
     spans = [s for document in documents for s in document]
     sizes = [len(d) for d in documents]
     resource, component, host = _resources(spans)
-    (trace, bad_trace), (span, bad_span), (parent, bad_parent) = (
-        hex_of_text(pa.array(column, pa.string()))
-        for column in (
-            [s.traceId for s in spans],
-            [s.id for s in spans],
-            [s.parentId for s in spans],
-        )
-    )
+    trace, bad_trace = hex_of_text(pa.array([s.traceId for s in spans], pa.string()))
+    span, bad_span = bytes_of_text(pa.array([s.id for s in spans], pa.string()))
+    parent, bad_parent = bytes_of_text(pa.array([s.parentId for s in spans], pa.string()))
     start = _ns(np.array([_us(s.timestamp) for s in spans], np.int64))
     duration = np.array([_us(s.duration) for s in spans], np.int64)
     tags = [s.tags or {} for s in spans]
