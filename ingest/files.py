@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from schemas.config import DecodeConfig
 from schemas.errors import InputError
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 
-STDIN: Final = "-"
 CHUNK_BYTES: Final = 16 * 2**20
 """Bytes of payload in a poll, about."""
 MIN_PAYLOAD_BYTES: Final = 64
@@ -53,7 +51,7 @@ def decode_file(
 
 
 class FileSource:
-    """Payloads of a file (`-`: standard input), gzip and zstd unpacked; the format is sniffed if not given.
+    """Payloads of a file, gzip and zstd unpacked; the format is sniffed if not given.
 
     Memory: about 2 · chunk_bytes and the largest payload; whole documents up to MAX_DOCUMENT_BYTES. A damaged
     archive gives what could be read, and a reject; an empty file, and one whose format neither is given nor
@@ -261,9 +259,6 @@ class _Skipped:
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[BinaryIO]:
-    if str(path) == STDIN:
-        yield sys.stdin.buffer
-        return
     try:
         file = Path(path).open("rb")  # noqa: SIM115  closed by the with below; only opening may fail here
     except OSError as error:

@@ -15,7 +15,7 @@ import pytest
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
-from schemas.events import EVENT_SCHEMA
+from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import LAYOUT_VERSION, TABLES
 from schemas.quality import Quality
 from schemas.report.report import REPORT_VERSION
@@ -107,7 +107,7 @@ def test_contract(golden: Callable[[str, str], None]) -> None:
     lines = [f"layout version {LAYOUT_VERSION}", f"report version {REPORT_VERSION}"]
     for name, schema in TABLES.items():
         lines += columns(name, schema)
-    lines += columns("events", EVENT_SCHEMA)
+    lines += columns("events", TEXT_EVENT_SCHEMA)
     golden("contract.txt", "\n".join(lines) + "\n")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from ingest.codecs.xtrace.hrt import refine_times
+from ingest.codecs.xtrace.xtrace import refine_times
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EventKind, with_text_ids

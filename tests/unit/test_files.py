@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import random
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -239,12 +237,6 @@ def test_wrong_names_are_errors(tmp_path: Path) -> None:
         polls(tmp_path / "x", "csv", CONFIG)
     with pytest.raises(InputError):
         polls(tmp_path / "missing", None, CONFIG)
-
-
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(gzip.compress(record(1))))
-    monkeypatch.setattr(sys, "stdin", stream)
-    assert read("-")[0].num_rows == 1
 
 
 def test_batches_are_as_large_as_asked(tmp_path: Path) -> None:

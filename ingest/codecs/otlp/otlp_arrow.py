@@ -26,7 +26,7 @@ NestedText = Callable[[pa.Array, str], pa.Array]
 """(column, `array_value`, `kvlist_value` or `bytes_value`) → strings: compact JSON, or base64 of bytes."""
 
 STATUS_ERROR = 2
-_MAX_KIND = 5
+MAX_KIND = 5
 
 
 class OtlpArrowReader:
@@ -152,7 +152,7 @@ def _span_ids(column: pa.Array) -> tuple[pa.Array, B1]:
 def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
     """EventKind; numbers that OTLP does not define read as unspecified."""
     kind = pc.fill_null(column, 0).to_numpy()
-    legal = (kind >= 0) & (kind <= _MAX_KIND)
+    legal = (kind >= 0) & (kind <= MAX_KIND)
     return (np.where(legal, kind, 0) + SPAN_KIND_BASE).astype(np.uint8)
 
 

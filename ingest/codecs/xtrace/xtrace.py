@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.codecs.payloads import sized
@@ -20,11 +21,14 @@ from ingest.codecs.values.attributes import attribute_table, plain_value
 from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, read_items
 from ingest.codecs.values.names import clean_words, constant_words, normalise_label, words
 from ingest.codecs.values.params import params_column
-from ingest.codecs.xtrace.hrt import refine_times
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind, empty_events
 from schemas.rejects import Reason
 
+I8 = npt.NDArray[np.int64]
+
+TICK_NS = 1_000_000
+"""A stamp t means "in [t, t + 1 ms)"."""
 _TASK_BYTES = (4, 8, 12, 20)
 """Length of the task id, by the two low bits of the flags."""
 _LONG_EVENT = 0x08
@@ -218,3 +222,27 @@ def _events(
     }
     columns |= {name: pa.nulls(n, type_) for name, type_ in empty.items()}
     return pa.table([columns[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+
+
+def refine_times(ts_ns: I8, counter_ns: Sequence[int | None], process: Sequence[Hashable]) -> I8:
+    """`ts_ns` moved inside its millisecond to where the counter of its process puts it.
+
+    Within one process counter and clock differ by a constant c, and every report says
+    `ts ≤ counter + c < ts + 1 ms`. If one c satisfies all reports of the process, the smallest such is used;
+    if none does (the clock was set, or drifted by more than a millisecond), its times stay as they are. So
+    the stamp can always be had back by rounding down to the millisecond, and order across processes is as
+    sound as it was. O(n).
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for i, (key, counter) in enumerate(zip(process, counter_ns, strict=True)):
+        if counter is not None:
+            groups.setdefault(key, []).append(i)
+    out = ts_ns.copy()
+    for rows in groups.values():
+        at = np.array(rows)
+        counted = np.array([counter_ns[i] for i in rows], np.int64)
+        lower = ts_ns[at] - counted
+        offset = lower.max()
+        if offset < lower.min() + TICK_NS and not (ts_ns[at] % TICK_NS).any():
+            out[at] = counted + offset
+    return out
