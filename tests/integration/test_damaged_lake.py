@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from flowdiff.__main__ import COMMANDS, build_app
 from schemas.errors import ConfigError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalDisk
+from stitch.lake.chain import read_chain
+from stitch.lake.store import LocalStore
 
 READERS = {
     "windows": ["windows"],
@@ -117,7 +117,7 @@ def test_a_file_that_the_last_commit_lost_is_not_hidden(lake: Path, reader: str)
 
 @pytest.mark.parametrize("reader", ["windows", "sql", "export", "compare"])
 def test_an_interrupted_import_is_told(lake: Path, reader: str) -> None:
-    item = open_manifest(LocalDisk(lake)).commits[-1].record.publish[0]
+    item = [*read_chain(LocalStore.at(lake), 0)][-1].record.publish[0]
     stage = lake / item.stage
     stage.parent.mkdir(parents=True)
     (lake / item.final).rename(stage)
@@ -127,7 +127,7 @@ def test_an_interrupted_import_is_told(lake: Path, reader: str) -> None:
 
 
 def test_a_comparison_notes_an_interrupted_import(lake: Path) -> None:
-    item = open_manifest(LocalDisk(lake)).commits[-1].record.publish[0]
+    item = [*read_chain(LocalStore.at(lake), 0)][-1].record.publish[0]
     stage = lake / item.stage
     stage.parent.mkdir(parents=True)
     (lake / item.final).rename(stage)
