@@ -6,13 +6,14 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
+from ingest.codecs.dead_letters import MAX_KEPT
 from schemas.commits import Counters
 from schemas.config import Config, DecodeConfig, StitchConfig
 
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
 MAX_WINDOWS: Final = 2_016
-"""A week of five-minute windows."""
+"""A week of five-minute windows: some ten seconds of CPU and 8,000 syncs on top of their data."""
 
 
 class ImportSettings(Config):
@@ -27,9 +28,8 @@ class ImportSettings(Config):
     params_share: float = Field(default=1.0, ge=0, le=1)
     """Share of requests, by a hash of the id, whose parameters are kept."""
     max_windows: int = Field(default=MAX_WINDOWS, ge=1)
-    """Most windows of one import. Each costs three files and four folders that are synced one by one: a week
-    of five-minute windows takes about ten seconds on top of its data."""
-    max_dead_letters_per_file: int = Field(default=10_000, ge=0)
+    """Most windows of one import: each costs three files and folders, synced one by one."""
+    max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
     """Dead letters kept of one input file; more are counted only."""
     decode: DecodeConfig = DecodeConfig()
     stitch: StitchConfig = StitchConfig()

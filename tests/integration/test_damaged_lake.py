@@ -17,14 +17,18 @@ from stitch.drivers.batch import ImportSettings, import_into
 from stitch.lake.chain import read_chain
 from stitch.lake.store import LocalStore
 
+PERIODS = [
+    *("--reference", "2025-11-20T00:50Z/2025-11-20T00:55Z"),
+    *("--problem", "2025-11-20T00:55Z/2025-11-20T01:05Z"),
+]
 READERS = {
     "windows": ["windows"],
     "categories": ["categories"],
     "flow": ["flow", "req-00000001"],
     "sql": ["sql", "-c", "select count(*), sum(response_us) from requests join categories using (category)"],
     "export": ["export", "--format", "native"],
-    "compare": ["compare", "--reference", "all", "--problem", "all"],
-    "compare where": ["compare", "--reference", "all", "--problem", "all", "--where", "host = 'nfs-1'"],
+    "compare": ["compare", *PERIODS],
+    "compare where": ["compare", *PERIODS, "--where", "host = 'nfs-1'"],
 }
 
 
