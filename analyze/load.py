@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, pending_note
-from analyze.sql.connection import arrays, statement, unreadable
+from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms
 from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import Period
+from stitch.lake.reading import read_rows
 
 I8 = npt.NDArray[np.int64]
 
@@ -162,16 +162,7 @@ def read_stored(
     `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError where the
     file is missing, cut or damaged.
     """
-    try:
-        return pq.read_table(
-            path,
-            columns=None if columns is None else list(columns),
-            partitioning=None,
-            read_dictionary=list(as_codes),
-            filters=where,
-        )
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable(found.root, path) from error
+    return read_rows(path, columns, lake=found.root, as_codes=as_codes, where=where)
 
 
 def read_flows(found: LakePeriod) -> pa.Table:

@@ -10,7 +10,7 @@ from pathlib import Path
 from schemas.errors import PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.store import LocalDisk
+from stitch.lake.store import LocalStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bo
     if lake is None:
         raise PeriodError(f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake.")
     root = Path(lake)
-    manifest: Manifest = open_manifest(LocalDisk(root), lake)
+    manifest: Manifest = open_manifest(LocalStore.at(root), lake)
     entries = manifest.windows()
     windows = []
     if entries or not may_be_empty:

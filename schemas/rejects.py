@@ -28,6 +28,8 @@ class Reason(StrEnum):
     BAD_TYPE = "bad-type"
     BAD_VALUE = "bad-value"
     BAD_TIME = "bad-time"
+    ABSURD_TIME = "absurd-time"
+    """Years away from all else of an import: a clock that is wrong (`stitch.drivers.quarantine`)."""
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
     """The same id with other content (found by the kernel)."""

@@ -85,7 +85,7 @@ def stitch(
         (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
     ):
         if rows is not None:
-            rejects += _reject_rows(batch, rows, reason, detail)
+            rejects += reject_rows(batch, rows, reason, detail)
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     merged = 0 if placed.merged is None else len(placed.merged[0])
@@ -167,7 +167,7 @@ def _without_unidentified(events: pa.Table) -> tuple[pa.Table, list[Reject]]:
     rows = np.flatnonzero(whole(anonymous).to_numpy(zero_copy_only=False))
     if not len(rows):
         return events, []
-    rejects = _reject_rows(events, rows, Reason.BAD_ID, "a span needs a trace id and a span id")
+    rejects = reject_rows(events, rows, Reason.BAD_ID, "a span needs a trace id and a span id")
     return events.filter(pc.invert(anonymous)).combine_chunks(), rejects
 
 
@@ -215,7 +215,7 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
     )
 
 
-def _reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str) -> list[Reject]:
+def reject_rows(events: pa.Table, rows: I8, reason: Reason, detail: str) -> list[Reject]:
     """Dead letters of event rows; `raw` is the row as one line of JSON, and rejects are sorted by it.
 
     So they do not depend on arrival order. Payload and item are 0: the kernel does not know the source.

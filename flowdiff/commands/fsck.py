@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 
 from schemas.errors import ConfigError, LakeError
+from schemas.lake import LAYOUT_VERSION
+from stitch.lake.disk import exclusive_lock
 from stitch.lake.fsck import check
-from stitch.lake.store import LocalDisk
+from stitch.lake.store import LocalStore
+from stitch.lake.upgrade import upgrade
 
 
 def command(
@@ -17,6 +20,9 @@ def command(
     lake: Annotated[
         Path | None, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="The same, as elsewhere.")
     ] = None,
+    convert: Annotated[
+        bool, typer.Option("--upgrade", help="Convert a lake of an older layout version first, in place.")
+    ] = False,
 ) -> None:
     """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
     root = lake if folder is None else folder
@@ -24,8 +30,26 @@ def command(
         raise ConfigError("No lake is named.", remedy="Write `flowdiff fsck LAKE`.")
     if not root.is_dir():
         raise LakeError(f"There is no lake at '{root}'.", remedy="Check the path.")
-    findings = check(LocalDisk(root))
+    if convert:
+        _upgrade(root)
+    findings = check(LocalStore.at(root), str(root))
     for finding in findings:
         typer.echo(f"{finding.invariant}: {finding.detail}")
     typer.echo("1 error" if len(findings) == 1 else f"{len(findings)} errors")
     raise typer.Exit(1 if findings else 0)
+
+
+def _upgrade(root: Path) -> None:
+    """Convert a lake, and say so. Raises LakeError."""
+    try:
+        with exclusive_lock(root):
+            n_files = upgrade(LocalStore.at(root), str(root))
+    except OSError as error:
+        raise LakeError(
+            f"Upgrading the lake '{root}' failed: {error.strerror or error}.",
+            remedy="Nothing is lost: see to the disk, then run the same command again.",
+        ) from error
+    if n_files is None:
+        typer.echo(f"'{root}' has layout version {LAYOUT_VERSION} already")
+    else:
+        typer.echo(f"'{root}' has layout version {LAYOUT_VERSION} now: {n_files} files were written anew")

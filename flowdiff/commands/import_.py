@@ -20,11 +20,13 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
 from schemas.windows import window_length_ns
-from stitch.drivers.batch import ImportSettings, ImportSummary, import_into
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.drivers.inputs import STDIN
 
 _SIZE = re.compile(r"^(\d+)\s*(K|M|G|T)?(i?B)?$", re.IGNORECASE)
@@ -33,27 +35,35 @@ HASH_KEY = "FLOWDIFF_HASH_KEY"
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
+def _parse_size(text: str) -> int:
+    """Bytes of `512MB`, `1GiB`, `1G`: units of 1024. Raises ConfigError below 64 MB."""
+    match = _SIZE.match(text.strip())
+    size = 0 if match is None else int(match[1]) * 1024 ** _POWERS[(match[2] or "").upper()]
+    if size < 64 * 2**20:
+        raise ConfigError(f"'{text}' is not a memory budget.", remedy="Write 64MB or more: 512MB, 1GB, 8GB.")
+    return size
+
+
+@takes_models
 def command(
     files: Annotated[list[str], typer.Argument(help="Files or globs; `-` reads standard input.")],
     lake: Annotated[
         Path, typer.Option(envvar="FLOWDIFF_LAKE", help="Folder of the lake; made where it is missing.")
     ],
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Format of every file; else told by content.")
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option(help="Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d.")
-    ] = None,
-    memory: Annotated[str, typer.Option(help="Memory budget; larger inputs go by way of the disk.")] = "1GB",
-    params_share: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of requests whose parameters are kept.")
-    ] = 1.0,
-    label_keys: Annotated[
-        list[str] | None, typer.Option(help="Span attributes that become part of the structure.")
-    ] = None,
-    event_points: Annotated[
-        list[str] | None, typer.Option(help="Span events that become nodes of the graph.")
-    ] = None,
+    settings: Annotated[
+        ImportSettings,
+        ModelOptions(
+            leave_out=("decode", "stitch"),
+            fields={
+                "window_length_ns": FieldOption("--window", parse=window_length_ns, metavar="LENGTH"),
+                "max_dead_letters_per_file": FieldOption("--max-dead-letters"),
+                "memory_bytes": FieldOption(
+                    "--memory", parse=_parse_size, shown_default="1GB", metavar="SIZE"
+                ),
+            },
+        ),
+    ],
+    decode: Annotated[DecodeConfig, ModelOptions(only=("label_keys", "event_points"))],
     allow_params: Annotated[
         list[str] | None, typer.Option(help="Keep only parameters that match one of these patterns.")
     ] = None,
@@ -76,25 +86,15 @@ def command(
 
     The same file twice changes nothing. An import that was interrupted is completed by running it again.
     """
-    lists = {"label_keys": label_keys, "event_points": event_points}
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
-    settings = ImportSettings(
-        format=format_,
-        window_length_ns=None if window is None else window_length_ns(window),
-        memory_bytes=_parse_size(memory),
-        params_share=params_share,
-        decode=DecodeConfig.model_validate(
-            {key: _split(values) for key, values in lists.items() if values is not None}
-            | {"params": _param_rules(rules, hash_key_file)}
-        ),
-    )
+    params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
     pa.set_memory_pool(pa.system_memory_pool())
     with _progress() as progress:
         summary = import_into(
             lake,
             _expand(files),
-            settings,
+            settings.model_copy(update={"decode": decode.model_copy(update={"params": params})}),
             owner=f"{os.getpid()}-{uuid.uuid4().hex}",
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,
@@ -107,15 +107,6 @@ def command(
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
         typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(str(lake))} -c '{query}'")
-
-
-def _parse_size(text: str) -> int:
-    """Bytes of `512MB`, `1GiB`, `1G`: units of 1024. Raises ConfigError below 64 MB."""
-    match = _SIZE.match(text.strip())
-    size = 0 if match is None else int(match[1]) * 1024 ** _POWERS[(match[2] or "").upper()]
-    if size < 64 * 2**20:
-        raise ConfigError(f"'{text}' is not a memory budget.", remedy="Write 64MB or more: 512MB, 1GB, 8GB.")
-    return size
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:

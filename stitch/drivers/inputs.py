@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from schemas.commits import InputFile
 from schemas.errors import InputError
-from stitch.lake.commits import InputFile
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
 STDIN: Final = "-"
 
@@ -85,8 +87,8 @@ def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
 
 
 def _copy(stream: BinaryIO, spool: Path) -> None:
-    spool.parent.mkdir(parents=True, exist_ok=True)
-    with spool.open("wb") as file:
+    spool.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    with os.fdopen(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
         shutil.copyfileobj(stream, file, 1 << 20)
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from ingest.decoding import DecodedBatch
 from ingest.formats import format_names
+from schemas.commits import InputFile
 from schemas.errors import FlowdiffError, InputError, UnknownFormatError
 from schemas.rejects import Reason
 from stitch.drivers.inputs import Source
-from stitch.lake.commits import InputFile
 
 NAMED: Final = 5
 """Files named in a message; the rest is counted."""

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
+from schemas.events import SPAN_KIND_BASE, concat_events
 from stitch.drivers.naming import name_records, touching
 from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
-from stitch.drivers.stash import IPC_OPTIONS, Stash, read_stream
+from stitch.drivers.stash import Stash, new_stream, read_stream
 
 Load = Callable[[], pa.Table]
 """Gives the events of a group, once; until then they are where they are. May be called in any thread."""
@@ -74,10 +74,9 @@ class Buckets:
 
     def _writer(self, bucket: int) -> pa.ipc.RecordBatchStreamWriter:
         if bucket not in self._writers:
-            self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / f"{bucket:02d}-{len(self._paths[bucket])}.arrows"
             self._paths[bucket].append(path)
-            self._writers[bucket] = pa.ipc.new_stream(str(path), EVENT_SCHEMA, options=IPC_OPTIONS)
+            self._writers[bucket] = new_stream(path)
         return self._writers[bucket]
 
     def close(self) -> None:

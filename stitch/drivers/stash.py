@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -10,8 +11,16 @@ import pyarrow as pa
 
 from schemas.events import EVENT_SCHEMA
 from stitch.drivers.partition import payload_bytes
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
-IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def new_stream(path: Path) -> pa.ipc.RecordBatchStreamWriter:
+    """An Arrow IPC stream of events in a new file, whose folders are made; both are their owner's alone."""
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+    return pa.ipc.new_stream(str(path), EVENT_SCHEMA, options=_OPTIONS)
 
 
 def read_stream(path: Path) -> Iterator[pa.Table]:
@@ -44,8 +53,7 @@ class Stash:
         self._size += payload_bytes(events)
         self._held.append(events)
         if self._writer is None and self._size > self._limit_bytes:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pa.ipc.new_stream(str(self._path), EVENT_SCHEMA, options=IPC_OPTIONS)
+            self._writer = new_stream(self._path)
         if self._writer is not None:
             for held in self._held:
                 self._writer.write_table(held.unify_dictionaries().combine_chunks())

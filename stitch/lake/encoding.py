@@ -5,6 +5,8 @@ The choice of encodings and its figures are in `docs/operations.md`; readers nee
 
 from __future__ import annotations
 
+import struct
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -81,6 +83,9 @@ _STATISTICS: Final[dict[str, list[str]]] = {
 }
 """Columns that readers skip row groups by; of the others, minima and maxima only fill footers."""
 
+_END: Final = struct.Struct("<I4s")
+"""Length of the footer and magic word: the last bytes of a Parquet file."""
+
 META_VERSION: Final = b"flowdiff.layout_version"
 META_TABLE: Final = b"flowdiff.table"
 META_WINDOW: Final = b"flowdiff.window"
@@ -93,7 +98,7 @@ def encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
     `table` must have the columns of the contract. Chunks and dictionaries of the input do not show: they are
     unified first. Raises pa.ArrowInvalid or KeyError where the table breaks the contract (a bug).
     """
-    schema = _plain(SCHEMAS[table_name])
+    schema = _plain(table_name)
     table = _canonical_words(table.select(schema.names).cast(schema))
     metadata = {
         META_VERSION: str(LAYOUT_VERSION).encode(),
@@ -118,17 +123,27 @@ def encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
     return sink.getvalue()
 
 
+def footer_size(data: pa.Buffer) -> int:
+    """Bytes of the footer of a Parquet file, its length and the magic word at the end included."""
+    length, magic = _END.unpack(data.slice(data.size - _END.size).to_pybytes())
+    assert magic == b"PAR1"
+    return int(length) + _END.size
+
+
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
     """Rows of a file made by `encode`, all of them or some columns."""
     schema = SCHEMAS[table_name]
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    table = pq.read_table(pa.BufferReader(data), columns=columns, read_dictionary=words)
+    table = pq.read_table(
+        pa.BufferReader(data), columns=columns, read_dictionary=words, page_checksum_verification=True
+    )
     return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
+@cache
+def _plain(table_name: str) -> pa.Schema:
     """The schema without documentation, which would be most of a small file."""
-    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in schema])
+    return pa.schema([pa.field(f.name, _plain_type(f.type), f.nullable) for f in SCHEMAS[table_name]])
 
 
 def _plain_type(type_: pa.DataType) -> pa.DataType:

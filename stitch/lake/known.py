@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from schemas.lake import FLOWS_SCHEMA
 from stitch.columnar.content import hash_rows
 from stitch.lake.encoding import decode
-from stitch.lake.manifest import LakeFile
-from stitch.lake.store import Disk
+from stitch.lake.manifest import LakeFile, Manifest
+from stitch.lake.reading import unreadable
+from stitch.lake.windowing import starts_of
 
 B1 = npt.NDArray[np.bool_]
 
@@ -19,15 +20,21 @@ _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 
 
 class KnownRequests:
-    """Looks request ids up in the lake's flows. Every look-up reads the id column of all files: O(lake).
+    """Looks request ids up in the lake's flows, in the windows that may hold them: not O(lake).
 
+    These are the windows of the given events, those at most `reach_ns` from one of them, and earlier ones
+    with a request that ran on so long. A request whose parts came in two imports, the later part first, and
+    lie further apart than `reach_ns`, is not recognised; `flowdiff fsck` finds it (I5).
     Memory: the ids of one file at a time, and the flows that are asked for.
     """
 
-    def __init__(self, disk: Disk, files: list[LakeFile]) -> None:
-        """`files` are the visible files of the table flows."""
-        self._disk = disk
-        self._files = files
+    def __init__(self, manifest: Manifest, ts_ns: pa.ChunkedArray, reach_ns: int) -> None:
+        """`ts_ns` are the times of the events whose requests will be asked for."""
+        self._manifest = manifest
+        self._files: list[LakeFile] = []
+        if manifest.listing.num_rows:
+            starts = starts_of(ts_ns, manifest.info.window_length_ns)
+            self._files = manifest.files_near("flows", starts, reach_ns)
 
     def __bool__(self) -> bool:
         """Whether there is anything to look up."""
@@ -59,7 +66,10 @@ class KnownRequests:
         return same
 
     def _read(self, file: LakeFile, columns: list[str]) -> pa.Table:
-        return decode("flows", self._disk.read(file.name), columns)
+        try:
+            return decode("flows", self._manifest.store.read(file.name), columns)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self._manifest.lake, file.name) from error
 
 
 def _names(flows: pa.Table) -> pa.Array:

@@ -6,6 +6,8 @@ a record says.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from pydantic import ValidationError
@@ -14,16 +16,25 @@ from schemas.config import Config
 from schemas.errors import LakeError
 from schemas.lake import LAYOUT_VERSION
 from schemas.windows import Window
-from stitch.lake.store import Disk
+from stitch.lake.store import DRAFTS, Store
 
 LAKE_FILE: Final = "flowdiff.json"
 STAGE: Final = "stage"
 COMMITS: Final = "control/commits"
+CHECKPOINTS: Final = "control/checkpoints"
+REPORTS: Final = "reports"
+SUFFIX: Final = ".json"
+"""Of commit records: names sort as numbers."""
 
 WindowTable = Literal["flows", "structures", "params"]
 SideTable = Literal["late", "dead_letters"]
 WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params")
 SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "dead_letters")
+CONVERTIBLE: Final = frozenset({1})
+"""Layout versions that `flowdiff fsck --upgrade` converts."""
+
+
+_FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})(?:-g\d+)?\.parquet")
 
 
 class LakeInfo(Config):
@@ -39,9 +50,19 @@ def lane_folder(lane: int) -> str:
     return f"{COMMITS}/lane={lane:d}"
 
 
+def record_file(seq: int) -> str:
+    """Last part of a commit record's name; twelve digits, so that names sort as numbers."""
+    return f"{seq:012d}{SUFFIX}"
+
+
 def commit_name(lane: int, seq: int) -> str:
-    """Name of one commit record; twelve digits, so that names sort as numbers."""
-    return f"{lane_folder(lane)}/{seq:012d}.json"
+    """Name of one commit record."""
+    return f"{lane_folder(lane)}/{record_file(seq)}"
+
+
+def checkpoint_folder(lane: int) -> str:
+    """Where the checkpoints of a lane lie."""
+    return f"{CHECKPOINTS}/lane={lane:d}"
 
 
 def stage_lane_folder(lane: int) -> str:
@@ -54,9 +75,16 @@ def stage_folder(lane: int, seq: int) -> str:
     return f"{stage_lane_folder(lane)}/{seq:012d}"
 
 
-def file_name(lane: int, seq: int, part: int) -> str:
+def file_name(lane: int, seq: int, part: int, generation: int = 0) -> str:
     """Last part of a data file's name: unique in the lake's whole life."""
-    return f"{lane:d}-{seq:012d}-{part:05d}.parquet"
+    written = f"-g{generation:d}" if generation else ""
+    return f"{lane:d}-{seq:012d}-{part:05d}{written}.parquet"
+
+
+def origin(file: str) -> tuple[int, int, int] | None:
+    """Lane, commit and part that a data file's name tells (`file_name`); None for a name that is not ours."""
+    match = _FILE.fullmatch(file)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
 def window_folder(table: WindowTable, window: Window) -> str:
@@ -64,42 +92,63 @@ def window_folder(table: WindowTable, window: Window) -> str:
     return f"{table}/window={window.name}"
 
 
-def read_info(disk: Disk) -> LakeInfo | None:
-    """`flowdiff.json`, or None where there is no lake yet.
+def read_info(store: Store, lake: str = "LAKE") -> LakeInfo | None:
+    """`flowdiff.json`, or None where there is no lake yet. `lake` is its name for messages.
 
     Raises LakeError where the file is not ours or of another layout version.
     """
-    if not disk.exists(LAKE_FILE):
+    info = read_any_info(store)
+    if info is None or info.layout_version == LAYOUT_VERSION:
+        return info
+    if info.layout_version in CONVERTIBLE:
+        raise LakeError(
+            f"The lake '{lake}' has layout version {info.layout_version}; "
+            f"this flowdiff reads {LAYOUT_VERSION}.",
+            remedy=f"Run `flowdiff fsck --upgrade {lake}` to convert it.",
+        )
+    raise LakeError(
+        f"The lake '{lake}' has layout version {info.layout_version}; this flowdiff reads {LAYOUT_VERSION}.",
+        remedy="Use the flowdiff that wrote it, or import into a new lake.",
+    )
+
+
+def read_any_info(store: Store) -> LakeInfo | None:
+    """`flowdiff.json` of any layout version, or None. Raises LakeError where the file is not ours."""
+    if store.size(LAKE_FILE) is None:
         return None
     try:
-        info = LakeInfo.model_validate_json(disk.read(LAKE_FILE).to_pybytes())
+        return LakeInfo.model_validate_json(store.read(LAKE_FILE).to_pybytes())
     except ValidationError as error:
         raise LakeError(
             f"{LAKE_FILE} is not what flowdiff writes ({error.error_count()} errors).",
             remedy="Restore it from a backup, or import into a new lake.",
         ) from error
-    if info.layout_version != LAYOUT_VERSION:
-        raise LakeError(
-            f"The lake has layout version {info.layout_version}; this flowdiff reads {LAYOUT_VERSION}.",
-            remedy="Use the flowdiff that wrote it, or import into a new lake.",
-        )
-    return info
 
 
-def ensure_lake(disk: Disk, window_length_ns: int | None, default_ns: int, created_by: str) -> LakeInfo:
+def ensure_lake(
+    store: Store, window_length_ns: int | None, default_ns: int, created_by: str, lake: str = "LAKE"
+) -> LakeInfo:
     """Make the lake where it is missing; refuse one of another window length.
 
     `window_length_ns` None takes what the lake has, `default_ns` for a new one. Raises LakeError.
     """
-    info = read_info(disk)
+    info = read_info(store, lake)
     if info is None:
+        _refuse_foreign(store)
         info = LakeInfo(
             layout_version=LAYOUT_VERSION,
             window_length_ns=default_ns if window_length_ns is None else window_length_ns,
             created_by=created_by,
         )
-        _refuse_foreign(disk)
-        info = _write_info(disk, info)
+        try:
+            store.put_if_absent(LAKE_FILE, encode_info(info), STAGE)
+        except FileExistsError:
+            other = read_info(store, lake)
+            if other is None:
+                raise
+            info = other
+        store.remove(f"{STAGE}/{DRAFTS}")
+    store.settle("")
     if window_length_ns is not None and window_length_ns != info.window_length_ns:
         raise LakeError(
             f"The lake has windows of {info.window_length_ns // 10**9} s, "
@@ -109,8 +158,16 @@ def ensure_lake(disk: Disk, window_length_ns: int | None, default_ns: int, creat
     return info
 
 
-def _refuse_foreign(disk: Disk) -> None:
-    foreign = sorted({*disk.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
+def encode_info(info: LakeInfo) -> bytes:
+    """Content of `flowdiff.json`."""
+    return (info.model_dump_json(indent=1) + "\n").encode()
+
+
+def _refuse_foreign(store: Store) -> None:
+    """A lake that lost `flowdiff.json` must not be taken for a new one."""
+    foreign = sorted({*store.names("")} & {*WINDOW_TABLES, *SIDE_TABLES})
+    if store.names(COMMITS):
+        foreign.append(COMMITS)
     if foreign:
         raise LakeError(
             f"There is no {LAKE_FILE}, yet the folder holds '{foreign[0]}'.",
@@ -118,33 +175,11 @@ def _refuse_foreign(disk: Disk) -> None:
         )
 
 
-def _write_info(disk: Disk, info: LakeInfo) -> LakeInfo:
-    """Write, sync, then link: the file is there whole or not at all."""
-    draft = f"{STAGE}/{LAKE_FILE}"
-    make_folders(disk, STAGE)
-    disk.remove(draft)
-    disk.create(draft, (info.model_dump_json(indent=1) + "\n").encode())
-    disk.sync_file(draft)
-    try:
-        disk.link(draft, LAKE_FILE)
-    except FileExistsError:
-        other = read_info(disk)
-        if other is None:
-            raise
-        info = other
-    disk.sync_folder("")
-    disk.remove(draft)
-    return info
-
-
-def make_folders(disk: Disk, name: str) -> None:
-    """Make a folder and those above it, and make their names durable.
-
-    Folders that are there are synced again: whoever made them may have died before it did.
-    """
-    above = ""
-    for part in name.split("/"):
-        folder = f"{above}/{part}" if above else part
-        disk.make_folder(folder)
-        disk.sync_folder(above)
-        above = folder
+def data_files(store: Store) -> Iterator[str]:
+    """Every file under a folder that readers look into, named in a commit or not. O(files)."""
+    for folder in (*WINDOW_TABLES, *SIDE_TABLES):
+        for name in store.names(folder):
+            if name.startswith("window="):
+                yield from (f"{folder}/{name}/{below}" for below in store.names(f"{folder}/{name}"))
+            else:
+                yield f"{folder}/{name}"

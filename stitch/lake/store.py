@@ -1,65 +1,89 @@
-"""What the commit protocol asks of a file system, one small port, and the real one.
+"""What the commit protocol asks of whatever holds a lake, one small port, and the store on this machine.
 
-Names are relative to the root of the lake and use `/`. The port is small on purpose: tests put a disk
-behind it that stops after every single operation and forgets whatever was not synced.
-
-Durability is explicit: `create` and `rename` promise nothing until `sync_file` on the file *and*
-`sync_folder` on its folder have returned. A sync that failed must not be tried again on the same file
-(Linux drops the dirty pages): write another file.
+Names use `/` and are relative to the lake. Two operations carry the protocol: `put_if_absent`, which decides
+who commits, and `publish`, which moves files from the stage to names that nobody else uses. On an object
+store the first is a put with `If-None-Match: *`, the second a copy and a delete, a put is durable when it
+returns, and folders do not exist; links, renames and syncs are the business of `LocalStore` alone.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
-from schemas.errors import LakeError
+from stitch.lake.disk import Disk, LocalDisk
+
+DRAFTS: Final = "drafts"
+"""Folder below a stage folder for what is not yet under its own name."""
 
 
-class Disk(Protocol):
-    """File-system operations of a lake. Every method may raise OSError."""
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A file on the stage and the name it gets."""
+
+    stage: str
+    final: str
+
+
+class UncertainError(OSError):
+    """A `put_if_absent` failed, and the file may be there all the same, now or later."""
+
+
+class Store(Protocol):
+    """Operations on a lake. Every method may raise OSError."""
 
     def read(self, name: str) -> pa.Buffer:
         """Whole content. Raises FileNotFoundError."""
         ...
 
-    def exists(self, name: str) -> bool:
-        """Whether a file or folder of this name is there."""
+    def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
+        """The last bytes of a file, of all of it where it is shorter. Raises FileNotFoundError."""
         ...
 
-    def names(self, folder: str) -> list[str]:
-        """Sorted names in a folder (last parts only); empty where the folder is missing."""
+    def size(self, name: str) -> int | None:
+        """Bytes of a file; None where it is not there."""
         ...
 
-    def make_folder(self, name: str) -> None:
-        """Make one folder below an existing one; nothing happens where it is there."""
+    def names(self, folder: str, after: str = "") -> list[str]:
+        """Sorted names in a folder (last parts only) that sort behind `after`; empty for a missing folder."""
         ...
 
-    def create(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Write a new file. Raises FileExistsError: files are never overwritten."""
+    def put(self, name: str, data: pa.Buffer | bytes) -> None:
+        """Write a new file on the stage; it is durable after `persist`. Raises FileExistsError."""
         ...
 
-    def sync_file(self, name: str) -> None:
-        """Make the content of a file durable (not its name)."""
+    def persist(self, names: Sequence[str]) -> None:
+        """Make files of `put` durable. Raises FileNotFoundError where one was removed by another writer."""
         ...
 
-    def sync_folder(self, name: str) -> None:
-        """Make the names in a folder durable; `""` is the root."""
+    def settle(self, folder: str) -> None:
+        """Make durable what can be seen in a folder, whoever wrote it; it is made where it is missing."""
         ...
 
-    def link(self, source: str, target: str) -> None:
-        """Give a file a second name. Raises FileExistsError where the target is there."""
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        """Write a file under a name that is free; durable when it returns, there whole or not at all.
+
+        `stage` is a stage folder for drafts. Raises FileExistsError where the name is taken,
+        FileNotFoundError where another writer swept the draft, UncertainError where nobody can tell;
+        after any other OSError the file is not there.
+        """
         ...
 
-    def rename(self, source: str, target: str) -> None:
-        """Move a file. The protocol only uses targets that cannot exist."""
+    def publish(self, moves: Sequence[Move]) -> None:
+        """Give files their names, durably; nothing happens to those that have theirs.
+
+        At any instant a file is in at least one of the two places. Raises FileNotFoundError, with the final
+        name, where one is in neither.
+        """
+        ...
+
+    def replace(self, name: str, data: bytes, stage: str) -> None:
+        """Write a file in the place of one that is there, in one step, durably. Not for data files."""
         ...
 
     def remove(self, name: str) -> None:
@@ -67,93 +91,147 @@ class Disk(Protocol):
         ...
 
 
-class LocalDisk:
-    """A folder of a POSIX file system."""
+class LocalStore:
+    """A store on a disk of this machine."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._made: set[str] = set()
+        """Folders made or found by us, not yet durable perhaps."""
+        self._settled: set[str] = set()
+        """Folders whose names are durable."""
 
-    def path(self, name: str) -> Path:
-        """Absolute path of a name."""
-        return self.root / name if name else self.root
+    @classmethod
+    def at(cls, root: Path) -> LocalStore:
+        """The lake in a folder."""
+        return cls(LocalDisk(root))
 
     def read(self, name: str) -> pa.Buffer:
-        """See Disk. The file is mapped, not copied."""
-        path = self.path(name)
-        if path.stat().st_size == 0:
-            return pa.py_buffer(b"")
-        with pa.memory_map(str(path)) as file:
-            return file.read_buffer()
+        """See Store."""
+        return self._disk.read(name)
 
-    def exists(self, name: str) -> bool:
-        """See Disk."""
-        return self.path(name).exists()
+    def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
+        """See Store. The file is mapped: only its end is read."""
+        data = self._disk.read(name)
+        return data.slice(max(0, data.size - n_bytes))
 
-    def names(self, folder: str) -> list[str]:
-        """See Disk."""
+    def size(self, name: str) -> int | None:
+        """See Store."""
+        return self._disk.size(name)
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        """See Store."""
+        return [name for name in self._disk.names(folder) if name > after]
+
+    def put(self, name: str, data: pa.Buffer | bytes) -> None:
+        """See Store."""
+        for folder in _path(_parent(name)):
+            if folder not in self._made:
+                self._disk.make_folder(folder)
+                self._made.add(folder)
+        self._disk.create(name, data)
+
+    def persist(self, names: Sequence[str]) -> None:
+        """See Store. Files first, then every folder once."""
+        for name in names:
+            self._disk.sync_file(name)
+        folders = sorted({_parent(name) for name in names})
+        self._make_folders(folders)
+        for folder in folders:
+            self._disk.sync_folder(folder)
+
+    def settle(self, folder: str) -> None:
+        """See Store."""
+        self._make_folders([folder])
+        self._disk.sync_folder(folder)
+
+    def _make_folders(self, folders: Iterable[str]) -> None:
+        """Make folders and those above them, and make their names durable: each parent is synced once.
+
+        Folders that are there are synced too, the first time: whoever made them may have died before it did.
+        """
+        wanted = {above for folder in folders for above in _path(folder)} - self._settled
+        for depth in sorted({folder.count("/") for folder in wanted}):
+            level = sorted(folder for folder in wanted if folder.count("/") == depth)
+            for folder in level:
+                self._disk.make_folder(folder)
+            for parent in sorted({_parent(folder) for folder in level}):
+                self._disk.sync_folder(parent)
+        self._settled |= wanted
+        self._made |= wanted
+
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        """See Store: a draft is written and synced, then linked, and the folder synced."""
+        draft = self._draft(name, data, stage)
+        self._make_folders([_parent(name)])
         try:
-            return sorted(path.name for path in self.path(folder).iterdir())
-        except FileNotFoundError:
-            return []
+            self._disk.link(draft, name)
+        except (FileExistsError, FileNotFoundError):
+            raise
+        except OSError as error:
+            raise _uncertain(name, error) from error
+        self._sync_after(name)
 
-    def make_folder(self, name: str) -> None:
-        """See Disk."""
-        self.path(name).mkdir(exist_ok=True)
+    def replace(self, name: str, data: bytes, stage: str) -> None:
+        """See Store."""
+        self._disk.rename(self._draft(name, data, stage), name)
+        self._sync_after(name)
 
-    def create(self, name: str, data: pa.Buffer | bytes) -> None:
-        """See Disk."""
-        with self.path(name).open("xb") as file:
-            file.write(data)
-
-    def sync_file(self, name: str) -> None:
-        """See Disk. A write-back error since the file was made is reported here (Linux >= 4.13)."""
-        self._sync(name, os.O_RDONLY)
-
-    def sync_folder(self, name: str) -> None:
-        """See Disk."""
-        self._sync(name, os.O_RDONLY | os.O_DIRECTORY)
-
-    def _sync(self, name: str, flags: int) -> None:
-        descriptor = os.open(self.path(name), flags)
+    def _sync_after(self, name: str) -> None:
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            self._disk.sync_folder(_parent(name))
+        except OSError as error:
+            raise _uncertain(name, error) from error
 
-    def link(self, source: str, target: str) -> None:
-        """See Disk."""
-        os.link(self.path(source), self.path(target))
+    def _draft(self, name: str, data: bytes, stage: str) -> str:
+        """A synced file with the content; under a name that is free, as the dead leave theirs behind."""
+        folder = f"{stage}/{DRAFTS}"
+        base = name.rpartition("/")[2]
+        draft = next(d for n in count() if self._disk.size(d := f"{folder}/{base}-{n}") is None)
+        self._make_folders([folder])
+        self._disk.create(draft, data)
+        self._disk.sync_file(draft)
+        return draft
 
-    def rename(self, source: str, target: str) -> None:
-        """See Disk."""
-        self.path(source).rename(self.path(target))
+    def publish(self, moves: Sequence[Move]) -> None:
+        """See Store. Target folders are synced before the stage: no state has a file in neither.
+
+        All are synced even where every file has its name: whoever moved it may have died before it did.
+        """
+        targets = sorted({_parent(move.final) for move in moves})
+        self._make_folders(targets)
+        for move in moves:
+            if self._disk.size(move.final) is not None:
+                continue
+            try:
+                self._disk.rename(move.stage, move.final)
+            except FileNotFoundError as error:
+                if self._disk.size(move.final) is None:
+                    raise FileNotFoundError(
+                        error.errno, "neither published nor staged", move.final
+                    ) from error
+        for folder in targets:
+            self._disk.sync_folder(folder)
+        for folder in sorted({_parent(move.stage) for move in moves}):
+            if self._disk.size(folder) is not None:
+                self._disk.sync_folder(folder)
 
     def remove(self, name: str) -> None:
-        """See Disk."""
-        path = self.path(name)
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        """See Store."""
+        self._disk.remove(name)
+        for known in (self._made, self._settled):
+            known.difference_update([n for n in known if n == name or n.startswith(f"{name}/")])
 
 
-@contextmanager
-def exclusive_lock(root: Path) -> Iterator[None]:
-    """Hold the lake's `control/lock` (flock) while writing; the system drops it when the process ends.
+def _uncertain(name: str, error: OSError) -> UncertainError:
+    return UncertainError(error.errno, f"{error.strerror or error}; '{name}' may be there or not")
 
-    Raises LakeError where another process holds it. The lock only spares two writers wasted work: what
-    keeps them apart is the link in the commit protocol.
-    """
-    path = root / "control" / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LakeError(
-                f"Another process is writing to the lake '{root}'.", remedy="Wait for it, or stop it."
-            ) from error
-        yield
-    finally:
-        os.close(descriptor)
+
+def _parent(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _path(folder: str) -> list[str]:
+    """The folder and those above it, from the top; nothing for the root."""
+    parts = folder.split("/") if folder else []
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.errors import LakeError
 from schemas.windows import Window
+from stitch.columnar.counting import count_values
 
 I8 = npt.NDArray[np.int64]
-
-MAX_WINDOWS: Final = 100_000
-"""In one import: a year of five-minute windows. More means broken clocks or too short a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +26,18 @@ class WindowPart:
     params: pa.Table
 
 
+def starts_of(ts_ns: pa.ChunkedArray, length_ns: int) -> I8:
+    """Starts of the windows that hold some times, ascending; nulls lie in none."""
+    return count_values(ts_ns.drop_null().to_numpy() // length_ns)[0] * length_ns
+
+
 def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int) -> Iterator[WindowPart]:
     """One part a window, by the start of the flow, in order of time; order of rows is kept.
 
-    O(rows), and O(structures) a window. Raises LakeError past MAX_WINDOWS.
+    O(rows), and O(structures) a window.
     """
     start_ns = flows["start_ns"].to_numpy()
     codes, windows = _codes(start_ns - start_ns % length_ns)
-    if len(windows) > MAX_WINDOWS:
-        raise LakeError(
-            f"The input spreads over {len(windows)} windows; {MAX_WINDOWS} is the most for one import.",
-            remedy="Use a longer --window, or import in parts.",
-        )
     param_codes = codes[_flow_of_param(params, flows)]
     flow_parts = _deal(flows, codes, len(windows))
     param_parts = _deal(params, param_codes, len(windows))

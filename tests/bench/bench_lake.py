@@ -20,7 +20,7 @@ from stitch.drivers.batch import DEFAULT_WINDOW_NS, ImportSettings, import_into
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalDisk
+from stitch.lake.store import LocalStore
 from stitch.lake.windowing import cut
 
 
@@ -50,7 +50,7 @@ def imported(files: list[Path], settings: ImportSettings) -> tuple[int, int]:
             stdin=io.BytesIO(),
             progress=Silent(),
         )
-        manifest = open_manifest(LocalDisk(lake))
+        manifest = open_manifest(LocalStore.at(lake))
         size = sum(file.size for table in ("flows", "structures") for file in manifest.files(table))
     return summary.counters.events_read, size
 

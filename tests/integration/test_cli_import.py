@@ -16,7 +16,7 @@ from oracles.traffic import write_native
 
 from flowdiff.__main__ import main
 from stitch.lake.fsck import check
-from stitch.lake.store import LocalDisk
+from stitch.lake.store import LocalStore
 
 MB = 2**20
 
@@ -145,7 +145,7 @@ def test_memory_stays_within_the_budget_on_input_several_times_as_large(
     )
     spare = 64 * MB  # what libraries allocate on their first real work
     assert peak < base + budget + spare
-    assert check(LocalDisk(tmp_path / "b")) == []
+    assert check(LocalStore.at(tmp_path / "b")) == []
 
 
 def test_a_process_that_is_killed_at_any_moment_is_completed_by_the_next(
@@ -153,7 +153,7 @@ def test_a_process_that_is_killed_at_any_moment_is_completed_by_the_next(
 ) -> None:
     write_native(tmp_path / "a.ndjson", 2_000)
     assert flowdiff(repository, "import", tmp_path / "a.ndjson", "--lake", tmp_path / "whole").returncode == 0
-    expected = content(LocalDisk(tmp_path / "whole"))
+    expected = content(LocalStore.at(tmp_path / "whole"))
     for changes in (3, 6, 9):
         lake = tmp_path / f"lake-{changes}"
         command = [
@@ -167,10 +167,10 @@ def test_a_process_that_is_killed_at_any_moment_is_completed_by_the_next(
         ]
         with subprocess.Popen(command, cwd=repository, stdout=subprocess.DEVNULL) as process:
             kill_after(process, lake, changes)
-        assert not content(LocalDisk(lake)) - expected
+        assert not content(LocalStore.at(lake)) - expected
         assert flowdiff(repository, *command[3:]).returncode == 0
-        assert check(LocalDisk(lake)) == []
-        assert content(LocalDisk(lake)) == expected
+        assert check(LocalStore.at(lake)) == []
+        assert content(LocalStore.at(lake)) == expected
 
 
 def kill_after(process: subprocess.Popen[bytes], lake: Path, changes: int) -> None:

@@ -14,17 +14,21 @@ from typer.testing import CliRunner, Result
 from flowdiff.__main__ import COMMANDS, build_app
 from schemas.errors import ConfigError, LakeError
 from stitch.drivers.batch import ImportSettings, import_into
-from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalDisk
+from stitch.lake.chain import read_chain
+from stitch.lake.store import LocalStore
 
+PERIODS = [
+    *("--reference", "2025-11-20T00:50Z/2025-11-20T00:55Z"),
+    *("--problem", "2025-11-20T00:55Z/2025-11-20T01:05Z"),
+]
 READERS = {
     "windows": ["windows"],
     "categories": ["categories"],
     "flow": ["flow", "req-00000001"],
     "sql": ["sql", "-c", "select count(*), sum(response_us) from requests join categories using (category)"],
     "export": ["export", "--format", "native"],
-    "compare": ["compare", "--reference", "all", "--problem", "all"],
-    "compare where": ["compare", "--reference", "all", "--problem", "all", "--where", "host = 'nfs-1'"],
+    "compare": ["compare", *PERIODS],
+    "compare where": ["compare", *PERIODS, "--where", "host = 'nfs-1'"],
 }
 
 
@@ -117,7 +121,7 @@ def test_a_file_that_the_last_commit_lost_is_not_hidden(lake: Path, reader: str)
 
 @pytest.mark.parametrize("reader", ["windows", "sql", "export", "compare"])
 def test_an_interrupted_import_is_told(lake: Path, reader: str) -> None:
-    item = open_manifest(LocalDisk(lake)).commits[-1].record.publish[0]
+    item = [*read_chain(LocalStore.at(lake), 0)][-1].record.publish[0]
     stage = lake / item.stage
     stage.parent.mkdir(parents=True)
     (lake / item.final).rename(stage)
@@ -127,7 +131,7 @@ def test_an_interrupted_import_is_told(lake: Path, reader: str) -> None:
 
 
 def test_a_comparison_notes_an_interrupted_import(lake: Path) -> None:
-    item = open_manifest(LocalDisk(lake)).commits[-1].record.publish[0]
+    item = [*read_chain(LocalStore.at(lake), 0)][-1].record.publish[0]
     stage = lake / item.stage
     stage.parent.mkdir(parents=True)
     (lake / item.final).rename(stage)

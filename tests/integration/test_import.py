@@ -8,10 +8,13 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from oracles.lake_script import content
 from oracles.memory_disk import CrashError, MemoryDisk
@@ -20,11 +23,13 @@ from oracles.traffic import native_lines, write_native
 from schemas.config import DecodeConfig, ParamRules
 from schemas.errors import InputError, LakeError, UnknownFormatError
 from schemas.windows import NS_PER_MINUTE
-from stitch.drivers.batch import ImportSettings, ImportSummary, import_files, import_into
+from stitch.drivers.batch import import_files, import_into
+from stitch.drivers.import_settings import ImportSettings, ImportSummary
+from stitch.lake.disk import LocalDisk, exclusive_lock
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalDisk, exclusive_lock
+from stitch.lake.store import LocalStore
 
 Rows = Counter[tuple[str, str, str]]
 
@@ -52,13 +57,13 @@ def put(
         stdin=io.BytesIO(stdin),
         progress=Quiet(),
     )
-    assert check(LocalDisk(lake)) == []
+    assert check(LocalStore.at(lake)) == []
     assert summary.counters.balanced
     return summary
 
 
 def rows(lake: Path) -> Rows:
-    return content(LocalDisk(lake))
+    return content(LocalStore.at(lake))
 
 
 def tree(lake: Path) -> dict[str, bytes]:
@@ -89,11 +94,11 @@ def test_a_real_minute_is_imported_whole(boutique: Path, tmp_path: Path) -> None
     summary = put(lake, boutique)
     assert (summary.counters.events_read, summary.counters.flows) == (22_969, 502)
     assert summary.counters.rejects == {}
-    manifest = open_manifest(LocalDisk(lake))
+    manifest = open_manifest(LocalStore.at(lake))
     assert [w.window.name for w in manifest.windows()] == ["20220823T1655Z", "20220823T1700Z"]
     assert sum(w.flows for w in manifest.windows()) == 502
     for file in manifest.files("flows"):
-        flows = decode("flows", LocalDisk(lake).read(file.name))
+        flows = decode("flows", LocalStore.at(lake).read(file.name))
         assert file.window is not None
         starts = flows["start_ns"].to_pylist()
         assert all(file.window.start_ns <= start < file.window.end_ns for start in starts)
@@ -181,7 +186,7 @@ def test_records_without_request_ids_are_put_together(tmp_path: Path) -> None:
     put(tmp_path / "b", without)
 
     def shapes(lake: Path) -> Counter[str]:
-        disk = LocalDisk(lake)
+        disk = LocalStore.at(lake)
         flows = [
             decode("flows", disk.read(file.name)).drop_columns("request_id")
             for file in open_manifest(disk).files("flows")
@@ -199,9 +204,9 @@ def test_garbage_becomes_dead_letters_and_costs_no_neighbour(tmp_path: Path) -> 
     assert summary.counters.events_read == len(good)
     assert summary.counters.flows == 20
     assert sum(summary.counters.rejects.values()) == 2
-    manifest = open_manifest(LocalDisk(tmp_path / "lake"))
+    manifest = open_manifest(LocalStore.at(tmp_path / "lake"))
     (letters,) = [
-        decode(f.table, LocalDisk(tmp_path / "lake").read(f.name)) for f in manifest.files("dead_letters")
+        decode(f.table, LocalStore.at(tmp_path / "lake").read(f.name)) for f in manifest.files("dead_letters")
     ]
     assert letters["source"].to_pylist() == [str(file)] * 2
     assert b'{"broken' in letters["raw"].to_pylist()
@@ -264,7 +269,7 @@ def test_what_cannot_be_imported_leaves_the_lake_as_it_was(tmp_path: Path) -> No
 
 def dead_letters(lake: Path) -> list[tuple[str, str]]:
     """(name of the file, reason) of each."""
-    disk = LocalDisk(lake)
+    disk = LocalStore.at(lake)
     files = [decode(f.table, disk.read(f.name)) for f in open_manifest(disk).files("dead_letters")]
     return sorted((Path(row["source"]).name, row["reason"]) for t in files for row in t.to_pylist())
 
@@ -274,7 +279,7 @@ def test_a_wrong_format_is_refused_and_the_right_one_can_follow(tmp_path: Path, 
     file.write_bytes(b"".join(lines[:3]))
     with pytest.raises(InputError, match=r"as zipkin; .*spans\.jsonl' \(missing-field: no trace id\)"):
         put(lake, file, settings=ImportSettings(format="zipkin"))
-    assert open_manifest(LocalDisk(lake)).commits == ()
+    assert open_manifest(LocalStore.at(lake)).listing.num_rows == 0
     assert not (lake / "stage" / "lane=0" / f"{1:012d}").exists()
     assert put(lake, file).counters.events_read == 300
     with pytest.raises(UnknownFormatError, match="'bogus' is not a format"):
@@ -350,7 +355,7 @@ def test_a_crash_anywhere_in_an_import_is_mended_by_the_next(tmp_path: Path) -> 
 
     def run(disk: MemoryDisk) -> None:
         import_files(
-            disk,
+            LocalStore(disk),
             tmp_path / "scratch",
             [str(file)],
             ImportSettings(),
@@ -362,15 +367,181 @@ def test_a_crash_anywhere_in_an_import_is_mended_by_the_next(tmp_path: Path) -> 
 
     undisturbed = MemoryDisk()
     run(undisturbed)
-    expected = content(undisturbed)
+    expected = content(LocalStore(undisturbed))
     assert {table for table, _, _ in expected} == {"flows", "structures", "params", "dead_letters"}
     for at in range(1, undisturbed.steps + 1, 3):
         disk = MemoryDisk(crash_at=at)
         with pytest.raises(CrashError):
             run(disk)
         disk.lose_power()
-        assert not content(disk) - expected
+        assert not content(LocalStore(disk)) - expected
         run(disk)
         disk.lose_power()
-        assert check(disk) == []
-        assert content(disk) == expected
+        assert check(LocalStore(disk)) == []
+        assert content(LocalStore(disk)) == expected
+
+
+def one_record(request: str, ts_ns: int) -> str:
+    return json.dumps(
+        {"request_id": request, "breadcrumb": request, "ts": ts_ns, "component": "a", "point": "b"}
+    )
+
+
+MONDAY_NS = 19_000 * 86_400 * 10**9
+
+
+def test_a_clock_ten_years_ahead_is_quarantined_and_counted(tmp_path: Path) -> None:
+    good = [one_record(f"r{n}", MONDAY_NS + n) for n in range(50)]
+    ahead = [one_record(f"r{n}", MONDAY_NS + 3_650 * 86_400 * 10**9) for n in (3, 70)]
+    for name, order in (("a", [*good, *ahead]), ("b", [*ahead, *reversed(good)])):
+        (tmp_path / name).write_text("\n".join(order) + "\n")
+    summary = put(tmp_path / "lake", tmp_path / "a")
+    assert (summary.counters.events_read, summary.counters.events_rejected) == (52, 2)
+    assert (summary.counters.flows, summary.windows) == (50, 1)
+    assert summary.counters.rejects == {"absurd-time": 2}
+    disk = LocalStore.at(tmp_path / "lake")
+    (file,) = open_manifest(disk).files("dead_letters")
+    raw = [json.loads(row) for row in decode("dead_letters", disk.read(file.name))["raw"].to_pylist()]
+    assert sorted(row["request_id"] for row in raw) == ["r3", "r70"]
+    put(tmp_path / "other", tmp_path / "b")
+    assert data_files(tmp_path / "lake").keys() == data_files(tmp_path / "other").keys()
+    assert [row for row in rows(tmp_path / "lake") if row[0] != "dead_letters"] == [
+        row for row in rows(tmp_path / "other") if row[0] != "dead_letters"
+    ]
+
+
+def test_too_many_windows_are_refused_before_their_files_are_committed(tmp_path: Path) -> None:
+    file, lake = tmp_path / "a.ndjson", tmp_path / "lake"
+    file.write_text("".join(one_record(f"r{n}", MONDAY_NS + n * 300 * 10**9) + "\n" for n in range(30)))
+    with pytest.raises(LakeError, match=r"more than 29 windows of 300 s.* or raise --max-windows"):
+        put(lake, file, settings=ImportSettings(max_windows=29))
+    assert data_files(lake).keys() == {"flowdiff.json"}
+    assert put(lake, file, settings=ImportSettings(max_windows=30)).windows == 30
+
+
+def test_dead_letters_of_a_file_are_bounded_and_all_are_counted(tmp_path: Path) -> None:
+    bad, worse, lake = tmp_path / "bad.ndjson", tmp_path / "worse.ndjson", tmp_path / "lake"
+    bad.write_text(one_record("r", MONDAY_NS) + "\n" + "{}\n" * 30)
+    worse.write_text(one_record("s", MONDAY_NS) + "\n" + "{}\n" * 5)
+    counters = put(lake, bad, worse, settings=ImportSettings(max_dead_letters_per_file=10)).counters
+    assert (sum(counters.rejects.values()), counters.rejects_not_kept) == (35, 20)
+    assert Counter(name for name, _ in dead_letters(lake)) == {"bad.ndjson": 10, "worse.ndjson": 5}
+
+
+class Filling(LocalDisk):
+    """Full after so many bytes."""
+
+    room = 0
+
+    def create(self, name: str, data: pa.Buffer | bytes) -> None:
+        size = len(data)
+        super().create(name, data if size <= self.room else bytes(data)[: self.room])
+        self.room -= size
+        if self.room < 0:
+            raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_told_in_one_line_and_not_left_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, lake = tmp_path / "records.ndjson", tmp_path / "lake"
+    write_native(file, 60)
+    put(tmp_path / "whole", file)
+    needed = sum(len(data) for data in tree(tmp_path / "whole").values())
+    for room in range(200, needed, needed // 6):
+        disk = Filling(lake)
+        disk.room = room
+        monkeypatch.setattr(LocalStore, "at", lambda _root, disk=disk: LocalStore(disk))
+        with pytest.raises(LakeError, match=r"failed: No space left on device\. Nothing is lost"):
+            import_into(
+                lake,
+                [str(file)],
+                ImportSettings(),
+                owner="test",
+                created_by="test",
+                stdin=io.BytesIO(),
+                progress=Quiet(),
+            )
+        monkeypatch.undo()
+        assert [name for name in tree(lake) if name.startswith("stage/lane")] == []
+    put(lake, file)
+    assert rows(lake) == rows(tmp_path / "whole")
+
+
+def test_scratch_files_are_removed_when_they_do_not_fit(repository: Path, tmp_path: Path) -> None:
+    """The disk's limit is a limit on the size of files here: writing past it fails in the same places."""
+    file, lake = tmp_path / "records.ndjson", tmp_path / "lake"
+    write_native(file, 3_500)
+    code = (
+        "import resource, sys; from flowdiff.__main__ import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); main(sys.argv[1:])"
+    )
+    command = ["import", str(file), "--lake", str(lake), "--memory", "64MB"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], cwd=repository, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("flowdiff: Writing the lake")
+    assert done.stderr.count("\n") == 1
+    assert [name for name in tree(lake) if name.startswith("stage")] == []
+
+
+def test_all_of_a_lake_is_its_owners_alone(tmp_path: Path) -> None:
+    file, lake = tmp_path / "records.ndjson", tmp_path / "new" / "lake"
+    file.write_text("".join(f"{line}\n" for line in native_lines(6)) + "garbage\n")
+    before = os.umask(0)
+    try:
+        put(lake, file)
+    finally:
+        os.umask(before)
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in [lake, *lake.rglob("*")]}
+    assert modes == {(True, 0o700), (False, 0o600)}
+
+
+def test_only_windows_near_the_input_are_searched_for_known_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    for hour in range(6):
+        file = tmp_path / f"{hour}.ndjson"
+        file.write_text(one_record(f"r{hour}", MONDAY_NS + hour * 3_600 * 10**9) + "\n")
+        put(lake, file)
+    again = tmp_path / "again.ndjson"
+    again.write_text(one_record("r4", MONDAY_NS + 4 * 3_600 * 10**9) + "\n\n")
+    read: list[str] = []
+    whole = LocalStore.read
+
+    def noted(self: LocalStore, name: str) -> pa.Buffer:
+        read.append(name)
+        return whole(self, name)
+
+    monkeypatch.setattr(LocalStore, "read", noted)
+    summary = import_into(
+        lake,
+        [str(again)],
+        ImportSettings(),
+        owner="test",
+        created_by="test",
+        stdin=io.BytesIO(),
+        progress=Quiet(),
+    )
+    monkeypatch.undo()
+    assert summary.counters.flows_duplicate == 1
+    # The last commit's files are verified; of the others, only the window that the record lies in.
+    searched = {name for name in read if name.startswith("flows/")}
+    assert {name.split("-")[1] for name in searched} == {f"{5:012d}", f"{6:012d}"}
+
+
+def test_a_commit_that_got_lost_stops_the_next_import(tmp_path: Path) -> None:
+    lake, other = tmp_path / "lake", tmp_path / "other.ndjson"
+    for n in range(2):
+        write_native(tmp_path / f"{n}.ndjson", 5 + n, seed=n)
+        put(lake, tmp_path / f"{n}.ndjson")
+    write_native(other, 7, seed=9)
+    (lake / "control/commits/lane=0/000000000002.json").unlink()
+    before = data_files(lake)
+    with pytest.raises(
+        LakeError, match=r"belongs to a commit that the chain does not have: lane 0 ends at 1"
+    ):
+        put(lake, other)
+    assert data_files(lake) == before

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from oracles.lake_script import HISTORY, Acknowledged, Content, content, open_writer, run, stage
+from oracles.lake_script import HISTORY, Acknowledged, Content, Import, make, stage
+from oracles.lake_script import content as content_of
+from oracles.lake_script import open_lane as open_lane_of
+from oracles.lake_script import run as run_on
 from oracles.memory_disk import CrashError, MemoryDisk, Node
+from oracles.object_store import ObjectStore
 
+from schemas.commits import CommitBody, CommitRecord, Publish
 from schemas.errors import LakeError
-from stitch.lake import recovery, writer
-from stitch.lake.commits import CommitTakenError
-from stitch.lake.fsck import check
-from stitch.lake.store import Disk
+from stitch.lake import checkpoint, lane
+from stitch.lake.chain import Chained, CommitTakenError, put_record, read_chain
+from stitch.lake.checkpoint import Tail
+from stitch.lake.fsck import Finding
+from stitch.lake.fsck import check as check_store
+from stitch.lake.lane import Lane
+from stitch.lake.layout import stage_folder
+from stitch.lake.store import LocalStore, Store
 
 DiskFactory = Callable[[], MemoryDisk]
 Ending = Callable[[MemoryDisk], None]
@@ -26,6 +36,22 @@ ENDINGS: dict[str, Ending] = {
     "power": MemoryDisk.lose_power,
     "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
 }
+
+
+def run(disk: MemoryDisk, told: Acknowledged) -> None:
+    run_on(LocalStore(disk), told)
+
+
+def content(disk: MemoryDisk) -> Content:
+    return content_of(LocalStore(disk))
+
+
+def check(disk: MemoryDisk) -> list[Finding]:
+    return check_store(LocalStore(disk))
+
+
+def open_lane(disk: MemoryDisk, owner: str = "test") -> Lane:
+    return open_lane_of(LocalStore(disk), owner)
 
 
 def undisturbed(factory: DiskFactory = MemoryDisk) -> tuple[int, Content]:
@@ -44,9 +70,9 @@ def resume_and_judge(disk: MemoryDisk, told: Acknowledged) -> None:
     assert_only_committed_files(disk)
     promised = list(told.imports)
     if promised:
-        open_writer(disk)
+        open_lane(disk)
         assert {step.file.sha256 for step in HISTORY if step.name in promised} <= set(
-            open_writer(disk).known_inputs()
+            open_lane(disk).known_inputs()
         )
     run(disk, told)
     disk.lose_power()  # everything was acknowledged, so nothing may depend on luck
@@ -56,7 +82,7 @@ def resume_and_judge(disk: MemoryDisk, told: Acknowledged) -> None:
 
 def assert_only_committed_files(disk: MemoryDisk) -> None:
     """Not one file under a queryable folder before its commit (I2); a missing one (I3) may still come."""
-    if disk.exists("flowdiff.json"):
+    if disk.size("flowdiff.json") is not None:
         assert [f for f in check(disk) if f.invariant != "I3"] == []
     else:
         assert not {"flows", "structures", "params"} & set(disk.names(""))
@@ -80,6 +106,7 @@ def crash_twice(factory: DiskFactory, at: int, again: int, first: Ending, second
             run(disk, told)
         except CrashError:
             ending(disk)
+    disk.kill()  # where the second crash lay behind the end
     resume_and_judge(disk, told)
 
 
@@ -132,12 +159,16 @@ def zombie_wakes_within(disk: MemoryDisk, other: Callable[[], object]) -> None:
 def zombie_of(disk: MemoryDisk) -> tuple[Callable[[], None], Acknowledged]:
     """A writer that has staged the first import, and its last act."""
     told = Acknowledged()
-    zombie = open_writer(disk, "zombie")
-    counters = stage(zombie, HISTORY[0])
+    zombie = open_lane(disk, "zombie")
+    last_act = ExitStack()
+    staging = last_act.enter_context(zombie.stage())
+    counters = stage(staging, HISTORY[0])
 
     def commit() -> None:
+        body = CommitBody(kind="import", inputs=(HISTORY[0].file,), counters=counters)
         try:
-            zombie.commit((HISTORY[0].file,), counters, {})
+            with last_act:
+                zombie.commit(staging, body)
         except CommitTakenError:
             return
         told.imports.append(HISTORY[0].name)
@@ -147,11 +178,11 @@ def zombie_of(disk: MemoryDisk) -> tuple[Callable[[], None], Acknowledged]:
 
 def dies_before_sweeping(disk: MemoryDisk) -> None:
     with patch.object(disk, "remove", side_effect=CrashError), pytest.raises(CrashError):
-        open_writer(disk, "takeover")
+        open_lane(disk, "takeover")
 
 
 RACES = [zombie_wakes_after, zombie_wakes_at_link, zombie_wakes_within]
-OTHERS: list[Callable[[MemoryDisk], object]] = [open_writer, lambda disk: run(disk, Acknowledged())]
+OTHERS: list[Callable[[MemoryDisk], object]] = [open_lane, lambda disk: run(disk, Acknowledged())]
 
 
 @pytest.mark.parametrize("race", RACES)
@@ -279,23 +310,25 @@ def test_a_disk_that_cheats_is_caught(mutant: type[MemoryDisk]) -> None:
         all_schedules(mutant)
 
 
-def publishes_before_commit(disk: Disk, record: object) -> object:
-    recovery.publish(disk, record.publish)
-    return real_link_commit(disk, record)
-
-
-real_link_commit = recovery.link_commit
+def publishes_before_commit(store: Store, record: CommitRecord) -> Chained:
+    store.publish([lane.Move(item.stage, item.final) for item in record.publish])
+    return put_record(store, record)
 
 
 def test_publishing_before_the_commit_is_caught() -> None:
-    with patch.object(writer, "link_commit", publishes_before_commit):
+    with patch.object(lane, "put_record", publishes_before_commit):
         assert undisturbed()[1] == EXPECTED
         with pytest.raises(CAUGHT):
             all_schedules(MemoryDisk)
 
 
-def test_a_recovery_that_does_not_finish_the_last_commit_is_caught() -> None:
-    with patch.object(recovery, "publish", lambda disk, items: None):
+def test_an_opening_that_does_not_finish_the_last_commit_is_caught() -> None:
+    def only_own(self: Lane, items: Iterable[Publish]) -> None:
+        if self._unpublished:
+            publish(self, items)
+
+    publish = Lane._publish
+    with patch.object(Lane, "_publish", only_own):
         assert undisturbed()[1] == EXPECTED
         with pytest.raises(CAUGHT):
             all_schedules(MemoryDisk)
@@ -342,15 +375,104 @@ def test_a_kill_right_after_the_link_then_a_power_loss() -> None:
 
 
 def test_sweeping_without_a_fence_is_caught() -> None:
-    def sweeps(disk: Disk, lane: int, *_: object) -> list[object]:
-        chain = recovery.read_chain(disk, lane)
-        if chain:
-            recovery.publish(disk, chain[-1].record.publish)
-        for seq in recovery._staged(disk, lane, above=0):
-            disk.remove(recovery.stage_folder(lane, seq))
-        return chain
+    def sweeps(self: Lane) -> Tail:
+        self._store.settle("control/commits/lane=0")
+        self._tail = lane.read_tail(self._store, self.lane)
+        if self._tail.records:
+            self._publish(self._tail.records[-1].record.publish)
+        for seq in self._staged(above=0):
+            self._store.remove(stage_folder(self.lane, seq))
+        return self._tail
 
-    with patch.object(writer, "recover", sweeps):
+    with patch.object(Lane, "_open", sweeps):
         assert undisturbed()[1] == EXPECTED
         with pytest.raises(CAUGHT):
             all_races(MemoryDisk)
+
+
+# -- a lane that lives on ---------------------------------------------------------------------------
+
+LONG = tuple(Import(f"minute-{n}", {f"r{n}": n}) for n in range(5))
+
+
+def live(store: Store, told: Acknowledged) -> None:
+    """One opening, many commits; checkpoints among them."""
+    opened = open_lane_of(store)
+    known = opened.known_inputs()
+    for step in LONG:
+        if step.file.sha256 not in known:
+            make(opened, step)
+            told.imports.append(step.name)
+
+
+def lived(store: Store) -> Content:
+    live(store, Acknowledged())
+    return content_of(store)
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_crash_at_any_operation_of_a_lane_with_many_commits(ending: str) -> None:
+    whole = MemoryDisk()
+    expected = lived(LocalStore(whole))
+    named = [link.record.checkpoint for link in read_chain(LocalStore(whole), 0)]
+    assert [None if c is None else c.through for c in named] == [None, None, 2, None, 4]
+    for at in range(1, whole.steps + 1):
+        disk, told = MemoryDisk(crash_at=at), Acknowledged()
+        with pytest.raises(CrashError):
+            live(LocalStore(disk), told)
+        ENDINGS[ending](disk)
+        assert not content(disk) - expected
+        live(LocalStore(disk), told)
+        disk.lose_power()
+        assert check(disk) == []
+        assert content(disk) == expected
+        assert [*dict.fromkeys(told.imports)] == [step.name for step in LONG if step.name in told.imports]
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("times_out", [False, True])
+def test_the_same_protocol_holds_on_an_object_store(times_out: bool) -> None:
+    whole = ObjectStore()
+    expected = lived(whole)
+    for at in range(1, whole.steps + 1):
+        store, told = ObjectStore(crash_at=at, times_out=times_out), Acknowledged()
+        with pytest.raises(CrashError):
+            live(store, told)
+        store.restart()
+        assert not content_of(store) - expected
+        live(store, told)
+        assert check_store(store) == []
+        assert content_of(store) == expected
+
+
+def test_what_could_not_be_published_is_carried_by_the_next_commit() -> None:
+    disk = MemoryDisk()
+    store = LocalStore(disk)
+    opened = open_lane_of(store)
+    make(opened, LONG[0])
+    with (
+        patch.object(disk, "rename", side_effect=OSError(28, "No space left on device")),
+        pytest.raises(OSError, match="No space left"),
+    ):
+        make(opened, LONG[1])
+    assert opened.seq == 3
+    seen = content(disk)
+    assert seen == lived_until(1)
+    record = make(opened, LONG[2])
+    assert [item.table for item in record.carried] == ["flows", "structures"]
+    assert content(disk) == lived_until(3)
+    assert check(disk) == []
+
+
+def lived_until(n: int) -> Content:
+    store = LocalStore(MemoryDisk())
+    opened = open_lane_of(store)
+    for step in LONG[:n]:
+        make(opened, step)
+    return content_of(store)

@@ -9,15 +9,16 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from schemas.commits import CommitBody, CommitRecord, Counters, InputFile
 from schemas.lake import FLOWS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import Reason, Reject, rejects_table
 from schemas.windows import Window
-from stitch.lake.commits import Counters, InputFile
 from stitch.lake.encoding import decode
-from stitch.lake.layout import LAKE_FILE
+from stitch.lake.lane import Lane
+from stitch.lake.layout import LAKE_FILE, SIDE_TABLES, WINDOW_TABLES, ensure_lake
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import Disk
-from stitch.lake.writer import LakeWriter
+from stitch.lake.staging import Staging
+from stitch.lake.store import Store
 
 MINUTE_NS = 60 * 10**9
 WINDOW_NS = 5 * MINUTE_NS
@@ -107,46 +108,55 @@ def structures_table(category: str = "c" * 32) -> pa.Table:
     return pa.Table.from_pylist([row], schema=STRUCTURES_SCHEMA)
 
 
-def open_writer(disk: Disk, owner: str = "test") -> LakeWriter:
-    """The production writer, recovered."""
-    return LakeWriter(
-        disk, window_length_ns=WINDOW_NS, default_window_ns=WINDOW_NS, owner=owner, created_by="flowdiff test"
-    )
+def open_lane(store: Store, owner: str = "test") -> Lane:
+    """The production lane, at rest."""
+    info = ensure_lake(store, WINDOW_NS, WINDOW_NS, "flowdiff test")
+    return Lane(store, info, owner=owner, created_by="flowdiff test")
 
 
-def stage(writer: LakeWriter, step: Import) -> Counters:
+def stage(staging: Staging, step: Import) -> Counters:
     """Stage the files of one import."""
     by_window: dict[Window, list[str]] = {}
     for request, minute in step.requests.items():
         by_window.setdefault(Window.of(minute * MINUTE_NS, WINDOW_NS), []).append(request)
     for window, ids in by_window.items():
         flows = flows_table(ids, [step.requests[request] * MINUTE_NS for request in ids])
-        writer.stage_window("flows", window, 0, flows)
-        writer.stage_window("structures", window, 0, structures_table())
+        staging.add_window("flows", window, 0, flows)
+        staging.add_window("structures", window, 0, structures_table())
     rejects = [Reject(Reason.BAD_JSON, "no", b"{", 0, n) for n in range(step.garbage)]
-    writer.stage_side("dead_letters", 0, rejects_table(rejects, step.name, [0]))
+    staging.add_side("dead_letters", 0, rejects_table(rejects, step.name, [0]))
     n = len(step.requests)
-    return Counters(events_read=n, events_published=n, flows=n)
+    refused = {"bad-json": step.garbage} if step.garbage else {}
+    return Counters(events_read=n, events_published=n, flows=n, rejects=refused)
 
 
-def run(disk: Disk, told: Acknowledged, history: tuple[Import, ...] = HISTORY) -> None:
+def make(lane: Lane, step: Import) -> CommitRecord:
+    """Stage and commit one import."""
+    with lane.stage() as staging:
+        counters = stage(staging, step)
+        return lane.commit(staging, CommitBody(kind="import", inputs=(step.file,), counters=counters))
+
+
+def run(store: Store, told: Acknowledged, history: tuple[Import, ...] = HISTORY) -> None:
     """Make the imports that the lake does not have yet."""
     for step in history:
-        writer = open_writer(disk)
-        if step.file.sha256 in writer.known_inputs():
+        lane = open_lane(store)
+        if step.file.sha256 in lane.known_inputs():
             continue
-        writer.commit((step.file,), stage(writer, step), {})
+        make(lane, step)
         told.imports.append(step.name)
 
 
-def content(disk: Disk) -> Content:
+def content(store: Store) -> Content:
     """Every row that readers are led to."""
     rows: Content = Counter()
-    if not disk.exists(LAKE_FILE):
+    if store.size(LAKE_FILE) is None:
         return rows
-    for entry in open_manifest(disk).entries:
-        for row in _rows(entry.table, disk.read(entry.name).to_pybytes()):
-            rows[entry.table, entry.window.name if entry.window else "", row] += 1
+    manifest = open_manifest(store)
+    for table in (*WINDOW_TABLES, *SIDE_TABLES):
+        for entry in manifest.files(table):
+            for row in _rows(table, store.read(entry.name).to_pybytes()):
+                rows[table, entry.window.name if entry.window else "", row] += 1
     return rows
 
 

@@ -46,17 +46,22 @@ class MemoryDisk:
     log: list[str] = field(default_factory=list)
     turns: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What another process does just before the next operation of a kind (`link`, `remove`), once."""
+    dead: bool = False
+    """After a crash the process does nothing more, whatever it would clean up."""
     _seen: dict[str, Node] = field(default_factory=dict)
     _durable: dict[str, Node] = field(default_factory=dict)
     _pending: list[Pending] = field(default_factory=list)
 
     def _step(self, what: str) -> bool:
         """Count an operation; True when the process dies in it."""
+        if self.dead:
+            raise CrashError
         self.steps += 1
         self.log.append(what)
         return self.steps == self.crash_at
 
     def _stop(self) -> None:
+        self.dead = self.error is CrashError
         raise self.error()
 
     def interrupt(self, operation: str) -> None:
@@ -77,8 +82,9 @@ class MemoryDisk:
             raise FileNotFoundError(name)
         return pa.py_buffer(node.data)
 
-    def exists(self, name: str) -> bool:
-        return name == "" or name in self._seen
+    def size(self, name: str) -> int | None:
+        node = Node(None) if name == "" else self._seen.get(name)
+        return None if node is None else len(node.data or b"")
 
     def names(self, folder: str) -> list[str]:
         prefix = f"{folder}/" if folder else ""
@@ -137,7 +143,9 @@ class MemoryDisk:
             self._stop()
         self._require(source)
         self._require(_parent(target))
-        self._change((_parent(source), _parent(target)), source, target, self._seen[source])
+        for name in sorted(n for n in self._seen if n == source or n.startswith(f"{source}/")):
+            moved = target + name.removeprefix(source)
+            self._change((_parent(source), _parent(target)), name, moved, self._seen[name])
 
     def remove(self, name: str) -> None:
         self.interrupt("remove")
@@ -162,6 +170,7 @@ class MemoryDisk:
     def kill(self) -> None:
         """The process is gone, the machine is not: everything written is still there."""
         self.crash_at = 0
+        self.dead = False
 
     def lose_power(self) -> None:
         """Only what was synced is left; a file whose bytes were not is cut in half."""
@@ -175,6 +184,7 @@ class MemoryDisk:
 
     def _restart(self, keeps: Callable[[], bool], cut: Callable[[bytes], bytes]) -> None:
         self.crash_at = 0
+        self.dead = False
         for pending in self._pending:
             if keeps():
                 _apply(self._durable, pending)

@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.commits import CommitBody, Counters
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.windows import NS_PER_MINUTE
-from stitch.lake.commits import Counters
-from stitch.lake.store import LocalDisk
+from stitch.lake.lane import Lane
+from stitch.lake.layout import ensure_lake
+from stitch.lake.store import LocalStore
 from stitch.lake.windowing import cut
-from stitch.lake.writer import LakeWriter
 
 
 def write_lake(
@@ -20,19 +21,20 @@ def write_lake(
 ) -> None:
     """Write flows (FLOWS_SCHEMA, any order) and structures as one commit of a new lake."""
     folder.mkdir()
-    disk = LocalDisk(folder)
+    store = LocalStore.at(folder)
     order = [("root", "ascending"), ("category", "ascending"), ("start_ns", "ascending")]
     plain = pa.table(
         {n: flows[n].cast(pa.string()) if n in ("root", "category") else flows[n] for n, _ in order}
     )
     ordered = flows.select(FLOWS_SCHEMA.names).take(pc.sort_indices(plain, sort_keys=order))
-    writer = LakeWriter(
-        disk, window_length_ns=window_ns, default_window_ns=window_ns, owner="bench", created_by="bench"
-    )
+    info = ensure_lake(store, window_ns, window_ns, "bench")
+    lane = Lane(store, info, owner="bench", created_by="bench")
     parts = cut(
         ordered.cast(FLOWS_SCHEMA), structures.cast(STRUCTURES_SCHEMA), PARAMS_SCHEMA.empty_table(), window_ns
     )
-    for part in parts:
-        writer.stage_window("flows", part.window, 0, part.flows)
-        writer.stage_window("structures", part.window, 0, part.structures)
-    writer.commit((), Counters(), {})
+    with lane.stage() as staging:
+        for part in parts:
+            staging.add_window("flows", part.window, 0, part.flows)
+            staging.add_window("structures", part.window, 0, part.structures)
+        counters = Counters(flows=flows.num_rows)
+        lane.commit(staging, CommitBody(kind="import", counters=counters))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from oracles.memory_disk import MemoryDisk
 
 from schemas.errors import LakeError
-from stitch.lake.store import Disk, LocalDisk, exclusive_lock
+from stitch.lake.disk import Disk, LocalDisk, exclusive_lock
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -25,7 +26,7 @@ def test_a_file_is_read_as_it_was_written(disk: Disk) -> None:
     assert (disk.read("a/x").to_pybytes(), disk.read("a/empty").to_pybytes()) == (b"content", b"")
     assert disk.names("a") == ["empty", "x"]
     assert disk.names("missing") == []
-    assert (disk.exists("a"), disk.exists("a/x"), disk.exists("a/y")) == (True, True, False)
+    assert (disk.size("a") is None, disk.size("a/x"), disk.size("a/y")) == (False, 7, None)
 
 
 def test_nothing_is_overwritten(disk: Disk) -> None:
@@ -80,7 +81,7 @@ def test_remove_takes_files_and_trees_and_nothing(disk: Disk) -> None:
 
 def test_one_writer_at_a_time_and_the_system_frees_the_lock(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from stitch.lake.store import exclusive_lock\n"
+        "import sys; from pathlib import Path; from stitch.lake.disk import exclusive_lock\n"
         "with exclusive_lock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     root = Path(__file__).resolve().parents[2]
@@ -98,3 +99,23 @@ def test_one_writer_at_a_time_and_the_system_frees_the_lock(tmp_path: Path) -> N
         other.kill()
     with exclusive_lock(tmp_path):
         pass
+
+
+def test_folders_move_with_what_they_hold(disk: Disk) -> None:
+    disk.make_folder("a")
+    disk.create("a/x", b"1")
+    disk.make_folder("b")
+    disk.rename("a", "b/a")
+    assert disk.read("b/a/x").to_pybytes() == b"1"
+    assert disk.names("") == ["b"]
+
+
+def test_a_lake_is_its_owners_alone_whatever_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        disk = LocalDisk(tmp_path)
+        disk.make_folder("a")
+        disk.create("a/x", b"1")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/x")] == [0o700, 0o600]

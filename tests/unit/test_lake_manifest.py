@@ -2,69 +2,64 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from oracles.lake_script import HISTORY, WINDOW_NS, Acknowledged, open_writer, run, stage
+from oracles.lake_script import HISTORY, WINDOW_NS, Acknowledged, Import, make, open_lane, run, stage
 from oracles.memory_disk import CrashError, MemoryDisk
 
+from schemas.commits import CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.windows import Window
-from stitch.lake.commits import Counters
+from stitch.lake import checkpoint
+from stitch.lake.chain import read_chain, read_record
+from stitch.lake.checkpoint import read_tail
 from stitch.lake.fsck import check
+from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalDisk
+from stitch.lake.store import LocalStore
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> LocalDisk:
-    disk = LocalDisk(tmp_path)
-    run(disk, Acknowledged())
-    return disk
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged())
+    return store
 
 
-def test_the_manifest_lists_windows_and_files(lake: LocalDisk) -> None:
-    manifest = open_manifest(lake)
+def test_the_manifest_lists_windows_and_files(store: LocalStore, tmp_path: Path) -> None:
+    manifest = open_manifest(store)
     windows = manifest.windows()
-    assert [(w.window.start_ns // WINDOW_NS, w.flows, w.sealed) for w in windows] == [
-        (0, 3, True),
-        (1, 1, True),
-        (2, 1, True),
+    assert [(w.window.start_ns // WINDOW_NS, w.flows, w.files, w.sealed) for w in windows] == [
+        (0, 3, 4, True),
+        (1, 1, 2, True),
+        (2, 1, 2, True),
     ]
+    assert sum(w.size for w in windows) == sum(
+        path.stat().st_size for table in ("flows", "structures") for path in tmp_path.glob(f"{table}/*/*")
+    )
     assert manifest.pending == 0
     assert [entry.rows for entry in manifest.files("flows", [Window(0, WINDOW_NS)])] == [2, 1]
     assert [entry.rows for entry in manifest.files("flows")] == [2, 1, 1, 1]
     assert [entry.rows for entry in manifest.files("dead_letters")] == [1]
-    on_disk = sorted(path.relative_to(lake.root).as_posix() for path in lake.root.glob("flows/*/*"))
+    on_disk = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("flows/*/*"))
     assert [entry.name for entry in manifest.files("flows")] == on_disk
 
 
 def test_a_commit_counts_once_all_its_files_are_visible() -> None:
     disk = MemoryDisk()
-    run(disk, Acknowledged(), HISTORY[:1])
-    seen = open_manifest(disk).entries
-    _die_at_the_second_rename(disk)
-    manifest = open_manifest(disk)
-    assert manifest.entries == seen
-    assert manifest.pending == 1
-    open_writer(disk)  # recovery finishes it
-    assert open_manifest(disk).pending == 0
-    assert len(open_manifest(disk).entries) > len(seen)
-
-
-def test_a_file_of_the_last_commit_that_is_lost_is_not_taken_for_one_to_come(lake: LocalDisk) -> None:
-    last = open_manifest(lake).commits[-1].record
-    (lake.root / last.publish[0].final).unlink()
-    with pytest.raises(LakeError, match=r"last commit is missing\. Run `flowdiff fsck L`"):
-        open_manifest(lake, "L")
-
-
-def _die_at_the_second_rename(disk: MemoryDisk) -> None:
-    """Run the second import half way through its publishing."""
-    writer = open_writer(disk)
-    counters = stage(writer, HISTORY[1])
+    store = LocalStore(disk)
+    run(store, Acknowledged(), HISTORY[:1])
+    seen = open_manifest(store).listing
+    lane = open_lane(store)
     renames = 0
     real = disk.rename
 
@@ -77,12 +72,65 @@ def _die_at_the_second_rename(disk: MemoryDisk) -> None:
 
     disk.rename = rename  # type: ignore[method-assign]
     with pytest.raises(CrashError):
-        writer.commit((HISTORY[1].file,), counters, {})
+        make(lane, HISTORY[1])
     disk.rename = real  # type: ignore[method-assign]
+    manifest = open_manifest(store)
+    assert manifest.listing.equals(seen)
+    assert manifest.pending == 1
+    open_lane(store)  # finishes it
+    assert open_manifest(store).pending == 0
+    assert open_manifest(store).listing.num_rows > seen.num_rows
+
+
+def test_a_file_of_the_last_commit_that_is_lost_is_not_taken_for_one_to_come(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    (tmp_path / read_record(store, 0, 2).record.publish[0].final).unlink()
+    with pytest.raises(LakeError, match=r"last commit is missing\. Run `flowdiff fsck L`"):
+        open_manifest(store, "L")
+
+
+def test_a_file_of_another_size_is_not_given_to_readers(store: LocalStore, tmp_path: Path) -> None:
+    manifest = open_manifest(store, "L")
+    file = manifest.files("flows")[0]
+    with (tmp_path / file.name).open("ab") as stream:
+        stream.write(b"x")
+    with pytest.raises(LakeError, match=rf"'L/{file.name}' cannot be read\. Run `flowdiff fsck L`"):
+        manifest.files("flows")
+    assert manifest.files("structures")
+
+
+def test_files_near_some_windows_are_found_without_looking_at_others(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    minutes = [0, 5, 10, 60, 100]
+    run(store, Acknowledged(), (Import("all", {f"r{minute}": minute for minute in minutes}),))
+    manifest = open_manifest(store)
+
+    def near(*minutes: int, reach_ns: int = 1) -> list[int]:
+        starts = np.array([minute * 60 * 10**9 for minute in minutes])
+        files = manifest.files_near("flows", starts, reach_ns)
+        return [file.window.start_ns // (60 * 10**9) for file in files if file.window]
+
+    assert near(5) == [0, 5, 10]
+    assert near(60) == [60]
+    assert near(20, reach_ns=6 * 60 * 10**9) == [10]
+    assert near(0, 100) == [0, 5, 100]
+    assert near(200) == near() == []
+    ends = [
+        end if start != 600 * 10**9 or table != "flows" else 66 * 60 * 10**9
+        for table, start, end in zip(
+            *(manifest.listing[name].to_pylist() for name in ("table", "window_ns", "last_ns")), strict=True
+        )
+    ]
+    place = manifest.listing.schema.get_field_index("last_ns")
+    last = pa.array(ends, pa.int64())
+    manifest = replace(manifest, listing=manifest.listing.set_column(place, "last_ns", last))
+    assert near(60) == [10, 60]
+    assert near(70) == []
 
 
 def test_a_missing_lake_and_a_foreign_folder_are_refused(tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
+    disk = LocalStore.at(tmp_path)
     with pytest.raises(LakeError, match="no lake at '/some/where'"):
         open_manifest(disk, "/some/where")
     (tmp_path / "flows").mkdir()
@@ -90,11 +138,12 @@ def test_a_missing_lake_and_a_foreign_folder_are_refused(tmp_path: Path) -> None
         ensure_lake(disk, None, WINDOW_NS, "test")
 
 
-def test_another_layout_or_window_length_is_refused(lake: LocalDisk) -> None:
+def test_another_layout_or_window_length_is_refused(store: LocalStore, tmp_path: Path) -> None:
+    lake = store
     with pytest.raises(LakeError, match="windows of 300 s, not 60 s"):
         ensure_lake(lake, 60 * 10**9, WINDOW_NS, "test")
     assert ensure_lake(lake, None, 60 * 10**9, "test").window_length_ns == WINDOW_NS
-    path = lake.root / "flowdiff.json"
+    path = tmp_path / "flowdiff.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "layout_version": 99}))
     with pytest.raises(LakeError, match="layout version 99"):
         read_info(lake)
@@ -103,50 +152,246 @@ def test_another_layout_or_window_length_is_refused(lake: LocalDisk) -> None:
         read_info(lake)
 
 
-@pytest.mark.parametrize("harm", ["remove", "edit", "reorder"])
-def test_a_broken_chain_is_refused(lake: LocalDisk, harm: str) -> None:
-    folder = lake.root / "control/commits/lane=0"
+@pytest.mark.parametrize("harm", ["remove", "edit", "reorder", "rehash"])
+def test_a_broken_chain_is_refused(store: LocalStore, tmp_path: Path, harm: str) -> None:
+    folder = tmp_path / "control/commits/lane=0"
     first, second = sorted(folder.iterdir())
     if harm == "remove":
         first.unlink()
     elif harm == "edit":
         first.write_text(first.read_text().replace("monday", "sunday"))
+    elif harm == "rehash":  # a record that is whole in itself
+        body = first.read_bytes()[len(b'{"sha256": "') + 64 + len(b'", "record": ') : -2]
+        body = body.replace(b"monday", b"sunday")
+        told = hashlib.sha256(body).hexdigest().encode()
+        first.write_bytes(b'{"sha256": "' + told + b'", "record": ' + body + b"}\n")
+        assert read_record(store, 0, 1).record.inputs[0].name == "sunday"
     else:
         content = first.read_bytes()
         first.write_bytes(second.read_bytes())
         second.write_bytes(content)
     with pytest.raises(LakeError, match="commit chain is broken"):
-        open_manifest(lake)
-    assert [finding.invariant for finding in check(lake)] == ["I6"]
+        open_manifest(store)
+    assert [finding.invariant for finding in check(store)] == ["I6"]
 
 
-def test_fsck_finds_every_kind_of_harm(lake: LocalDisk) -> None:
-    assert check(lake) == []
-    flows = sorted(lake.root.glob("flows/*/*.parquet"))
+def test_a_commit_that_got_lost_stops_the_next_import_and_not_its_data(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    (tmp_path / "control/commits/lane=0/000000000002.json").unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    with pytest.raises(LakeError, match=r"-000000000002-00000\.parquet' belongs to a commit that the chain"):
+        open_lane(store)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+    assert {finding.invariant for finding in check(store)} == {"I2"}
+
+
+def test_the_whole_chain_or_the_lake_file_lost_is_not_a_new_lake(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "flowdiff.json").rename(tmp_path / "elsewhere")
+    with pytest.raises(LakeError, match=r"no flowdiff\.json, yet the folder holds 'dead_letters'"):
+        open_lane(store)
+    (tmp_path / "elsewhere").rename(tmp_path / "flowdiff.json")
+    shutil.rmtree(tmp_path / "control")
+    with pytest.raises(LakeError, match="belongs to a commit that the chain does not have"):
+        open_lane(LocalStore.at(tmp_path))
+
+
+def test_a_lake_file_that_disagrees_with_the_commits_is_refused(store: LocalStore, tmp_path: Path) -> None:
+    path = tmp_path / "flowdiff.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "window_length_ns": 60 * 10**9}))
+    info = read_info(store)
+    assert info is not None
+    with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
+        Lane(store, info, owner="test", created_by="test")
+    assert "layout" in {finding.invariant for finding in check(store)}
+
+
+def test_a_target_with_other_content_is_neither_overwritten_nor_taken_for_ours(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), HISTORY[:1])
+    lane = open_lane(store)
+    target = tmp_path / "flows/window=19700101T0010Z/0-000000000002-00000.parquet"
+    target.parent.mkdir()
+    target.write_bytes(b"not ours")
+    with pytest.raises(LakeError, match="is there already, with other content than was committed"):
+        make(lane, HISTORY[1])
+    assert target.read_bytes() == b"not ours"
+    with pytest.raises(LakeError, match="with other content"):
+        open_lane(store)
+
+
+def test_a_version_1_lake_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    (tmp_path / "flowdiff.json").write_text('{"layout_version": 1, "window_length_ns": 1, "created_by": "x"}')
+    with pytest.raises(LakeError, match=r"version 1; .* Run `flowdiff fsck --upgrade L` to convert it\."):
+        open_manifest(LocalStore.at(tmp_path), "L")
+
+
+STEPS = tuple(Import(f"step-{n}", {f"r{n}": n}) for n in range(7))
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_EVERY", 2)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_checkpoint_spares_readers_the_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    assert [link.record.checkpoint is not None for link in read_chain(store, 0)] == [
+        False, False, True, False, True, False, True,
+    ]  # fmt: skip
+    with_checkpoint = open_manifest(store)
+    assert [link.record.seq for link in read_tail(store, 0).records] == [7]
+    shutil.rmtree(tmp_path / "control/checkpoints")
+    assert [f.invariant for f in check(store)] == ["I6"]
+    without = open_manifest(store)
+    assert [link.record.seq for link in read_tail(store, 0).records] == [1, 2, 3, 4, 5, 6, 7]
+    assert without.listing.equals(with_checkpoint.listing)
+    assert open_lane(store).known_inputs() == {step.file.sha256: step.file for step in STEPS}
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("part", ["files", "inputs"])
+def test_a_damaged_checkpoint_is_made_do_without(tmp_path: Path, part: str) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    expected = open_manifest(store).listing
+    *_, last = sorted(tmp_path.glob(f"control/checkpoints/lane=0/*-{part}-*"))
+    data = bytearray(last.read_bytes())
+    data[len(data) // 2] ^= 1
+    last.write_bytes(data)
+    assert open_manifest(store).listing.equals(expected)
+    assert set(open_lane(store).known_inputs()) == {step.file.sha256 for step in STEPS}
+
+
+@pytest.mark.usefixtures("often")
+def test_few_checkpoints_are_kept(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), tuple(Import(f"s{n}", {f"r{n}": n}) for n in range(15)))
+    assert len(store.names("control/checkpoints/lane=0")) == 2 * checkpoint.KEPT
+    assert check(store) == []
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("lost", [5, 6, 7])
+def test_a_commit_lost_behind_a_checkpoint_is_noticed(tmp_path: Path, lost: int) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS)
+    (tmp_path / f"control/commits/lane=0/{lost:012d}.json").unlink()
+    with pytest.raises(LakeError):
+        open_lane(store)
+
+
+def test_windows_are_sealed_once_every_live_lane_has_published_them(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), HISTORY)
+    info = read_info(store)
+    assert info is not None
+
+    def at(lane: Lane, end: int, sealed_to_ns: int | None) -> None:
+        start = 0 if end == 5 else 5
+        positions = (PartitionRange(topic="spans", partition=lane.lane, start=start, end=end),)
+        standing = Standing(positions=positions, sealed_to_ns=sealed_to_ns)
+        with lane.stage() as staging:
+            lane.commit(staging, CommitBody(kind="live", standing=standing))
+
+    def sealed() -> list[bool]:
+        return [entry.sealed for entry in open_manifest(store).windows()]
+
+    one, two = (Lane(store, info, owner="test", created_by="test", lane=number) for number in (1, 2))
+    at(one, 5, 2 * WINDOW_NS)
+    assert sealed() == [True, True, False]
+    at(two, 5, None)
+    assert sealed() == [False, False, False]
+    at(two, 9, WINDOW_NS)
+    assert sealed() == [True, False, False]
+    assert check(store) == []
+    at(one, 7, 9 * WINDOW_NS)
+    assert sealed() == [True, False, False]
+    at(two, 9, 9 * WINDOW_NS)  # takes offsets 5 to 9 a second time
+    assert [f.invariant for f in check(store)] == ["I6"]
+    assert sealed() == [True, True, True]
+
+
+def test_a_takeover_leaves_a_live_lane_where_it_was(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    lane = open_lane(store)
+    positions = (PartitionRange(topic="spans", partition=0, start=3, end=5),)
+    with lane.stage() as staging:
+        lane.commit(staging, CommitBody(kind="live", standing=Standing(positions=positions, sealed_to_ns=7)))
+    (tmp_path / "stage/lane=0/000000000002").mkdir(parents=True)  # of a writer that died
+    assert open_lane(store).seq == 3
+    takeover = read_record(store, 0, 2).record
+    assert takeover.kind == "takeover"
+    assert [(p.start, p.end) for p in takeover.standing.positions] == [(5, 5)]
+    assert takeover.standing.sealed_to_ns == 7
+    assert check(store) == []
+
+
+def test_a_commit_that_fails_leaves_nothing_on_the_stage(tmp_path: Path) -> None:
+    store = LocalStore.at(tmp_path)
+    lane = open_lane(store)
+
+    def fails() -> None:
+        with lane.stage() as staging:
+            stage(staging, HISTORY[0])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert list((tmp_path / "stage").rglob("*.parquet")) == []
+    make(lane, HISTORY[0])
+    assert [link.record.kind for link in read_chain(store, 0)] == ["import"]
+
+
+def test_fsck_finds_every_kind_of_harm(store: LocalStore, tmp_path: Path) -> None:
+    assert check(store) == []
+    flows = sorted(tmp_path.glob("flows/*/*.parquet"))
     stray = flows[0].with_name("stray.parquet")
     stray.write_bytes(flows[0].read_bytes())
-    assert [f.invariant for f in check(lake)] == ["I2"]
+    assert [f.invariant for f in check(store)] == ["I2"]
     stray.unlink()
     content = flows[0].read_bytes()
     flows[0].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    assert [f.invariant for f in check(lake)] == ["I2"]
+    assert [f.invariant for f in check(store)] == ["I2"]
     flows[0].unlink()
-    assert [f.invariant for f in check(lake)] == ["I3"]
+    assert [f.invariant for f in check(store)] == ["I3"]
+
+
+def test_fsck_finds_broken_reports(store: LocalStore, tmp_path: Path) -> None:
+    report = tmp_path / "reports" / "abc"
+    report.mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1]}), report / "findings.parquet")
+    (report / "report.json").write_text("{}")
+    (report / "report.html").write_text("<html>")
+    (tmp_path / "reports/.staged-x").mkdir()
+    assert check(store) == []
+    (report / "findings.parquet").write_bytes(b"")
+    (report / "report.json").write_text('{"a":')
+    (report / "report.html").write_bytes(b"")
+    (tmp_path / "reports/empty").mkdir()
+    assert [f.detail.split(":")[0] for f in check(store)] == [
+        "'reports/abc/findings.parquet' has no bytes",
+        "'reports/abc/report.html' has no bytes",
+        "'reports/abc/report.json' is no JSON",
+        "'reports/empty' is empty",
+    ]
 
 
 def test_fsck_finds_a_request_that_is_there_twice(tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
+    store = LocalStore.at(tmp_path)
     for name in ("one", "two"):
-        writer = open_writer(disk)
-        counters = stage(writer, HISTORY[0])
-        writer.commit((HISTORY[0].file.model_copy(update={"name": name}),), counters, {})
-    assert [f.invariant for f in check(disk)] == ["I5"] * 3
+        make(open_lane(store), replace(HISTORY[0], name=name))
+    assert [f.invariant for f in check(store)] == ["I5"] * 3
 
 
 def test_a_ledger_that_does_not_balance_is_not_committed(tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
-    writer = open_writer(disk)
-    stage(writer, HISTORY[0])
-    with pytest.raises(LakeError, match="does not balance"):
-        writer.commit((HISTORY[0].file,), Counters(events_read=4, events_published=3), {})
-    assert open_manifest(disk).entries == ()
+    store = LocalStore.at(tmp_path)
+    lane = open_lane(store)
+    body = CommitBody(kind="import", counters=Counters(events_read=4, events_published=3))
+    with lane.stage() as staging:
+        stage(staging, HISTORY[0])
+        with pytest.raises(LakeError, match="does not balance"):
+            lane.commit(staging, body)
+    assert open_manifest(store).listing.num_rows == 0

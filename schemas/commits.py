@@ -1,0 +1,171 @@
+"""The commit record of a lane, version 2: what a lane did, what it published, and where it stands.
+
+A record that exists is the truth: its files are in the lake even where they still have to be moved there. How
+records are chained and hashed is in `stitch.lake.chain`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from schemas.config import Config
+
+RECORD_VERSION: Final = 2
+NO_COMMIT: Final = "0" * 64
+"""`previous` of the first record of a lane."""
+
+
+class InputFile(Config):
+    """One imported file; the content decides, the name is for people."""
+
+    name: str
+    sha256: str
+    size: int
+    format: str | None = None
+    """Format that was asked for; None: told by content."""
+    events: int | None = None
+    """Events read from it; None: not noted, then there were some."""
+
+    def is_settled(self, format_: str | None) -> bool:
+        """Whether to import the file again, as `format_`, would be to repeat it.
+
+        A file of which nothing came may be tried in another format.
+        """
+        return self.events != 0 or self.format == format_
+
+
+class Publish(Config):
+    """One file to be moved from the stage to where readers look."""
+
+    table: str
+    window: str | None
+    """Name of the window; None for late and dead letters."""
+    stage: str
+    final: str
+    sha256: str
+    size: int
+    rows: int
+    footer_size: int
+    """Bytes at the end of the file that say where all else is, which checksums of pages do not guard."""
+    footer_sha256: str
+    last_ns: int | None = None
+    """`flows`: when the last response of the file was over; None for other tables."""
+
+
+class Segment(Config):
+    """A file of raw events that are still open, kept for whoever takes the lane over."""
+
+    name: str
+    sha256: str
+    size: int
+    rows: int
+
+
+class PartitionRange(Config):
+    """What was taken from one topic partition: offsets `[start, end)`."""
+
+    topic: str
+    topic_id: str | None = None
+    """Tells a topic from another one made under the same name."""
+    partition: int = Field(ge=0)
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
+class Counters(Config):
+    """The ledger of one commit (FAULTS I1). Events are rows of the event batches that codecs made."""
+
+    events_read: int = 0
+    events_published: int = 0
+    """In flows of this commit, or dropped by the kernel with a quality flag (CAPPED)."""
+    events_duplicate: int = 0
+    """Exact copies inside this import, and events of requests that are in the lake already, unchanged."""
+    events_rejected: int = 0
+    """Events that became dead letters: the same id with other content, no time to go by, an absurd time."""
+    events_late: int = 0
+    """Of requests that are in the lake already with other content: kept under `late/`."""
+    flows: int = 0
+    flows_duplicate: int = 0
+    flows_late: int = 0
+    rejects: dict[str, int] = Field(default_factory=dict)
+    """Dead letters by reason, all of them: items that codecs refused (never events), and
+    `events_rejected`."""
+    rejects_not_kept: int = 0
+    """Of `rejects`, those that were counted only: past the bound on the dead letters of one file."""
+    oddities: dict[str, int] = Field(default_factory=dict)
+    quality: dict[str, int] = Field(default_factory=dict)
+    """Published flows by quality flag."""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every event that was read is accounted for, once."""
+        return self.events_read == (
+            self.events_published + self.events_duplicate + self.events_rejected + self.events_late
+        )
+
+
+class CheckpointRef(Config):
+    """Names a checkpoint: everything the lane committed up to and with `through`."""
+
+    through: int
+    files: str
+    """Name of the table of published files."""
+    files_sha256: str
+    inputs: str
+    """Name of the table of imported files."""
+    inputs_sha256: str
+
+
+class Standing(Config):
+    """Where a live lane is: what a takeover resumes from, and how far readers may trust it."""
+
+    cluster_id: str | None = None
+    positions: tuple[PartitionRange, ...] = ()
+    """Of every partition of the lane; empty for a lane of files."""
+    watermark_ns: int | None = None
+    """Event time up to which the lane expects nothing more."""
+    sealed_to_ns: int | None = None
+    """Every window that ends here or before is published whole; None: not one yet."""
+    segments: tuple[Segment, ...] = ()
+    """All segments that a takeover must load, not only new ones."""
+
+    def kept(self) -> Standing:
+        """The same place, after a commit that took nothing from the partitions."""
+        still = tuple(p.model_copy(update={"start": p.end}) for p in self.positions)
+        return self.model_copy(update={"positions": still})
+
+
+class CommitBody(Config):
+    """What a writer says; the lane adds who, where and after what."""
+
+    kind: Literal["import", "live", "takeover"]
+    inputs: tuple[InputFile, ...] = ()
+    counters: Counters = Counters()
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Configuration of decoder and stitcher, for whoever asks later."""
+    standing: Standing = Standing()
+    """Where the lane is after the commit. An import and a takeover leave it as it was."""
+
+
+class CommitRecord(CommitBody):
+    """One commit of a lane."""
+
+    version: Literal[2] = RECORD_VERSION
+    lane: int
+    seq: int
+    previous: str
+    """Own hash of the record before."""
+    owner: str
+    """Names the writing process; nothing is decided by it."""
+    created_by: str
+    """Version of the stitcher."""
+    generation: int = 0
+    """How often the windows were written anew: by an upgrade or a repair."""
+    window_length_ns: int
+    publish: tuple[Publish, ...] = ()
+    carried: tuple[Publish, ...] = ()
+    """Of earlier commits, what was perhaps not published when this one was made: to be redone with it."""
+    checkpoint: CheckpointRef | None = None
+    """Made just before this record, and up to the record before it."""

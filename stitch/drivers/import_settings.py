@@ -1,0 +1,71 @@
+"""What an import is told, and what it tells."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from pydantic import Field
+
+from ingest.codecs.dead_letters import MAX_KEPT
+from schemas.commits import Counters
+from schemas.config import Config, DecodeConfig, StitchConfig
+
+DECODERS: Final = 2
+"""Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""
+MAX_WINDOWS: Final = 2_016
+"""A week of five-minute windows: some ten seconds of CPU and 8,000 syncs on top of their data."""
+
+
+class ImportSettings(Config):
+    """How to import."""
+
+    format: str | None = None
+    """Format of every file; else told by content, file by file."""
+    window_length_ns: int | None = None
+    """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
+    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
+    """Memory budget beside the 180 MB of the idle process; larger inputs go by way of the disk."""
+    params_share: float = Field(default=1.0, ge=0, le=1)
+    """Share of requests, by a hash of the id, whose parameters are kept."""
+    max_windows: int = Field(default=MAX_WINDOWS, ge=1)
+    """Most windows of one import: each costs three files and folders, synced one by one."""
+    max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
+    """Dead letters kept of one input file; more are counted only."""
+    decode: DecodeConfig = DecodeConfig()
+    stitch: StitchConfig = StitchConfig()
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Text decoded at a time by each of DECODERS: 8 MB for the usual budget, some 50 MB in passing."""
+        return min(8 * 2**20, self.memory_bytes // (64 * DECODERS))
+
+
+class ImportSummary(Config):
+    """What an import did."""
+
+    commit: int | None
+    """Number of the commit; None: every file was in the lake, nothing was done."""
+    files_imported: tuple[str, ...]
+    files_known: tuple[str, ...]
+    """In the lake already (by content), or given twice."""
+    windows: int
+    bytes_written: int
+    spilled: bool
+    """Whether events had to go to disk on their way."""
+    counters: Counters
+
+
+class Progress(Protocol):
+    """Who wants to know how far it is."""
+
+    def begin(self, total_bytes: int) -> None:
+        """Reading starts."""
+        ...
+
+    def decoded(self, file_bytes: int, events: int) -> None:
+        """More events; `file_bytes` is the size of a file that was read to its end, else 0."""
+        ...
+
+    def stitched(self, flows: int) -> None:
+        """A group of events became flows."""
+        ...

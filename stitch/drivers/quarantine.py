@@ -1,0 +1,76 @@
+"""Finds events with an absurd time: a clock ten years ahead, or one that starts in 1970.
+
+The rule looks at the days (UTC) of all events of an import together, so it depends neither on the order of
+files nor on the memory budget:
+
+* Days with events, with no more than MAX_SILENCE_DAYS between one and the next, are an *island*.
+* Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all
+events,
+  events of the other islands are absurd. If it does not, nothing is far from anything, and none is.
+
+    day       19000 19001 19002 …  22650        0
+    events     5000  9000  4000      120       40     of 18160: one island is the bulk; 160 events are absurd
+
+An event is quarantined by the time it starts; what is left of its request is stitched without it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.windows import NS_PER_DAY
+from stitch.columnar.counting import count_values
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+MAX_SILENCE_DAYS: Final = 31
+"""A recording may pause for a month; clocks that are wrong are so by years."""
+BULK_SHARE: Final = 0.1
+"""Of all events: a smaller island is not what the import is about."""
+
+
+class DaysSeen:
+    """Counts events by day. Memory: 584 years have 213,504 days."""
+
+    def __init__(self) -> None:
+        self._events: Counter[int] = Counter()
+
+    def add(self, ts_ns: pa.ChunkedArray) -> None:
+        """Count a batch; events without a time count nowhere. O(events)."""
+        days, counts = count_values(_days(ts_ns.drop_null()))
+        self._events.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+
+    def absurd(self) -> I8:
+        """Days whose events are quarantined, ascending; mostly none."""
+        days = np.array(sorted(self._events), dtype=np.int64)
+        if not len(days):
+            return days
+        events = np.array([self._events[day] for day in days.tolist()], dtype=np.int64)
+        island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_SILENCE_DAYS)))
+        size = np.bincount(island, events)
+        is_bulk = size >= BULK_SHARE * events.sum()
+        if 2 * size[is_bulk].sum() <= events.sum():
+            return days[:0]
+        absurd: I8 = days[~is_bulk[island]]
+        return absurd
+
+
+def is_absurd(ts_ns: pa.ChunkedArray, absurd_days: I8) -> B1:
+    """[events] whether each starts on one of the days."""
+    day = _days(pc.fill_null(ts_ns, 0))
+    found: B1 = np.isin(day, absurd_days)
+    found &= ts_ns.is_valid().to_numpy()
+    return found
+
+
+def _days(ts_ns: pa.ChunkedArray) -> I8:
+    """[events] days since the epoch."""
+    days: I8 = ts_ns.to_numpy() // NS_PER_DAY
+    return days

@@ -1,0 +1,220 @@
+"""A lane: the unit of ordering, ownership and commit. Opened by one writer, it commits any number of times.
+
+Opening brings it to rest: finish the last commit, verify what is built on, fence off the dead, sweep the
+stage. Every step may be interrupted and is done again, in whole, by whoever opens the lake next
+(ARCHITECTURE 6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from schemas.commits import CommitBody, CommitRecord, InputFile, Publish
+from schemas.errors import LakeError
+from stitch.lake.chain import CommitTakenError, put_record, taken
+from stitch.lake.checkpoint import (
+    Tail,
+    is_due,
+    read_inputs,
+    read_tail,
+    sweep_checkpoints,
+    trimmed,
+    write_checkpoint,
+)
+from stitch.lake.layout import (
+    LAKE_FILE,
+    LakeInfo,
+    data_files,
+    lane_folder,
+    origin,
+    stage_folder,
+    stage_lane_folder,
+)
+from stitch.lake.staging import Staging
+from stitch.lake.store import Move, Store, UncertainError
+
+FILE_LANE: Final = 0
+"""Lane of everything imported from files."""
+MAX_FENCE_ATTEMPTS: Final = 8
+"""Another writer can win the fence only by committing, so each failed attempt is its progress."""
+
+
+class Lane:
+    """One lane of a lake, open for writing.
+
+    On this machine the caller holds `exclusive_lock`. Raises LakeError where the lane is not what its chain
+    says, CommitTakenError (a LakeError) where another writer went on, OSError.
+    """
+
+    def __init__(
+        self, store: Store, info: LakeInfo, *, owner: str, created_by: str, lane: int = FILE_LANE
+    ) -> None:
+        self.lane = lane
+        self._store = store
+        self._info = info
+        self._owner = owner
+        self._created_by = created_by
+        self._unpublished: tuple[Publish, ...] = ()
+        """Committed by us, and not known to be published."""
+        self._tail = self._open()
+
+    @property
+    def seq(self) -> int:
+        """Number of the coming commit."""
+        return self._tail.head + 1
+
+    def known_inputs(self) -> dict[str, InputFile]:
+        """Every file imported before, by sha256 of its bytes; of several times the last."""
+        return read_inputs(self._store, self._tail)
+
+    @contextmanager
+    def stage(self) -> Iterator[Staging]:
+        """A place for the files of the coming commit; whatever is not committed in the end is removed."""
+        staging = Staging(self._store, self.lane, self.seq)
+        try:
+            yield staging
+        except (UncertainError, CommitTakenError):
+            # It may be the truth by now, or the other writer's: whoever opens the lane next finds out.
+            raise
+        except BaseException:
+            if self.seq == staging.seq:
+                staging.discard()
+            raise
+        if self.seq == staging.seq:
+            staging.discard()
+
+    def commit(self, staging: Staging, body: CommitBody) -> CommitRecord:
+        """Make what was staged part of the lake, all of it or nothing, and publish it.
+
+        Where publishing fails (OSError), the commit stands all the same: `seq` has gone up, and the next
+        commit or whoever opens the lane publishes it. Raises CommitTakenError (nothing happened), LakeError
+        where the ledger does not balance (a bug, caught before it does harm), OSError.
+        """
+        if not body.counters.balanced:
+            raise LakeError(
+                f"The ledger of commit {self.seq} does not balance: {body.counters}.",
+                remedy="Nothing was written; please report it.",
+            )
+        items = staging.items()
+        if items:
+            try:
+                self._store.persist([item.stage for item in items])
+            except FileNotFoundError as error:  # swept by a writer that thought us dead
+                raise taken(self.lane, self.seq) from error
+        reference = None
+        if is_due(self._tail):
+            reference = write_checkpoint(self._store, self._tail, self.known_inputs().values())
+        record = self._record(body).model_copy(
+            update={"publish": items, "carried": self._unpublished, "checkpoint": reference}
+        )
+        self._tail = trimmed(self._tail, put_record(self._store, record), reference)
+        self._unpublished = (*record.carried, *items)
+        self._publish(self._unpublished)
+        self._store.remove(stage_folder(self.lane, record.seq))
+        self._unpublished = ()
+        if reference is not None:
+            sweep_checkpoints(self._store, self.lane)
+        return record
+
+    def _record(self, body: CommitBody) -> CommitRecord:
+        """A record that follows the chain, without files."""
+        told = dict(body)
+        if body.kind != "live" and self._tail.records:
+            told["standing"] = self._tail.records[-1].record.standing.kept()
+        return CommitRecord(
+            **told,
+            lane=self.lane,
+            seq=self.seq,
+            previous=self._tail.sha256,
+            owner=self._owner,
+            created_by=self._created_by,
+            window_length_ns=self._info.window_length_ns,
+        )
+
+    def _publish(self, items: Iterable[Publish]) -> None:
+        """Step 4. Files that are there already must be those that were committed."""
+        found = tuple(items)
+        for item in found:
+            verify_target(self._store, item)
+        try:
+            self._store.publish([Move(item.stage, item.final) for item in found])
+        except FileNotFoundError as error:
+            raise LakeError(
+                f"'{error.filename}' was committed, but is neither there nor on the stage.",
+                remedy="Restore it from a backup; `flowdiff fsck` lists all that is missing.",
+            ) from error
+
+    def _open(self) -> Tail:
+        """Bring the lane to rest and return the verified end of its chain.
+
+        Files on the stage of a commit that never came are removed only after a takeover commit took that
+        number, so that a writer thought dead cannot commit what was swept.
+        """
+        for _ in range(MAX_FENCE_ATTEMPTS):
+            # Whoever put the last record may have died before the sync; what it says must not be undone.
+            self._store.settle(lane_folder(self.lane))
+            self._tail = read_tail(self._store, self.lane)
+            self._verify_info()
+            if self._tail.records:
+                last = self._tail.records[-1].record
+                self._publish((*last.carried, *last.publish))
+            if stray := self._file_of_no_commit():
+                if read_tail(self._store, self.lane).head > self._tail.head:
+                    continue
+                raise LakeError(
+                    f"'{stray}' belongs to a commit that the chain does not have: lane {self.lane} "
+                    f"ends at {self._tail.head}.",
+                    remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
+                )
+            head = self._tail.head
+            if self._staged(above=head):
+                try:
+                    fence = put_record(self._store, self._record(CommitBody(kind="takeover")))
+                except CommitTakenError:
+                    continue
+                self._tail = trimmed(self._tail, fence, None)
+            for seq in self._staged(above=0):
+                if seq <= self._tail.head:
+                    self._store.remove(stage_folder(self.lane, seq))
+            return self._tail
+        raise LakeError(
+            f"Another writer keeps committing to lane {self.lane}.",
+            remedy="Stop it, or wait until it is done.",
+        )
+
+    def _verify_info(self) -> None:
+        lengths = {link.record.window_length_ns for link in self._tail.records}
+        if lengths - {self._info.window_length_ns}:
+            raise LakeError(
+                f"{LAKE_FILE} tells a window length of {self._info.window_length_ns // 10**9} s, "
+                f"the commits of lane {self.lane} {max(lengths - {self._info.window_length_ns}) // 10**9} s.",
+                remedy=f"Restore {LAKE_FILE} from a backup.",
+            )
+
+    def _file_of_no_commit(self) -> str | None:
+        """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""
+        for name in data_files(self._store):
+            told = origin(name.rpartition("/")[2])
+            if told is not None and told[0] == self.lane and told[1] > self._tail.head:
+                return name
+        return None
+
+    def _staged(self, above: int) -> list[int]:
+        """Numbers of the stage folders above `above`, ascending."""
+        names = [name for name in self._store.names(stage_lane_folder(self.lane)) if name.isdecimal()]
+        return sorted(seq for seq in map(int, names) if seq > above)
+
+
+def verify_target(store: Store, item: Publish) -> None:
+    """Raises LakeError where a file of this name is there and is not what was committed."""
+    size = store.size(item.final)
+    if size is None:
+        return
+    if size != item.size or hashlib.sha256(store.read(item.final)).hexdigest() != item.sha256:
+        raise LakeError(
+            f"'{item.final}' is there already, with other content than was committed.",
+            remedy="Restore it from a backup; nothing was overwritten.",
+        )

@@ -1,0 +1,49 @@
+"""The one way in which rows of a lake's files are read by Arrow: checksums of pages are verified.
+
+Whatever is wrong with a file is one `LakeError` that names it: a bit that turned, a file that was cut, a
+permission that is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.errors import LakeError
+
+
+def read_rows(
+    source: Path | pa.Buffer,
+    columns: Sequence[str] | None = None,
+    *,
+    lake: Path | str,
+    name: str | None = None,
+    as_codes: Sequence[str] = (),
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Rows of one file, all or some columns and rows of it.
+
+    `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
+    be read as dictionaries instead of text. Raises LakeError where the file is missing, cut or damaged.
+    """
+    try:
+        return pq.read_table(
+            source if isinstance(source, Path) else pa.BufferReader(source),
+            columns=None if columns is None else list(columns),
+            partitioning=None,
+            read_dictionary=list(as_codes),
+            filters=where,
+            page_checksum_verification=True,
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(lake, name if name is not None else str(source)) from error
+
+
+def unreadable(lake: Path | str, name: Path | str) -> LakeError:
+    """What to raise where a file of a lake is missing, cut or damaged."""
+    shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
+    return LakeError(f"'{shown}' cannot be read.", remedy=f"Run `flowdiff fsck {lake}`.")

@@ -1,0 +1,91 @@
+"""Files of one coming commit, on their way: written to the stage, listed, and gone again unless committed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.commits import Publish
+from schemas.windows import Window
+from stitch.lake.chain import taken
+from stitch.lake.encoding import encode, footer_size
+from stitch.lake.layout import SideTable, WindowTable, file_name, stage_folder, window_folder
+from stitch.lake.store import Store
+
+
+class Staging:
+    """What a commit will publish. May be filled from several threads; made by `Lane.stage`.
+
+    Part numbers must be unique among the files of one table and window.
+    """
+
+    def __init__(self, store: Store, lane: int, seq: int) -> None:
+        self.seq = seq
+        self._lane = lane
+        self._store = store
+        self._items: list[Publish] = []
+        self._lock = threading.Lock()
+
+    @property
+    def folder(self) -> str:
+        """Where the files are."""
+        return stage_folder(self._lane, self.seq)
+
+    def add_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
+        """Write one file of a window; nothing happens for a table without rows. Raises OSError."""
+        if table.num_rows:
+            final = f"{window_folder(table_name, window)}/{file_name(self._lane, self.seq, part)}"
+            self._add(table_name, f"{table_name}-{window.name}-{part:05d}", final, window.name, table)
+
+    def add_side(self, table_name: SideTable, part: int, table: pa.Table) -> None:
+        """Write one file of late events or dead letters; as `add_window`."""
+        if table.num_rows:
+            final = f"{table_name}/{file_name(self._lane, self.seq, part)}"
+            self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
+
+    def _add(self, table_name: str, stem: str, final: str, window: str | None, table: pa.Table) -> None:
+        data = encode(table_name, table, window)
+        item = described(table_name, window, f"{self.folder}/{stem}.parquet", final, table, data)
+        try:
+            self._store.put(item.stage, data)
+        except FileExistsError as error:  # somebody else stages under our number
+            raise taken(self._lane, self.seq) from error
+        with self._lock:
+            self._items.append(item)
+
+    def items(self) -> tuple[Publish, ...]:
+        """Everything that was staged, by final name."""
+        return tuple(sorted(self._items, key=lambda item: item.final))
+
+    def discard(self) -> None:
+        """Remove what was staged. Raises OSError."""
+        self._items = []
+        self._store.remove(self.folder)
+
+
+def described(
+    table_name: str, window: str | None, stage: str, final: str, table: pa.Table, data: pa.Buffer
+) -> Publish:
+    """What a commit says of a file: `data` is `table` (not empty) as written."""
+    footer = data.slice(data.size - footer_size(data))
+    return Publish(
+        table=table_name,
+        window=window,
+        stage=stage,
+        final=final,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=data.size,
+        rows=table.num_rows,
+        footer_size=footer.size,
+        footer_sha256=hashlib.sha256(footer).hexdigest(),
+        last_ns=_last_ns(table) if table_name == "flows" else None,
+    )
+
+
+def _last_ns(flows: pa.Table) -> int:
+    """When the last response of some flows was over; at least one flow."""
+    ends = pc.add(flows["start_ns"], flows["response_ns"])
+    return int(pc.max(ends).as_py())

@@ -1,0 +1,96 @@
+"""An object store in memory: puts with `If-None-Match: *`, copies, deletes; no folders, no links, no syncs.
+
+What is put is durable. It stops at any request, before it did what was asked or after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from oracles.memory_disk import CrashError
+
+from stitch.lake.store import Move
+
+
+@dataclass
+class ObjectStore:
+    """See the module. `crash_at` counts mutating requests from 1; 0 never stops."""
+
+    crash_at: int = 0
+    times_out: bool = False
+    """The request at which it stops is stored, and its answer lost."""
+    steps: int = 0
+    dead: bool = False
+    objects: dict[str, bytes] = field(default_factory=dict)
+
+    def _dies(self) -> bool:
+        if self.dead:
+            raise CrashError
+        self.steps += 1
+        self.dead = self.steps == self.crash_at
+        return self.dead
+
+    def _put(self, name: str, data: bytes) -> None:
+        dies = self._dies()
+        if name in self.objects and not (dies and not self.times_out):
+            raise FileExistsError(name)
+        if not dies or self.times_out:
+            self.objects[name] = data
+        if dies:
+            raise CrashError
+
+    def restart(self) -> None:
+        self.crash_at, self.dead = 0, False
+
+    # -- the port ---------------------------------------------------------------------------------
+
+    def read(self, name: str) -> pa.Buffer:
+        if name not in self.objects:
+            raise FileNotFoundError(name)
+        return pa.py_buffer(self.objects[name])
+
+    def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
+        data = self.read(name)
+        return data.slice(max(0, data.size - n_bytes))
+
+    def size(self, name: str) -> int | None:
+        return len(self.objects[name]) if name in self.objects else None
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        prefix = f"{folder}/" if folder else ""
+        found = {n.removeprefix(prefix).split("/")[0] for n in self.objects if n.startswith(prefix)}
+        return sorted(name for name in found if name > after)
+
+    def put(self, name: str, data: pa.Buffer | bytes) -> None:
+        self._put(name, bytes(data))
+
+    def persist(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.read(name)
+
+    def settle(self, folder: str) -> None:
+        """Nothing to do."""
+
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        self._put(name, data)
+
+    def publish(self, moves: Sequence[Move]) -> None:
+        for move in moves:
+            if move.final not in self.objects:
+                if move.stage not in self.objects:
+                    raise FileNotFoundError(2, "neither published nor staged", move.final)
+                self._put(move.final, self.objects[move.stage])
+            self.remove(move.stage)
+
+    def replace(self, name: str, data: bytes, stage: str) -> None:
+        if self._dies():
+            raise CrashError
+        self.objects[name] = data
+
+    def remove(self, name: str) -> None:
+        for victim in [n for n in self.objects if n == name or n.startswith(f"{name}/")]:
+            if self._dies():
+                raise CrashError
+            del self.objects[victim]

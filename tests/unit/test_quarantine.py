@@ -1,0 +1,63 @@
+"""Which events of an import have an absurd time: a rule on days, whatever order they come in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from schemas.windows import NS_PER_DAY
+from stitch.columnar.counting import count_values
+from stitch.drivers.quarantine import BULK_SHARE, MAX_SILENCE_DAYS, DaysSeen, is_absurd
+
+
+def times(days: dict[int, int]) -> pa.ChunkedArray:
+    """So many events on each day."""
+    ts_ns = [day * NS_PER_DAY + n for day, count in days.items() for n in range(count)]
+    return pa.chunked_array([pa.array([*ts_ns, None], pa.int64())])
+
+
+def absurd(*batches: dict[int, int]) -> list[int]:
+    seen = DaysSeen()
+    for batch in batches:
+        seen.add(times(batch))
+    return seen.absurd().tolist()
+
+
+def test_a_clock_ten_years_ahead_and_one_that_starts_in_1970_are_absurd() -> None:
+    days = {19_000: 50, 19_001: 40, 22_650: 5, 0: 4}
+    assert absurd(days) == [0, 22_650]
+    assert absurd({0: 4}, {22_650: 5}, {19_001: 40}, {19_000: 50}) == [0, 22_650]
+    found = is_absurd(times(days), np.array([0, 22_650]))
+    assert found.tolist() == [False] * 90 + [True] * 9 + [False]  # the last has no time
+
+
+def test_a_day_behind_a_pause_of_a_month_and_a_long_recording_are_not() -> None:
+    assert absurd({19_000: 1, 19_001: 99}) == []
+    assert absurd({19_000: 1, 19_000 + MAX_SILENCE_DAYS: 99}) == []
+    assert absurd({19_000: 1, 19_001 + MAX_SILENCE_DAYS: 99}) == [19_000]
+    assert absurd(dict.fromkeys(range(10000, 20000, 30), 1)) == []
+
+
+def test_where_there_is_no_bulk_nothing_is_far_from_it() -> None:
+    assert absurd(dict.fromkeys(range(0, 20000, 100), 1)) == []
+    assert absurd({0: 45, 10_000: 9, 15_000: 9, 20_000: 37}) == [10_000, 15_000]
+    assert absurd({0: 50, **dict.fromkeys(range(1000, 51000, 1000), 1)}) == []
+
+
+def test_the_share_of_an_island_that_belongs_to_the_bulk() -> None:
+    tenth = round(100 * BULK_SHARE)
+    assert absurd({0: tenth, 10_000: 100 - tenth}) == []
+    assert absurd({0: tenth - 1, 10_000: 100 - tenth + 1}) == [0]
+
+
+def test_no_event_has_a_time() -> None:
+    assert absurd({}) == []
+
+
+@pytest.mark.parametrize("spread", [10, 10**12])
+def test_counting_is_that_of_numpy(spread: int) -> None:
+    values = np.random.default_rng(3).integers(-spread, spread, 500)
+    for ours, numpys in zip(count_values(values), np.unique(values, return_counts=True), strict=True):
+        assert ours.tolist() == numpys.tolist()
+    assert [part.tolist() for part in count_values(np.zeros(0, np.int64))] == [[], []]
