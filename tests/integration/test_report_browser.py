@@ -18,6 +18,7 @@ import pytest
 from oracles.shop import shop_outcome
 
 from analyze.report.page import render_html
+from schemas.report.mutations import MutationsSection
 
 pytestmark = pytest.mark.browser
 
@@ -225,17 +226,18 @@ def test_print_of_a_comparison_of_real_traces_is_short(
 
 
 def test_print_of_many_mutations_is_cut_and_says_so(browser: str, tmp_path: Path) -> None:
-    comparison = shop_outcome().comparison
-    first = comparison.mutations[0]
-    many = tuple(m.model_copy(update={"rank": rank}) for rank, m in enumerate([first] * 500, start=1))
-    report = tmp_path / "many.html"
-    page = render_html(
-        comparison.model_copy(
-            update={
-                "mutations": many[:40] + tuple(m.model_copy(update={"category": "0" * 32}) for m in many[40:])
-            }
-        )
+    shown = shop_outcome()
+    section = shown.report.section(MutationsSection)
+    first, listed = section.mutations[0], section.lists[0]
+    brief = first.model_copy(update={"category": "0" * 32})
+    ranks = tuple(range(1, 501))
+    many = tuple((first if rank <= 40 else brief).model_copy(update={"rank": rank}) for rank in ranks)
+    longer = section.model_copy(
+        update={"mutations": many, "lists": (listed.model_copy(update={"ranks": ranks, "total": 500}),)}
     )
+    sections = tuple(longer if s is section else s for s in shown.report.sections)
+    page = render_html(shown.report.model_copy(update={"sections": sections}), shown.views)
     assert "and 475 more" in page
+    report = tmp_path / "many.html"
     report.write_text(page, encoding="utf-8")
     assert pages(browser, report, tmp_path) <= 10

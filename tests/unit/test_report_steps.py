@@ -13,15 +13,17 @@ from analyze.report import wording
 from analyze.report.drawing.accounts import bounded, structural_account, timing_account
 from analyze.report.drawing.align import align
 from analyze.report.drawing.steps import MOST_DIFFERENT, Fate, Line, round_times, steps_view
-from analyze.report.html import render_html
-from schemas.report import Comparison, MutationKind, StepAccount, StepName, StepRow
+from analyze.report.outcome import Outcome
+from analyze.report.page import render_html
+from schemas.report.mutations import MutationKind, MutationsSection
+from schemas.report.step_account import StepAccount, StepName, StepRow
 
 MANY = 10_000
 
 
 @pytest.fixture(scope="module")
-def shop() -> Comparison:
-    return shop_outcome().comparison
+def shop() -> Outcome:
+    return shop_outcome()
 
 
 # Aligning
@@ -123,10 +125,10 @@ def test_account_of_a_large_graph_keeps_the_largest_parts_and_the_sums() -> None
     assert {"n70", "n71", "n300"} <= {row.after.what for row in short if row.after is not None}
 
 
-def test_report_says_what_its_accounts_add_up_to(shop: Comparison) -> None:
-    page = render_html(shop)
+def test_report_says_what_its_accounts_add_up_to(shop: Outcome) -> None:
+    page = render_html(shop.report, shop.views)
     kinds = set()
-    for mutation in shop.mutations:
+    for mutation in shop.report.section(MutationsSection).mutations:
         account = mutation.account
         assert account is not None
         kinds.add(mutation.kind)
