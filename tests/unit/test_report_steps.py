@@ -244,6 +244,17 @@ def test_a_few_steps_on_one_side_are_all_shown_many_only_if_they_matter() -> Non
     assert lines[1].is_there
 
 
+def test_a_stretch_that_moved_is_not_called_unchanged() -> None:
+    rows = [
+        step("a", 1, 1),
+        *(step(f"b{i}", 10, 4) for i in range(9)),
+        step("slow", 0, 9_000),
+        step("z", 1, 1),
+    ]
+    lines = steps_view(account(rows)).lines
+    assert [line.text for line in lines if line.text] == ["8 steps, each with a small part"]
+
+
 def test_replaced_steps_are_told_apart_from_kept_ones() -> None:
     moved = step("log", 5, 6).model_copy(update={"after": StepName(where="other", what="log", side="")})
     assert [line.fate for line in steps_view(account([step("a", 1, 1), moved])).lines] == [

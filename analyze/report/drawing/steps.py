@@ -20,6 +20,8 @@ MOST_DIFFERENT = 16
 """Up to so many steps that are not the same on both sides each have a row, though their part is small."""
 FOLD_LEAST = 3
 """A stretch of fewer steps is drawn as it is: a fold would hide more than it saves."""
+UNCHANGED = 0.25
+"""A fold whose times together moved by more than this share of the larger is not called unchanged."""
 MOST_TICKS = 6
 
 
@@ -220,7 +222,14 @@ def _text(stretch: Sequence[Line | StepRow], fates: Sequence[Fate]) -> str:
     tested = sum(part.tested for part in stretch)
     if tested:
         told.append(f"{wording.count(tested)} changed by test")
-    return f"{steps} steps, {', '.join(told)}" if told else f"{steps} unchanged steps"
+    if told:
+        return f"{steps} steps, {', '.join(told)}"
+    before, after = (
+        sum(us) for us in zip(*((part.before_us, part.after_us) for part in stretch), strict=True)
+    )
+    if abs(after - before) > UNCHANGED * max(before, after):
+        return f"{steps} steps, each with a small part"
+    return f"{steps} unchanged steps"
 
 
 def round_times(end_us: float) -> list[float]:
