@@ -74,6 +74,14 @@ def attribute(
     )
 
 
+def critical_time_us(category: Category, sample: int) -> F8:
+    """[edges] mean time the response waited for each edge, µs, E[k·x]: adds up to the sample's mean response.
+
+    All zero for a sample without requests. O(requests · edges).
+    """
+    return _moments(category, edge_latency_ns(category), critical_path(category), sample)[1]
+
+
 def _moments(category: Category, latency: I8, path: B1, sample: int) -> tuple[F8, F8]:
     """([edges] weighted share on the path, [edges] weighted mean of k·x in µs) of one sample."""
     n_edges = latency.shape[1]

@@ -6,6 +6,7 @@ the terminal does.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 
@@ -44,6 +45,7 @@ def _environment() -> Environment:
         count=wording.count,
         number=wording.significant,
         plot=draw_histogram,
+        breakable=_breakable,
     )
     return environment
 
@@ -51,6 +53,11 @@ def _environment() -> Environment:
 def _source(name: str) -> str:
     package, _, file = name.partition(":")
     return resources.files(package).joinpath(file).read_text(encoding="utf-8")
+
+
+def _breakable(text: str) -> Markup:
+    """A name that may break at the end of a line after its separators."""
+    return Markup("<wbr>").join(re.split(r"(?<=[/._:])", wording.visible(text)))
 
 
 def _visible(value: object) -> object:

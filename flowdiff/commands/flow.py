@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analyze.report.drawing.swimlane import Activity, activities
-from analyze.report.wording import clip, duration, short, significant, visible
+from analyze.report.drawing.swimlane import Activity, activities, cells
+from analyze.report.wording import clip, count, counted, duration, short, significant, visible
 from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.session import open_session
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
@@ -21,15 +23,22 @@ from flowdiff.output import print_json_value
 from schemas.lake import RECORDS, SPANS
 from schemas.quality import Quality
 
+LEAST_NAME, LEAST_AXIS = 8, 12
+"""Columns of a name and of the axis below which nothing can be read; a narrower terminal cuts lines."""
+TIME_WIDTH = 9
+"""Columns of a duration: `99 999 ms`."""
+COLUMNS = 3
+"""Blanks between the four columns."""
+UNSEEN_WIDTH = 120
+"""Columns where nothing says how many there are."""
+_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
+
 
 class FlowKind(StrEnum):
     """What a flow was made of."""
 
     SPANS = SPANS
     RECORDS = RECORDS
-
-
-_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
 
 
 def command(
@@ -49,14 +58,20 @@ def command(
     if as_json:
         print_json_value({"flow": found.flow, "structure": found.structure, "params": found.params})
         return
-    console = Console()
+    console = _console()
     _print_head(console, found)
     bars = activities(found.flow, found.structure)
-    _print_bars(console, bars[:rows])
+    print_bars(console, bars[:rows], found.flow["response_ns"] / 1e3)
     if len(bars) > rows:
         console.print(f"{rows} of {len(bars)} bars; --rows shows more.", style="dim")
     if params:
         _print_params(console, found)
+
+
+def _console() -> Console:
+    """As wide as the terminal or COLUMNS say; `UNSEEN_WIDTH` where neither is there (a job, a file)."""
+    told = "COLUMNS" in os.environ or any(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    return Console() if told else Console(width=UNSEEN_WIDTH)
 
 
 def _print_head(console: Console, found: StoredFlow) -> None:
@@ -75,37 +90,69 @@ def _print_head(console: Console, found: StoredFlow) -> None:
         console.print("quality: " + ", ".join(flags), style="yellow")
 
 
-def _print_bars(console: Console, bars: Sequence[Activity]) -> None:
-    """Lanes left, bars right on one time axis; what the response waited for is drawn solid and bold."""
-    width = max(console.width, 60)
-    lane_width = min(max((len(bar.lane) for bar in bars), default=4), width // 4)
-    name_width = min(max((len(bar.name) + bar.depth for bar in bars), default=4), width // 4)
-    axis = width - lane_width - name_width - 14
-    first = min((bar.start_us for bar in bars), default=0.0)
-    last = max((bar.end_us for bar in bars), default=0.0)
-    scale = (axis - 1) / (last - first) if last > first else 0.0
+def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
+    """Lanes left, bars right on the axis of the response; what the response waited for is solid and bold."""
+    axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
+    named = max(console.width // 4, LEAST_NAME)
+    lane_width = min(max((len(bar.lane) for bar in bars), default=0), named)
+    name_width = min(max((len(bar.name) + bar.depth for bar in bars), default=0), named)
+    axis_width = max(console.width - lane_width - name_width - TIME_WIDTH - COLUMNS, LEAST_AXIS)
     colours: dict[str, str] = {}
-    table = Table(box=None, padding=(0, 1, 0, 0), show_header=True, header_style="dim")
-    table.add_column("component", width=lane_width, no_wrap=True)
-    table.add_column("work", width=name_width, no_wrap=True)
-    table.add_column("time", width=8, justify="right", no_wrap=True)
-    table.add_column(f"0 … {duration(last - first)}", width=axis, no_wrap=True)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_header=True, header_style="dim")
+    table.add_column(clip("component", lane_width), width=lane_width, no_wrap=True)
+    table.add_column(clip("work", name_width), width=name_width, no_wrap=True)
+    table.add_column("time", width=TIME_WIDTH, justify="right", no_wrap=True)
+    table.add_column(f"0 … {duration(axis_us)}", width=axis_width, no_wrap=True)
     for bar in bars:
         colour = colours.setdefault(bar.lane, _COLOURS[len(colours) % len(_COLOURS)])
-        left = round((bar.start_us - first) * scale)
-        length = max(1, round(bar.duration_us * scale))
-        glyph = "·" if bar.duration_us == 0 else "█" if bar.critical_us > 0 else "░" if bar.deferred else "▒"
         table.add_row(
             Text(clip(visible(bar.lane), lane_width), style=colour),
             Text(clip(" " * min(bar.depth, name_width // 2) + visible(bar.name), name_width)),
             Text(duration(bar.duration_us)),
-            Text(" " * left + glyph * length, style=f"bold {colour}" if bar.critical_us > 0 else colour),
+            Text(
+                _bar_text(bar, axis_us, axis_width), style=f"bold {colour}" if bar.critical_us > 0 else colour
+            ),
         )
     console.print(table)
-    legend = "█ has time on the critical path   ▒ has none"
+    for line in _legend(bars, axis_us):
+        console.print(line, style="dim")
+
+
+def _bar_text(bar: Activity, axis_us: float, width: int) -> str:
+    """One bar in `width` cells; `◀` and `▶` where it goes on outside the axis, when if it begins there."""
+    at = cells(bar, axis_us, width)
+    if bar.start_us > axis_us:
+        begins = f"+{duration(bar.start_us - axis_us)} ▶"
+        return f"{begins:>{width}}" if len(begins) <= width else f"{'▶':>{width}}"
+    if bar.duration_us == 0:
+        return " " * at.left + ("◀" if at.earlier else "·")
+    glyph = "█" if bar.critical_us > 0 else "░" if bar.deferred else "▒"
+    drawn = [*(" " * at.left), *(glyph * at.length)]
+    if at.later:
+        drawn[-1] = "▶"
+    if at.earlier:
+        drawn[0] = "◀"
+    return "".join(drawn)
+
+
+def _legend(bars: Sequence[Activity], axis_us: float) -> list[str]:
+    """What the glyphs in sight mean, and how far the clipped bars reach."""
+    glyphs = "█ on the critical path   ▒ not waited for"
     if any(bar.deferred for bar in bars):
-        legend += "   ░ deferred"
-    console.print(legend, style="dim")
+        glyphs += "   ░ deferred"
+    lines = [glyphs]
+    later = [bar.end_us for bar in bars if bar.end_us > axis_us]
+    if later:
+        times = f", {count(round(max(later) / axis_us))} times the response" if axis_us > 0 else ""
+        bars_later = counted(len(later), "bar")
+        lines.append(f"▶ after the response: {bars_later}, the last until {duration(max(later))}{times}")
+    earlier = [bar.start_us for bar in bars if bar.start_us < 0]
+    if earlier:
+        lines.append(
+            f"◀ before the request: {counted(len(earlier), 'bar')}, from {duration(-min(earlier))} before it "
+            "(clocks that differ)"
+        )
+    return lines
 
 
 def _print_params(console: Console, found: StoredFlow) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 from schemas.report.drawn_graphs import GraphDifference, GraphView
 from schemas.report.parts import Frozen, Histogram, KsResult, Moments
 from schemas.report.section import Section
+from schemas.report.step_account import StepAccount
 
 
 class MutationKind(StrEnum):
@@ -126,6 +127,8 @@ class Mutation(Frozen):
     """Response time T first, then the reddest edges; detailed mutations only."""
     difference: GraphDifference | None
     """Structural and detailed: against the most likely precursor."""
+    account: StepAccount | None
+    """Detailed mutations; structural ones against the most likely precursor, None if there is none."""
 
 
 class RankedList(Frozen):

@@ -137,7 +137,7 @@ def test_commands_print_tables_and_json(lake: Path, all_of: LakePeriod) -> None:
         ].as_py()
     drawn = run("flow", some, "--lake", str(lake))
     assert "critical path" in drawn
-    assert all(len(line) <= 80 for line in drawn.splitlines())
+    assert all(len(line) <= 120 for line in drawn.splitlines())
     assert json.loads(run("flow", some, "--lake", str(lake), "--json"))["flow"]["request_id"] == some
 
 

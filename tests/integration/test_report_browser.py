@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ import pytest
 from oracles.shop import shop_outcome
 
 from analyze.report.page import render_html
+from schemas.report.mutations import MutationsSection
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +37,25 @@ def browser() -> str:
 def page() -> str:
     shown = shop_outcome()
     return render_html(shown.report, shown.views)
+
+
+def flowdiff(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "flowdiff", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of `make demo`."""
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    command = tmp_path_factory.mktemp("bin") / "flowdiff"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flowdiff "$@"\n')
+    command.chmod(0o755)
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"FLOWDIFF": str(command), "DEMO_FOLDER": str(folder)}
+    subprocess.run(
+        ["sh", str(root / "deploy" / "demo.sh")], check=True, capture_output=True, env=environment, cwd=root
+    )
+    return folder / "report.html"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -102,6 +124,7 @@ def test_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_pat
     for section in ("m1", "m2", "m3", "results", "all"):
         assert f'id="{section}"' in dom
     assert dom.count('<svg class="graph') >= 5
+    assert dom.count('<figure class="steps') >= 3
     assert dom.count('<svg class="plot') >= 5
     assert dom.count('class="arrow slower"') >= 1
 
@@ -118,7 +141,7 @@ def test_a_broken_page_would_be_noticed(browser: str, page: str, tmp_path: Path)
 
 def test_hostile_names_run_nothing_even_without_the_policy(browser: str, page: str, tmp_path: Path):
     """The names of the shop try to open an alert; without the policy, only escaping stops them."""
-    bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    bare = without_policy(page)
     assert bare != page
     file = tmp_path / "bare.html"
     file.write_text(bare, encoding="utf-8")
@@ -127,17 +150,94 @@ def test_hostile_names_run_nothing_even_without_the_policy(browser: str, page: s
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in dom
 
 
-@pytest.mark.parametrize("width", [1400, 700])
-def test_page_fits_the_window(browser: str, page: str, tmp_path: Path, width: int):
-    """Nothing but the regions that scroll by themselves is wider than the window."""
-    probe = (
-        "<script>document.documentElement.setAttribute('data-over',"
-        "document.documentElement.scrollWidth - document.documentElement.clientWidth)</script></body>"
-    )
-    bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page).replace("</body>", probe)
+PROBE = """<script>
+const root = document.documentElement;
+document.querySelectorAll('details').forEach(d => { d.open = true; });
+const scrolls = [...document.querySelectorAll('.steps, .steps *')].filter(
+  e => !e.closest('svg') && (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0
+    || /auto|scroll/.test(getComputedStyle(e).overflow))
+  && getComputedStyle(e).display !== 'inline');
+root.setAttribute('data-over', root.scrollWidth - root.clientWidth);
+root.setAttribute('data-scrolls', scrolls.length);
+root.setAttribute('data-axes', [...document.querySelectorAll('.steps')].filter(f => {
+  const bars = [...f.querySelectorAll('svg.bars')].map(s => s.getBoundingClientRect());
+  return bars.some(b => Math.abs(b.left - bars[0].left) > 1 || Math.abs(b.width - bars[0].width) > 1);
+}).length);
+</script></body>"""
+
+
+def without_policy(page: str) -> str:
+    return re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+
+
+@pytest.mark.parametrize("width", [1400, 700, 400])
+def test_page_fits_the_window_and_steps_share_one_axis(
+    browser: str, page: str, tmp_path: Path, width: int
+) -> None:
+    """Nothing but tables and graphs that scroll by themselves is wider than the window; steps never scroll,
+    and all bars of one drawing lie under each other."""
     file = tmp_path / "probe.html"
-    file.write_text(bare, encoding="utf-8")
+    file.write_text(without_policy(page).replace("</body>", PROBE), encoding="utf-8")
     dom, _ = run(browser, tmp_path / "profile", f"--window-size={width},1000", "--dump-dom", file.as_uri())
-    over = re.search(r'data-over="(-?\d+)"', dom)
-    assert over is not None
-    assert int(over[1]) <= 0
+    found = dict(re.findall(r'data-(over|scrolls|axes)="(-?\d+)"', dom.split("<head>")[0]))
+    assert int(found["over"]) <= 0
+    assert found["scrolls"] == "0"
+    assert found["axes"] == "0"
+
+
+def sections_open(dom: str) -> dict[str, bool]:
+    """Rank -> whether the details of the mutation are open."""
+    found = re.findall(r"<details( open=\"\")?>\s*<summary>\s*<h2 id=\"h(\d+)\"", dom)
+    return {rank: bool(is_open) for is_open, rank in found}
+
+
+def test_a_link_to_a_closed_mutation_opens_it(browser: str, demo: Path, tmp_path: Path) -> None:
+    plain, _ = run(browser, tmp_path / "a", "--dump-dom", demo.as_uri())
+    linked, _ = run(browser, tmp_path / "b", "--dump-dom", f"{demo.as_uri()}#m18")
+    assert not sections_open(plain)["18"]
+    assert sections_open(linked) == sections_open(plain) | {"18": True}
+
+
+def pages(browser: str, report: Path, folder: Path) -> int:
+    """Pages of the report as printed."""
+    out = folder / "report.pdf"
+    run(browser, folder / "profile", "--no-pdf-header-footer", f"--print-to-pdf={out}", report.as_uri())
+    # The root of the page tree counts all leaves.
+    return max(int(count) for count in re.findall(rb"/Count (\d+)", out.read_bytes()))
+
+
+def test_print_of_the_demo_is_short(browser: str, demo: Path, tmp_path: Path) -> None:
+    assert 2 <= pages(browser, demo, tmp_path) <= 10
+
+
+@pytest.mark.parametrize("problem", ["after-frontend-return", "after-recommendation-delay"])
+def test_print_of_a_comparison_of_real_traces_is_short(
+    browser: str, shared_data: Path, tmp_path: Path, problem: str
+) -> None:
+    for name in ("before", problem):
+        traces = shared_data / "online-boutique" / f"{name}.otlp.jsonl.gz"
+        flowdiff("import", str(traces), "--lake", str(tmp_path / name))
+    report = tmp_path / "report.html"
+    flowdiff(
+        *("compare", "--reference", f"{tmp_path / 'before'}@all", "--problem", f"{tmp_path / problem}@all"),
+        *("--no-save", "--fail-on", "never", "--html", str(report)),
+    )
+    assert 2 <= pages(browser, report, tmp_path) <= 10
+
+
+def test_print_of_many_mutations_is_cut_and_says_so(browser: str, tmp_path: Path) -> None:
+    shown = shop_outcome()
+    section = shown.report.section(MutationsSection)
+    first, listed = section.mutations[0], section.lists[0]
+    brief = first.model_copy(update={"category": "0" * 32})
+    ranks = tuple(range(1, 501))
+    many = tuple((first if rank <= 40 else brief).model_copy(update={"rank": rank}) for rank in ranks)
+    longer = section.model_copy(
+        update={"mutations": many, "lists": (listed.model_copy(update={"ranks": ranks, "total": 500}),)}
+    )
+    sections = tuple(longer if s is section else s for s in shown.report.sections)
+    page = render_html(shown.report.model_copy(update={"sections": sections}), shown.views)
+    assert "and 475 more" in page
+    report = tmp_path / "many.html"
+    report.write_text(page, encoding="utf-8")
+    assert pages(browser, report, tmp_path) <= 10

@@ -88,12 +88,6 @@ def test_nested_forks_reduce_from_the_inside():
     assert [s.members for s in drawn.steps] == [(0,), (1, 2, 3, 4, 5, 6, 7), (8,)]
 
 
-def test_nothing_to_fold_draws_no_second_graph():
-    drawing = draw_graph(view(["a", "b", "c"]), Marks(), "t")
-    assert drawing.whole is None
-    assert drawing.hidden == 0
-
-
 def _overlap(layout, boxes) -> list[tuple[int, int]]:
     return [
         (i, j)
@@ -136,14 +130,14 @@ def test_empty_graph_has_no_size():
 
 def test_changed_edges_are_coloured_and_written():
     marks = Marks(edges={(1, 2): EdgeMark("9 ms → 476 ms", Heat.SLOWER), (0, 1): EdgeMark("1 ms → 1 ms")})
-    svg = str(draw_graph(view(["a", "b", "c"]), marks, "t").folded)
+    svg = str(draw_graph(view(["a", "b", "c"]), marks, "t"))
     assert svg.count('class="arrow slower"') == 1
     assert svg.count('class="arrow quiet"') == 1
     assert "9 ms → 476 ms" in svg
 
 
 def test_svg_escapes_names():
-    svg = str(draw_graph(view(['<script>alert("x")</script>', "b&b/<c>"]), Marks(), "<t>").folded)
+    svg = str(draw_graph(view(['<script>alert("x")</script>', "b&b/<c>"]), Marks(), "<t>"))
     assert "<script" not in svg
     assert "&lt;t&gt;" in svg
     assert "b&amp;b" in svg

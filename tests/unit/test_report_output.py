@@ -63,7 +63,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in {"meta", "link", "br", "col", "rect", "line", "path", "circle", "img"}:
+        if tag not in {"meta", "link", "br", "col", "rect", "line", "path", "circle", "img", "wbr"}:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
-from analyze.report.drawing.swimlane import activities
+from analyze.report.drawing.swimlane import Activity, activities, cells
+from flowdiff.commands.flow import print_bars
 from stitch.graph.placed import END, POINT, START
 
 
@@ -97,3 +101,90 @@ def test_records_are_drawn_as_runs_on_one_host_and_forks_nest() -> None:
     bars = activities(flow([0, 5, 20, 30, 42], ["n", "n", "s1", "s2", "n"]), structure)
     assert [(bar.lane, bar.depth) for bar in bars] == [("nfs@n", 0), ("sn@s1", 1), ("sn@s2", 1), ("nfs@n", 1)]
     assert [bar.critical_us for bar in bars] == pytest.approx([5, 0, 25, 12])
+
+
+def test_siblings_follow_each_other_by_time_with_their_own_calls_below_them() -> None:
+    structure = {
+        "nodes": [
+            node("web", START, 7),
+            node("late", START, 4, 0),
+            node("inner", START, 3, 1),
+            node("inner", END, 2, 1),
+            node("late", END, 1, 0),
+            node("early", START, 6, 0),
+            node("early", END, 5, 0),
+            node("web", END, 0),
+        ],
+        "in_edges": [],
+        "responses": [7],
+    }
+    bars = activities(flow([0, 50, 60, 70, 80, 10, 40, 100]), structure)
+    assert [(bar.lane, bar.depth) for bar in bars] == [("web", 0), ("early", 1), ("late", 1), ("inner", 2)]
+
+
+def test_strands_of_a_fork_are_followed_one_after_the_other_by_time() -> None:
+    # 0 forks to 1 -> 3 and 2 -> 4, which join in 5; the second began first.
+    structure = {
+        "nodes": [node(name) for name in ("web", "a1", "b1", "a2", "b2", "web")],
+        "in_edges": [
+            {"src": src, "dst": dst} for src, dst in ((0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5))
+        ],
+        "responses": [5],
+    }
+    bars = activities(flow([0, 20, 10, 30, 40, 50]), structure)
+    assert [bar.lane for bar in bars] == ["web", "b1", "b2", "a1", "a2", "web"]
+
+
+def bar(start_us: float, end_us: float, *, critical_us: float = 0.0, name: str = "op") -> Activity:
+    return Activity("component", name, 0, start_us, end_us, critical_us, deferred=critical_us == 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "left", "length", "earlier", "later"),
+    [
+        (0, 100, 0, 10, False, False),
+        (95, 100, 9, 1, False, False),
+        (100, 100, 9, 1, False, False),
+        (10, 10, 1, 1, False, False),
+        (80, 2700, 8, 2, False, True),
+        (500, 2700, 9, 1, False, True),
+        (-40, 20, 0, 2, True, False),
+        (-40, -20, 0, 1, True, False),
+    ],
+)
+def test_bars_are_clipped_to_the_response(
+    start: float, end: float, left: int, length: int, earlier: bool, later: bool
+) -> None:
+    at = cells(bar(start, end), 100.0, 10)
+    assert (at.left, at.length, at.earlier, at.later) == (left, length, earlier, later)
+
+
+def test_a_response_without_length_is_one_cell() -> None:
+    assert cells(bar(0, 0), 0.0, 10).length == 1
+
+
+def drawn(bars: list[Activity], response_us: float, width: int) -> list[str]:
+    out = io.StringIO()
+    print_bars(Console(file=out, width=width), bars, response_us)
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [*range(60, 80, 3), 80, 120, 200])
+def test_nothing_is_wider_than_the_terminal_and_no_time_is_cut(width: int) -> None:
+    bars = [
+        bar(0, 99_999_000, critical_us=1, name="a name that is far too long for any column " * 6),
+        bar(99_998_000, 99_999_000, critical_us=1, name="名" * 80),
+        bar(1, 27 * 99_999_000, name="tail"),
+        bar(26 * 99_999_000, 27 * 99_999_000, name="tail"),
+        bar(-5_000, 1, name="early"),
+    ]
+    lines = drawn(bars, 99_999_000, width)
+    assert max(cell_len(line.rstrip()) for line in lines) <= width
+    assert "0 … 100\u00a0s" in lines[0]
+    assert "2700\u00a0s" in lines[3]
+    assert lines[3].rstrip().endswith("▶")
+    assert lines[4].rstrip().endswith("+2500\u00a0s ▶")
+    assert "◀" in lines[5]
+    told = " ".join(" ".join(lines[6:]).split())
+    assert "▶ after the response: 2 bars, the last until 2700 s, 27 times the response" in told
+    assert "◀ before the request: 1 bar, from 5 ms before it" in told

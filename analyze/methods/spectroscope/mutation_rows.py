@@ -15,6 +15,7 @@ from analyze.methods.spectroscope.evidence_rows import (
 from analyze.methods.spectroscope.paper import EdgeEvidence, PaperResult, Ranked
 from analyze.paths.attribution import recoverable_us
 from analyze.population import Category, Population
+from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, stored
@@ -27,6 +28,7 @@ from schemas.report.mutations import (
     MutationsSection,
     RankedList,
 )
+from schemas.report.step_account import StepAccount
 
 
 def mutations_section(result: PaperResult, population: Population, limits: ReportLimits) -> MutationsSection:
@@ -187,10 +189,24 @@ def _mutation(
         precursors=precursors,
         precursors_total=0 if candidates is None else len(candidates.category),
         histograms=histograms(population, found, limits) if graphs else (),
+        account=_account(found, population, limits) if graphs else None,
         difference=difference(graphs[graph.key], graphs[precursors[0].category])
         if graphs and precursors
         else None,
     )
+
+
+def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount | None:
+    """Where its time went; None for a structural mutation without a precursor."""
+    category = population.categories[found.category]
+    if found.edges is not None:
+        return timing_account(
+            category, found.edges.attribution, found.edges.tests.changed, limits.graph_nodes
+        )
+    if found.candidates is None or len(found.candidates.category) == 0:
+        return None
+    best = population.categories[int(found.candidates.category[0])]
+    return structural_account(category, best, limits.graph_nodes)
 
 
 def _edges(

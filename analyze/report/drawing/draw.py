@@ -68,29 +68,11 @@ class Marks:
         return frozenset(link for link in self.changed if not self.edges[link].minor)
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A graph as SVG; `whole` only where `folded` hides something."""
-
-    folded: Markup
-    whole: Markup | None
-    boxes: int
-    hidden: int
-    """Boxes inside folds."""
-
-
-def draw_graph(view: GraphView, marks: Marks, title: str) -> Drawing:
-    """SVG of a graph with unchanged stretches folded, and of the whole."""
+def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
+    """SVG of a graph, stretches in which nothing happens folded."""
     whole = all_steps(view, marks.only_here)
     kept = marks.changed if len(whole.steps) <= MOST_UNFOLDED else marks.major
-    folded = folded_steps(view, marks.only_here, kept)
-    hidden = len(whole.steps) - len(folded.steps)
-    return Drawing(
-        folded=_svg(folded, marks, title),
-        whole=_svg(whole, marks, f"{title}, every step") if hidden else None,
-        boxes=len(folded.steps),
-        hidden=hidden,
-    )
+    return _svg(folded_steps(view, marks.only_here, kept), marks, title)
 
 
 def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:

@@ -1,10 +1,12 @@
 """One request as a swim lane (ALGORITHMS H.5): what ran where and when, the critical path marked.
 
-Pure model: `activities` turns a stored flow into bars; `flowdiff flow` draws them in the terminal.
+Pure model: `activities` turns a stored flow into bars, `cells` a bar into places on the axis of the
+response; `flowdiff flow` draws them in the terminal.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,8 +36,33 @@ class Activity:
         return self.end_us - self.start_us
 
 
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Where a bar lies on an axis of so many cells; what lies outside is clipped."""
+
+    left: int
+    """First cell."""
+    length: int
+    """Cells, at least 1, `left + length` at most the cells of the axis."""
+    earlier: bool
+    """Begins before the axis: a clock that is behind."""
+    later: bool
+    """Ends after the axis: work that the response did not wait for."""
+
+
+def cells(bar: Activity, axis_us: float, count: int) -> Cells:
+    """Place of a bar on an axis from 0 to `axis_us` in `count` >= 1 cells.
+
+    A bar wholly outside takes the cell at that end. `axis_us` 0 is a single point in time.
+    """
+    per_us = count / axis_us if axis_us > 0 else 0.0
+    left = min(max(math.floor(bar.start_us * per_us), 0), count - 1)
+    past = min(max(math.ceil(bar.end_us * per_us), left + 1), count)
+    return Cells(left, past - left, earlier=bar.start_us < 0, later=bar.end_us > axis_us)
+
+
 def activities(flow: Mapping[str, Any], structure: Mapping[str, Any]) -> list[Activity]:
-    """Bars of one flow, in canonical order, which nests.
+    """Bars of one flow: every bar after what it comes from, siblings by their start.
 
     `flow` is a row of FLOWS_SCHEMA, `structure` its row of STRUCTURES_SCHEMA, both as dicts.
     """
@@ -57,12 +84,13 @@ def _name(node: Mapping[str, Any]) -> str:
 
 
 def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> list[Activity]:
-    """A bar a span, and a point a span event."""
+    """A bar a span, and a point a span event; a span's children follow it."""
     offsets = flow["offset_ns"]
     own = _own_critical_ns(nodes, offsets)
     depth: dict[int, int] = {}
     bars = []
-    for position, node in enumerate(nodes):
+    for position in _nested([node["parent"] for node in nodes], offsets):
+        node = nodes[position]
         if node["side"] == END:
             continue
         depth[position] = depth.get(node["parent"], -1) + 1
@@ -79,6 +107,19 @@ def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> l
             )
         )
     return bars
+
+
+def _nested(parents: Sequence[int], starts: Sequence[int]) -> list[int]:
+    """Positions, each followed by its descendants; siblings by start, ties by position."""
+    children: dict[int, list[int]] = {}
+    for position in sorted(range(len(parents)), key=lambda p: (-starts[p], -p)):
+        children.setdefault(parents[position], []).append(position)
+    order = []
+    waiting = children.get(-1, [])
+    while waiting:
+        order.append(waiting.pop())
+        waiting += children.get(order[-1], [])
+    return order
 
 
 def _own_critical_ns(nodes: Sequence[Mapping[str, Any]], offsets: Sequence[int]) -> dict[int, int]:
@@ -160,20 +201,44 @@ def _record_bars(
             run_of[position] = len(runs)
             runs.append([position])
     strand_depth: list[int] = []
+    comes_from: list[set[int]] = []
     for run in runs:
         before = predecessors.get(run[0], [])
+        comes_from.append({run_of[position] for position in before})
         above = [strand_depth[run_of[position]] for position in before]
         forked = len(before) == 1 and len(successors[before[0]]) > 1
         strand_depth.append(min(above) + forked if above else 0)
     return [
         Activity(
-            lane=_lane(flow, nodes, run[0]),
-            name=" … ".join(_name(nodes[position]) for position in dict.fromkeys((run[0], run[-1]))),
-            depth=depth,
-            start_us=offsets[run[0]] / 1e3,
-            end_us=offsets[run[-1]] / 1e3,
-            critical_us=sum(waited.get(position, 0.0) for position in run),
-            deferred=bool(nodes[run[0]]["deferred"]),
+            lane=_lane(flow, nodes, runs[i][0]),
+            name=" … ".join(_name(nodes[position]) for position in dict.fromkeys((runs[i][0], runs[i][-1]))),
+            depth=strand_depth[i],
+            start_us=offsets[runs[i][0]] / 1e3,
+            end_us=offsets[runs[i][-1]] / 1e3,
+            critical_us=sum(waited.get(position, 0.0) for position in runs[i]),
+            deferred=bool(nodes[runs[i][0]]["deferred"]),
         )
-        for run, depth in zip(runs, strand_depth, strict=True)
+        for i in _strand_by_strand(comes_from, [offsets[run[0]] for run in runs])
     ]
+
+
+def _strand_by_strand(comes_from: Sequence[set[int]], starts: Sequence[int]) -> list[int]:
+    """Runs in an order in which each follows all it comes from; of the branches of a fork the one that
+    started first is followed to its join before the next, ties by position."""
+    open_before = [len(sources) for sources in comes_from]
+    leads_to: list[list[int]] = [[] for _ in comes_from]
+    for run, sources in enumerate(comes_from):
+        for source in sources:
+            leads_to[source].append(run)
+    order = []
+    ready = [run for run, sources in enumerate(comes_from) if not sources]
+    ready.sort(key=lambda run: (-starts[run], -run))
+    while ready:
+        order.append(ready.pop())
+        freed = []
+        for run in leads_to[order[-1]]:
+            open_before[run] -= 1
+            if open_before[run] == 0:
+                freed.append(run)
+        ready += sorted(freed, key=lambda run: (-starts[run], -run))
+    return order

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.drawing.draw import Drawing, EdgeMark, Heat, Marks, draw_graph
+from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
+from analyze.report.drawing.steps import StepsView, steps_view
 from analyze.report.page_templates import template
 from analyze.report.sections.mutations.mutation_words import explain, list_title
 from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import EdgeRow, Mutation, MutationKind, MutationsSection
 
-OPEN_SECTIONS: Final = 5
-"""Mutations whose details are open at first."""
 TOP_SENTENCES: Final = 3
-FIRST_EDGES: Final = 12
-"""Edges of a mutation in sight at first."""
+OPEN_SECTIONS: Final = TOP_SENTENCES
+"""Mutations whose details are open at first; print shows what is open."""
+PRINTED_ROWS: Final = 25
+"""Rows of a list that are printed; the page has all. The style sheet has the same number."""
 STORED_SHOWN: Final = 3
 """Stored categories in sight; the rest is with the canonical text."""
 MINOR_SHARE: Final = 0.1
 """A changed edge with less than this of the largest changed edge's part (A_e) is drawn thin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What is drawn of a detailed mutation."""
+
+    steps: StepsView | None
+    graphs: list[tuple[str, Markup]]
+    """With their captions."""
 
 
 def mutations_html(section: MutationsSection) -> Markup:
@@ -33,11 +44,14 @@ def mutations_html(section: MutationsSection) -> Markup:
         page.render(
             s=section,
             lists=_lists(section),
-            drawings={m.rank: _drawings(m, section) for m in detailed},
+            details={
+                m.rank: Details(steps_view(m.account) if m.account else None, _graphs(m, section))
+                for m in detailed
+            },
             sentences={m.rank: explain(m) for m in (*top, *detailed)},
             heat=_heat,
             open_sections=OPEN_SECTIONS,
-            first_edges=FIRST_EDGES,
+            printed_rows=PRINTED_ROWS,
             stored_shown=STORED_SHOWN,
             top=top,
             widest=max((m.share_of_listed for m in section.mutations), default=1.0) or 1.0,
@@ -51,28 +65,21 @@ def _lists(section: MutationsSection) -> list[tuple[str, str, list[Mutation]]]:
     return [(*list_title(listed), [by_rank[rank] for rank in listed.ranks]) for listed in section.lists]
 
 
-def _drawings(mutation: Mutation, section: MutationsSection) -> list[tuple[str, Drawing]]:
+def _graphs(mutation: Mutation, section: MutationsSection) -> list[tuple[str, Markup]]:
     """Graphs of a detailed mutation with their captions: its own, and its precursor's."""
-    view = section.graphs[mutation.category]
+    view, name = section.graphs[mutation.category], wording.short(mutation.category)
     if mutation.kind is MutationKind.RESPONSE_TIME:
         largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
         edges = {(row.src, row.dst): _timing_mark(row, largest) for row in mutation.edges}
         caption = "Latency on the critical path, before → after"
-        return [
-            (caption, draw_graph(view, Marks(edges=edges), f"Graph of {wording.short(mutation.category)}"))
-        ]
+        return [(caption, draw_graph(view, Marks(edges=edges), f"Graph of {name}"))]
     difference = mutation.difference
     only = frozenset(difference.only_mutation) if difference is not None else frozenset()
-    own = draw_graph(
-        view,
-        Marks(only, "+", _mean_marks(view, problem=True)),
-        f"Graph of mutation {wording.short(mutation.category)}",
-    )
-    drawn = [(f"Mutation {wording.short(mutation.category)}, mean latencies after", own)]
+    marks = Marks(only, "+", _mean_marks(view, problem=True))
+    drawn = [(f"Mutation {name}, mean latencies after", draw_graph(view, marks, f"Graph of mutation {name}"))]
     if difference is not None:
-        other = section.graphs[difference.precursor]
+        other, name = section.graphs[difference.precursor], wording.short(difference.precursor)
         marks = Marks(frozenset(difference.only_precursor), "−", _mean_marks(other, problem=False))
-        name = wording.short(difference.precursor)
         drawn.append(
             (
                 f"Precursor {name}, mean latencies before",

@@ -1,0 +1,136 @@
+"""Where the time of a mutation's requests went, step by step, before and after (B.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.paths.attribution import Attribution, critical_time_us
+from analyze.population import Category, GraphNode
+from analyze.report.drawing.align import Pair, align
+from schemas.report.step_account import StepAccount, StepName, StepRow
+from stitch.graph.placed import END, POINT, START
+
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+_SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "start", END: "end"}
+
+
+def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:
+    """Account of one category in both samples; a step's part is the sum of the A_e of the edges into it.
+
+    `changed` is [edges]. At most about `limit` rows.
+    """
+    steps = range(category.graph.n_nodes)
+    return _account(
+        (category, category),
+        _by_step(category, found.criticality_0 * found.critical_mean_0_us),
+        _by_step(category, found.criticality_1 * found.critical_mean_1_us),
+        [(step, step) for step in steps],
+        limit,
+        tested=_by_step(category, changed.astype(np.float64)) > 0,
+    )
+
+
+def structural_account(mutation: Category, precursor: Category, limit: int) -> StepAccount:
+    """Account of a precursor's requests before beside a mutation's after, steps aligned by name."""
+    before, after = precursor.graph, mutation.graph
+    pairs = align(before.labels, after.labels, _loose(before.nodes), _loose(after.nodes))
+    return _account(
+        (precursor, mutation),
+        _by_step(precursor, critical_time_us(precursor, 0)),
+        _by_step(mutation, critical_time_us(mutation, 1)),
+        pairs,
+        limit,
+        tested=np.zeros(after.n_nodes, np.bool_),
+    )
+
+
+def _loose(nodes: Sequence[GraphNode]) -> list[str]:
+    """Names without component and host."""
+    return [GraphNode("", node.point, node.label, "", node.side).text for node in nodes]
+
+
+def _by_step(category: Category, by_edge: F8) -> F8:
+    """[nodes] sums of [edges] values over the edges into a node."""
+    sums = np.zeros(category.graph.n_nodes)
+    np.add.at(sums, category.graph.edges[:, 1], by_edge)
+    return sums
+
+
+def _account(
+    sides: tuple[Category, Category],
+    before_us: F8,
+    after_us: F8,
+    pairs: Sequence[Pair],
+    limit: int,
+    *,
+    tested: B1,
+) -> StepAccount:
+    rows = [
+        StepRow(
+            before=None if i is None else _name(sides[0].graph.nodes[i]),
+            after=None if j is None else _name(sides[1].graph.nodes[j]),
+            before_us=0.0 if i is None else float(before_us[i]),
+            after_us=0.0 if j is None else float(after_us[j]),
+            tested=j is not None and bool(tested[j]),
+        )
+        for i, j in pairs
+    ]
+    return StepAccount(
+        category0=sides[0].graph.key,
+        category1=sides[1].graph.key,
+        requests0=_count(sides[0], 0),
+        requests1=_count(sides[1], 1),
+        mean0_us=float(before_us.sum()),
+        mean1_us=float(after_us.sum()),
+        rows=tuple(bounded(rows, limit)),
+    )
+
+
+def _count(category: Category, sample: int) -> int:
+    return len(category.sample[category.rows(sample)])
+
+
+def _name(node: GraphNode) -> StepName:
+    return StepName(
+        where=f"{node.host}/{node.component}" if node.host else node.component,
+        what=node.point if node.label is None else f"{node.point}/{node.label}",
+        side=_SIDES[node.side],
+    )
+
+
+def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:
+    """At most `limit` rows: the steps with the largest parts as they are, those between them as runs."""
+    if len(rows) <= limit:
+        return list(rows)
+    by_part = sorted(range(len(rows)), key=lambda k: (-abs(rows[k].part_us), k))
+    kept = set(by_part[: (limit - 1) // 2])
+    short: list[StepRow] = []
+    run: list[StepRow] = []
+    for k, row in enumerate(rows):
+        if k in kept:
+            short += [*_run(run), row]
+            run = []
+        else:
+            run.append(row)
+    return short + _run(run)
+
+
+def _run(rows: Sequence[StepRow]) -> list[StepRow]:
+    """One row for several."""
+    if len(rows) < 2:
+        return list(rows)
+    return [
+        StepRow(
+            before=None,
+            after=None,
+            before_us=sum(row.before_us for row in rows),
+            after_us=sum(row.after_us for row in rows),
+            steps=len(rows),
+        )
+    ]

@@ -1,0 +1,58 @@
+"""Where the time went, step by step, before and after."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from schemas.report.parts import Frozen
+
+
+class StepName(Frozen):
+    """What a step is called."""
+
+    where: str
+    """Component, with the host where the label policy asks for it."""
+    what: str
+    """Trace point or operation, with the semantic label."""
+    side: Literal["", "start", "end"]
+    """Which side of a span; empty for an activity record or span event."""
+
+
+class StepRow(Frozen):
+    """One step of the reference beside its counterpart of the problem, or a run of `steps` without names.
+
+    A step's time is what the response waited for it, from the step before it on the critical path, as the
+    mean over all requests (0 in those in which it was not on the path).
+    """
+
+    before: StepName | None
+    """None: only after, or a run."""
+    after: StepName | None
+    """None: only before, or a run."""
+    before_us: float
+    after_us: float
+    tested: bool = False
+    """The test rejected for an edge into it; response-time mutations only."""
+    steps: int = 1
+
+    @property
+    def part_us(self) -> float:
+        """Its part of the change of the mean."""
+        return self.after_us - self.before_us
+
+
+class StepAccount(Frozen):
+    """Where the time went, step by step, before and after; adds up to both means exactly (to rounding)."""
+
+    category0: str
+    category1: str
+    """Structural: precursor and mutation; response time: the same."""
+    requests0: int
+    """Requests of `category0` in the reference."""
+    requests1: int
+    """Requests of `category1` in the problem."""
+    mean0_us: float
+    mean1_us: float
+    """Sums of the rows: mean response times of these requests."""
+    rows: tuple[StepRow, ...]
+    """In the order of happening. Of large graphs the steps with the smallest parts are runs."""
