@@ -64,16 +64,16 @@ def mutation_rows(
     """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     total_change = float(result.moments.total_us[1].sum() - result.moments.total_us[0].sum())
-    seen = dict.fromkeys(Direction, 0)
     ways = [result.direction(found) for found in result.mutations]
+    places = _places_in_direction(result.mutations, ways)
     listed_of, detailed_of = fair_shares(ways, limits.mutations), fair_shares(ways, limits.detailed)
     graphs: dict[str, GraphView] = {}
     rows = []
     for place, (found, way) in enumerate(zip(result.mutations, ways, strict=True)):
-        seen[way] += 1
-        if seen[way] > listed_of[way]:
+        in_direction = places[place]
+        if in_direction > listed_of[way]:
             continue
-        detailed = seen[way] <= detailed_of[way]
+        detailed = in_direction <= detailed_of[way]
         if detailed:
             _add_graphs(found, population, graphs, limits)
         rows.append(
@@ -84,13 +84,26 @@ def mutation_rows(
                 limits,
                 rank=place + 1,
                 direction=way,
-                rank_in_direction=seen[way],
+                rank_in_direction=in_direction,
                 share_of_change=found.contribution_us / total_change if total_change else None,
                 share_of_listed=abs(found.contribution_us) / listed if listed else 0.0,
                 graphs=graphs if detailed else {},
             )
         )
     return tuple(rows), {key: graphs[key] for key in sorted(graphs)}
+
+
+def _places_in_direction(mutations: Sequence[Ranked], ways: Sequence[Direction]) -> list[int]:
+    """From 1, largest |contribution| first among those of the same direction; ties by rank.
+
+    That is the order of the papers' separate lists; in a signed list the largest decreases come last.
+    """
+    places = [0] * len(ways)
+    seen = dict.fromkeys(Direction, 0)
+    for place in sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us)):
+        seen[ways[place]] += 1
+        places[place] = seen[ways[place]]
+    return places
 
 
 def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:

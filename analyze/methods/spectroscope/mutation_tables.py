@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.spectroscope.painted_rows import painted_table
 from analyze.methods.spectroscope.evidence_rows import critical_means
+from analyze.methods.spectroscope.painted_rows import painted_table
 from analyze.methods.spectroscope.paper import PaperResult
 from analyze.methods.spectroscope.request_rows import request_rows
 from analyze.population import Population
