@@ -67,14 +67,15 @@ def mutation_rows(
     listed = sum(abs(m.contribution_us) for m in result.mutations)
     total_change = float(result.moments.total_us[1].sum() - result.moments.total_us[0].sum())
     ways = [result.direction(found) for found in result.mutations]
-    of_its_way = _places_by_size(result, ways)
+    places = _places_in_direction(result.mutations, ways)
     listed_of, detailed_of = fair_shares(ways, limits.mutations), fair_shares(ways, limits.detailed)
     graphs: dict[str, GraphView] = {}
     rows = []
     for place, (found, way) in enumerate(zip(result.mutations, ways, strict=True)):
-        if of_its_way[place] > listed_of[way]:
+        in_direction = places[place]
+        if in_direction > listed_of[way]:
             continue
-        detailed = of_its_way[place] <= detailed_of[way]
+        detailed = in_direction <= detailed_of[way]
         if detailed:
             _add_graphs(found, population, graphs, limits)
         rows.append(
@@ -85,7 +86,7 @@ def mutation_rows(
                 limits,
                 rank=place + 1,
                 direction=way,
-                rank_in_direction=of_its_way[place],
+                rank_in_direction=in_direction,
                 share_of_change=found.contribution_us / total_change if total_change else None,
                 share_of_listed=abs(found.contribution_us) / listed if listed else 0.0,
                 graphs=graphs if detailed else {},
@@ -94,17 +95,16 @@ def mutation_rows(
     return tuple(rows), {key: graphs[key] for key in sorted(graphs)}
 
 
-def _places_by_size(result: PaperResult, ways: Sequence[Direction]) -> list[int]:
-    """[mutations] place among those of the same direction by |contribution|, from 1.
+def _places_in_direction(mutations: Sequence[Ranked], ways: Sequence[Direction]) -> list[int]:
+    """From 1, largest |contribution| first among those of the same direction; ties by rank.
 
-    A signed list ends with what saved most, so ranks would keep the least of it in a short report.
+    That is the order of the papers' separate lists; in a signed list the largest decreases come last.
     """
-    sizes = [abs(found.contribution_us) for found in result.mutations]
-    places = [0] * len(sizes)
+    places = [0] * len(ways)
     seen = dict.fromkeys(Direction, 0)
-    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        seen[ways[index]] += 1
-        places[index] = seen[ways[index]]
+    for place in sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us)):
+        seen[ways[place]] += 1
+        places[place] = seen[ways[place]]
     return places
 
 
