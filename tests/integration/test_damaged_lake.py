@@ -17,14 +17,25 @@ from stitch.drivers.batch import ImportSettings, import_into
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalDisk
 
+HALF = ("--problem-where", "duration > 0ns")
+"""Two periods of one time need filters that differ."""
 READERS = {
     "windows": ["windows"],
     "categories": ["categories"],
     "flow": ["flow", "req-00000001"],
     "sql": ["sql", "-c", "select count(*), sum(response_us) from requests join categories using (category)"],
     "export": ["export", "--format", "native"],
-    "compare": ["compare", "--reference", "all", "--problem", "all"],
-    "compare where": ["compare", "--reference", "all", "--problem", "all", "--where", "host = 'nfs-1'"],
+    "compare": ["compare", "--reference", "all", "--problem", "all", *HALF],
+    "compare where": [
+        "compare",
+        "--reference",
+        "all",
+        "--problem",
+        "all",
+        "--where",
+        "host = 'nfs-1'",
+        *HALF,
+    ],
 }
 
 
