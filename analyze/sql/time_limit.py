@@ -36,6 +36,8 @@ class TimeLimit:
             yield
         finally:
             timer.cancel()
+            # A thread left at the end of the process would keep DuckDB's objects, which it complains about.
+            timer.join()
             self._left -= self.clock() - started
 
     def _strike(self) -> None:
