@@ -22,9 +22,11 @@ from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, pending_note
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms
+from analyze.sql.unknown_keys import refuse_unknown_keys
+from analyze.verify import verify
 from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA
-from schemas.periods import Period
+from schemas.periods import FLOW_KEYS, Period
 from stitch.lake.reading import read_rows
 
 I8 = npt.NDArray[np.int64]
@@ -199,7 +201,7 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
     if terms.uses_params and not found.params:
         raise PeriodError(
             f'Filter "{where.text}" asks for a parameter, and no request of these windows has any.',
-            remedy="Filter by host, root, component or status.",
+            remedy=f"Filter by {', '.join(FLOW_KEYS)}.",
         )
     lists: dict[str, object] = {
         "flows": _names(found.flows),
@@ -208,7 +210,10 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
     }
     sql = statement("matching_flows").replace("/*terms*/", " AND ".join(terms.text))
     files = (*found.flows, *found.structures, *found.params)
+    verify(found, files)
     matches = arrays(found.root, files, sql, {**lists, **terms.values})
+    if len(matches["row"]) == 0:
+        refuse_unknown_keys(found)
     names = matches["filename"].astype(str)
     numbers: I8 = matches["row"].astype(np.int64)
     cuts = np.flatnonzero(names[1:] != names[:-1]) + 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 
 from schemas.errors import PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
+from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.store import LocalStore
 
@@ -29,6 +30,8 @@ class LakePeriod:
     """Those of the whole lake: what could not be read has no time."""
     pending: int = 0
     """Commits that are not published yet; none of their files is listed."""
+    sums: Mapping[Path, str] = field(default_factory=dict)
+    """SHA-256 of each listed file, hex, as it was committed."""
 
 
 def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
@@ -51,10 +54,9 @@ def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bo
             [entry.window for entry in entries if entry.sealed],
             [entry.window for entry in entries if not entry.sealed],
         )
-    flows, structures, params = (
-        tuple(root / file.name for file in manifest.files(table, windows))
-        for table in ("flows", "structures", "params")
-    )
+    tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
+    listed = [*(manifest.files(table, windows) for table in tables), manifest.files("dead_letters")]
+    flows, structures, params, dead_letters = (tuple(root / file.name for file in files) for files in listed)
     return LakePeriod(
         replace(fitted(period, windows), lake=lake),
         root,
@@ -62,8 +64,9 @@ def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bo
         flows,
         structures,
         params,
-        dead_letters=tuple(root / file.name for file in manifest.files("dead_letters")),
+        dead_letters=dead_letters,
         pending=manifest.pending,
+        sums={root / file.name: file.sha256 for files in listed for file in files},
     )
 
 

@@ -1,60 +1,98 @@
 """The command line. One module a subcommand under `flowdiff.commands`; this file finds and runs them.
 
-A command module has a function `command`, whose signature is the options and whose docstring is the help.
-Expected failures (`FlowdiffError`) become one line on stderr and an exit code; a bug keeps its traceback.
-Both exit with 2, like a wrong option: 1 is for what a command found (mutations, errors in a lake).
+A command module has a function `command`, whose signature is the options and whose docstring is the help. It
+imports at its top what its options need, and in `command` what does the work, so that help and completion
+come at once. Only the module of the command that was asked for is imported at all. How a command ends:
+`flowdiff.outcome`.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+import typer.core
+import typer.main
 
-from flowdiff.streams import print_error, tolerate_any_text
+from flowdiff.outcome import exit_code
+from flowdiff.streams import open_closed_streams, tolerate_any_text
 from flowdiff.version import version
-from schemas.errors import FlowdiffError
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One subcommand as `flowdiff --help` lists it, without importing it."""
+
+    module: str
+    about: str
+    """First sentence of the command's docstring (a test holds it to that)."""
+
 
 COMMANDS: Final = {
-    "import": "import_",
-    "compare": "compare",
-    "windows": "windows",
-    "categories": "categories",
-    "flow": "flow",
-    "sql": "sql",
-    "export": "export",
-    "simulate": "simulate",
-    "fsck": "fsck",
+    "import": Listed("import_", "Import trace files into a lake."),
+    "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
+    "windows": Listed(
+        "windows", "List the sealed windows of a lake: requests, categories, mean response time."
+    ),
+    "categories": Listed(
+        "categories", "List the categories of a period: requests that took exactly the same path."
+    ),
+    "flow": Listed(
+        "flow", "Draw one request: which component worked when, and what the response waited for."
+    ),
+    "sql": Listed("sql", "Query a lake in SQL."),
+    "export": Listed("export", "Write flows out again: as DOT graphs, as OTLP spans or as native records."),
+    "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
+    "fsck": Listed(
+        "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."
+    ),
 }
-"""Name of each subcommand and its module."""
+"""Every subcommand by its name."""
 
-
-BUG_EXIT_CODE: Final = 2
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """New objects between collections of cycles. Python's own 700 cost a comparison of 1,600 categories 9 % of
 its CPU time: what commands make lives to the end, and is looked through again and again."""
 
 
+class _Commands(typer.core.TyperGroup):
+    """The group of subcommands: a name and a sentence each, until one is run or completed."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The subcommand that the arguments begin with, imported now."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, None if listed is None else _load(str(listed.name)), rest
+
+
+def _load(name: str) -> Any:
+    app = typer.Typer(add_completion=False)
+    module = import_module(f"flowdiff.commands.{COMMANDS[name].module}")
+    # A command whose options depend on its arguments brings a class of its own.
+    app.command(name, cls=getattr(module, "COMMAND_CLASS", None))(module.command)
+    return typer.main.get_command(app)
+
+
 def build_app(names: Sequence[str]) -> typer.Typer:
-    """The application with some subcommands; modules of the others are not imported."""
+    """The application with some subcommands."""
     app = typer.Typer(
+        cls=_Commands,
         name="flowdiff",
         help="What changed in the way a distributed system serves requests, between any two periods.",
-        no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
     for name in names:
-        module = import_module(f"flowdiff.commands.{COMMANDS[name]}")
-        # A command whose options depend on its arguments brings a class of its own.
-        app.command(name, cls=getattr(module, "COMMAND_CLASS", None))(module.command)
+        app.command(name, help=COMMANDS[name].about)(_stand_in)
     return app
+
+
+def _stand_in() -> None:
+    """What the listing needs of a subcommand that is not imported."""
+    raise AssertionError("a subcommand is imported before it runs")
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,23 +112,17 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `flowdiff` script. Always ends in SystemExit."""
     gc.set_threshold(*GC_THRESHOLDS)
+    open_closed_streams()
     tolerate_any_text()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    # Only what is asked for is imported: a command starts in a fraction of the time of all of them.
-    if given[:1] == ["--version"]:
-        names = []
-    elif given and given[0] in COMMANDS:
-        names = [given[0]]
-    else:
-        names = [*COMMANDS]
-    try:
-        build_app(names)(given)
-    except FlowdiffError as error:
-        print_error(error)
-        sys.exit(error.exit_code)
-    except Exception:  # noqa: BLE001 - nothing is hidden; Python's own exit code means "mutations found"
-        traceback.print_exc()
-        sys.exit(BUG_EXIT_CODE)
+    sys.exit(exit_code(lambda: _run(given)))
+
+
+def _run(given: list[str]) -> int | None:
+    """Exit code where the command gives one. Nothing asked for is a wrong call, answered with the help."""
+    app = build_app([*COMMANDS])
+    code: int | None = app(given or ["--help"], prog_name="flowdiff", standalone_mode=False)
+    return code if given else 2
 
 
 if __name__ == "__main__":

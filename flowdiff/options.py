@@ -1,25 +1,40 @@
-"""Options that several subcommands share."""
+"""Options that several subcommands share. Nothing here brings more than the command line needs to start."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analyze.scope import LakePeriod, pending_note, resolve
-from schemas.periods import parse_period
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from analyze.scope import LakePeriod
 
 LakeOption = Annotated[Path, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake.")]
 PeriodOption = Annotated[
     str, typer.Option(help="Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'.")
 ]
-WhereOption = Annotated[
-    str | None, typer.Option(help="Only requests for which this holds: \"service.version = 'v2'\".")
-]
+WHERE_HELP = (
+    "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, status, "
+    "duration, host, component, or any parameter (service.version); = != < <= > >= like in, joined by and. "
+    "Grammar: docs/concepts.md."
+)
+WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+class TableFormat(StrEnum):
+    """Forms of a query's result."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
 
 
 def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty: bool = False) -> LakePeriod:
@@ -27,6 +42,9 @@ def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty
 
     Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
     """
+    from analyze.scope import resolve
+    from schemas.periods import parse_period
+
     asked = parse_period(period, now_ns=time.time_ns(), where=where)
     found = resolve(asked, default_lake=str(lake), may_be_empty=may_be_empty)
     warn_of_pending([found])
@@ -35,6 +53,8 @@ def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
     """One line on standard error for each lake with an interrupted import."""
+    from analyze.scope import pending_note
+
     for root, note in {found.root.resolve(): pending_note(found) for found in periods}.items():
         if note is not None:
-            typer.echo(f"flowdiff: {root.name}: {note}", err=True)
+            typer.echo(visible(f"flowdiff: {root.name}: {note}"), err=True)

@@ -6,33 +6,27 @@ import errno
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flowdiff.options import TableFormat
 from schemas.errors import ConfigError, InputError
+from schemas.visible import ESCAPED_CLASS, escaped
 
-
-class TableFormat(StrEnum):
-    """Forms of a query's result."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-
-
-# A spreadsheet runs a cell that begins with one of these as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet runs a cell that begins with one of these as a formula; the wide forms too, where it reads
+# East Asian text.
+_FORMULA: Final = "=+-@\t\r\n＝＋－＠"
+_RUN_OR_HIDDEN: Final = f"^[{re.escape(_FORMULA)}]|{ESCAPED_CLASS}"
 
 
 def print_json(table: pa.Table) -> None:
@@ -45,9 +39,15 @@ def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     separator = b"[\n"
     for batch in reader:
         for row in batch.to_pylist():
-            out.write(separator + json.dumps(_plain(row), ensure_ascii=False).encode())
+            out.write(separator + _json(row).encode())
             separator = b",\n"
     out.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON in which nothing hides: what is invisible or steers a terminal is spelled `\\u200b`."""
+    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent)
+    return escaped(text, keep_line_ends=True)
 
 
 def _plain(value: Any) -> Any:
@@ -70,10 +70,11 @@ def _plain(value: Any) -> Any:
 def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     """Rows as CSV with a header; quotes only where a value needs them.
 
-    Null is nothing, the empty text `""`. Lists and structs are JSON; text that a spreadsheet would run gets
-    a `'`. (Arrow's own writer quotes every text.)
+    Null is nothing, the empty text `""`. Lists and structs are JSON. Text that a spreadsheet would run gets a
+    `'`, and characters that nobody sees or that steer a terminal are spelled `\\u200b` (line ends and tabs
+    aside): exact are JSON and Parquet. (Arrow's own writer quotes every text.)
     """
-    names = pa.array(reader.schema.names, pa.string())
+    names = pa.array([_csv_text(name) for name in reader.schema.names], pa.string())
     out.write(",".join(_quoted(names).to_pylist()).encode() + b"\n")
     for batch in reader:
         cells = [pc.fill_null(_csv_cells(column), "") for column in batch.columns]
@@ -88,6 +89,8 @@ def _csv_cells(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if pa.types.is_date(type_) or pa.types.is_time(type_) or pa.types.is_timestamp(type_):
         return column.cast(pa.string())
+    if pa.types.is_string(type_) and not pc.any(pc.match_substring_regex(column, _RUN_OR_HIDDEN)).as_py():
+        return _quoted(column)
     text = [None if value is None else _csv_text(value) for value in column.to_pylist()]
     return _quoted(pa.array(text, pa.string()))
 
@@ -101,8 +104,10 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 def _csv_text(value: Any) -> str:
     plain = _plain(value)
-    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
+    if not isinstance(plain, str):
+        return _json(plain)
+    text = escaped(plain, keep_line_ends=True)
+    return f"'{text}" if isinstance(value, str) and text.startswith(tuple(_FORMULA)) else text
 
 
 def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | None) -> None:
@@ -126,8 +131,7 @@ def _write(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> No
 
 def print_json_value(value: Any) -> None:
     """One value as indented JSON on standard output."""
-    text = json.dumps(_plain(value), ensure_ascii=False, indent=1) + "\n"
-    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.write(f"{_json(value, indent=1)}\n".encode())
 
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -3,7 +3,16 @@
     [LAKE@]RANGE     RANGE = all | today | yesterday | last DURATION | DATE | START/END | START/DURATION
 
 START and END are ISO dates or instants (UTC unless they say otherwise); ranges are half open. The clock is
-an argument. A filter is parsed here and turned into SQL by `analyze.sql.filters`, values bound.
+an argument.
+
+    FILTER    = CONDITION { and CONDITION }
+    CONDITION = KEY ( = | != | < | <= | > | >= | like ) VALUE  |  KEY in ( VALUE { , VALUE } )
+    KEY       = root | status | duration | host | component | PARAMETER
+    PARAMETER = a word (service.version), or in double quotes: "http route", "host"
+    VALUE     = a number, a word, or text in single quotes, one in it written twice; of duration: 250ms, 1.5s
+
+Words for `and`, `like` and `in` in any case. `like` takes % for any text and _ for one character. A filter is
+parsed here and turned into SQL by `analyze.sql.filters`, values bound.
 """
 
 from __future__ import annotations
@@ -19,6 +28,10 @@ from schemas.windows import NS_PER_DAY, NS_PER_SECOND, Window, parse_duration_ns
 
 MAX_TEXT = 4096
 """Longest period or filter text read, characters; longer is refused."""
+
+FLOW_KEYS = ("root", "status", "duration", "host", "component")
+"""Keys that every request has. In double quotes such a word is a parameter."""
+DURATION_KEY = "duration"
 
 _RANGE_REMEDY = "Write START/END, START/DURATION, a date, today, yesterday, 'last 1h' or all."
 _INSTANT = re.compile(
@@ -43,12 +56,15 @@ class Operator(StrEnum):
 class Condition:
     """`key op value`: true of a flow if any of its nodes has it; `!=` is true if none is equal.
 
-    `values` holds one value, or several for `in`. A number is a float, everything else text.
+    `values` holds one value, or several for `in`. A number is a float, a duration a float of ns, everything
+    else text.
     """
 
     key: str
     operator: Operator
     values: tuple[str | float, ...]
+    is_parameter: bool = True
+    """Whether `key` names a parameter; else it is one of FLOW_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +232,12 @@ _TOKEN = re.compile(
 )
 
 
-def parse_filter(text: str) -> Filter:
-    """Parse `key op value [and …]`; op is one of = != < <= > >= like in.
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)")
+_TIME_NS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
 
-    Keys are words (`service.version`) or in double quotes; values are numbers, words or in single quotes
-    (doubled inside); `in` takes a list in parentheses. Raises PeriodError.
-    """
+
+def parse_filter(text: str) -> Filter:
+    """Parse a filter, grammar above. Raises PeriodError, with what is wrong and an example."""
     if len(text) > MAX_TEXT:
         raise PeriodError(f"The filter is {len(text)} characters long.", remedy="Shorten it.")
     tokens = _tokenize(text)
@@ -288,9 +304,23 @@ class _Reader:
         except ValueError:
             raise _filter_error(self._text, f"'{operator_text}' is not an operator") from None
         values = self._list() if operator is Operator.IN else (self._value(),)
-        if operator is Operator.LIKE and not isinstance(values[0], str):
+        is_parameter = kind == "quoted" or key not in FLOW_KEYS
+        if key == DURATION_KEY and not is_parameter:
+            values = self._durations(operator, values)
+        elif operator is Operator.LIKE and not isinstance(values[0], str):
             raise _filter_error(self._text, "like takes text")
-        return Condition(key, operator, values)
+        return Condition(key, operator, values, is_parameter)
+
+    def _durations(self, operator: Operator, values: tuple[str | float, ...]) -> tuple[float, ...]:
+        """Nanoseconds of each value."""
+        if operator is Operator.LIKE:
+            raise _filter_error(self._text, "duration has no like")
+        matches = [_TIME.fullmatch(value) if isinstance(value, str) else None for value in values]
+        for value, match in zip(values, matches, strict=True):
+            if match is None:
+                told = f"{value:g}" if isinstance(value, float) else value
+                raise _filter_error(self._text, f"'{told}' is not a duration: write 250ms, 1.5s, 90us or 2m")
+        return tuple(float(match[1]) * _TIME_NS[match[2]] for match in matches if match is not None)
 
     def _list(self) -> tuple[str | float, ...]:
         if not self.accept("("):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntFlag
+from typing import Final
 
 
 class Quality(IntFlag):
@@ -38,3 +40,24 @@ class Quality(IntFlag):
 
 # Flows with one of these are counted, shown as a data-quality finding, and left out of every test.
 UNTESTABLE = Quality.INCOMPLETE | Quality.CYCLE | Quality.CAPPED | Quality.MULTI_ROOT
+
+
+MEANINGS: Final[Mapping[Quality, str]] = {
+    Quality.ORPHAN: "a span's parent is missing; it was attached to another. Kept in tests",
+    Quality.INCOMPLETE: "many spans are missing, or the end. Kept out of tests",
+    Quality.NO_END: "no end record; the response is the last record seen. Kept in tests",
+    Quality.MULTI_ROOT: "several nodes without a parent. Kept out of tests",
+    Quality.CYCLE: "parents in a circle, which was cut. Kept out of tests",
+    Quality.CAPPED: "more events than the limit; the rest is missing. Kept out of tests",
+    Quality.NEGATIVE: (
+        "a node is recorded before the one it follows, on the same host: mostly clock grain of microseconds. "
+        "That latency counts as 0. Kept in tests; harmless as long as it is small beside the response"
+    ),
+    Quality.LOST_STRAND: "a split or join names a breadcrumb without records. Kept in tests",
+    Quality.UNCLOSED: "a strand neither joined nor ended, or went on after. Kept in tests",
+    Quality.UNTIMED: "a span without start or duration; its relatives lent theirs. Kept in tests",
+    Quality.CONFLICT: "one id came with different contents; one of them was kept. Kept in tests",
+    Quality.MIXED_SEQ: "only some records of a breadcrumb have seq; time orders it. Kept in tests",
+    Quality.MIXED_RATE: "events disagree on the sampling rate; the smallest holds. Kept in tests",
+}
+"""What each flag means to who reads a table, and what it does to a comparison."""

@@ -71,7 +71,9 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
 
 def _write_files(folder: Path, tables: Mapping[str, pa.Table], texts: Mapping[str, bytes]) -> None:
     writers: dict[str, Callable[[BinaryIO], object]] = {
-        f"{name}.parquet": lambda out, table=table: pq.write_table(table, out, compression="zstd")  # type: ignore[misc]
+        f"{name}.parquet": lambda out, table=table: pq.write_table(
+            table, out, compression="zstd", write_page_checksum=True
+        )  # type: ignore[misc]
         for name, table in tables.items()
     }
     writers |= {name: lambda out, text=text: out.write(text) for name, text in texts.items()}  # type: ignore[misc]

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from schemas.visible import visible as visible
+
 NBSP = "\u00a0"
 """Between a number and its unit: they must not part at a line's end."""
 
 MOST_DIGITS: Final = 6
 """Digits up to which two durations are told apart."""
 
-_VISIBLE = {
-    **{code: 0x2400 + code for code in range(0x20)},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C], 0xFFFD),
-}
-"""Control characters to their pictures; C1 controls and what turns the writing direction to U+FFFD."""
-
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns"))
-
-
-def visible(text: str) -> str:
-    """`text` with nothing in it that steers a terminal or turns text around: names are hostile data."""
-    return text.translate(_VISIBLE)
 
 
 def significant(value: float, digits: int = 3) -> str:

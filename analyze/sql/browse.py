@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import pyarrow as pa
 
+from analyze.sql.category_sort import CategorySort as CategorySort
 from analyze.sql.connection import statement
 from analyze.sql.session import Session
 from schemas.errors import ConfigError, NotFoundError
+from schemas.quality import Quality
 
 NAMED: Final = 5
 """Ids that an error names where the beginning of one fits several."""
-
-
-class CategorySort(StrEnum):
-    """Orders of `flowdiff categories`, largest first."""
-
-    TIME = "time"
-    REQUESTS = "requests"
-    MEAN = "mean"
-    C2 = "c2"
 
 
 def windows(session: Session) -> pa.Table:
@@ -35,6 +27,13 @@ def categories(session: Session, sort: CategorySort, *, top: int, root: str | No
     table = session.query(statement("browse_categories"), [root, root, sort.value, top])
     total = table["total"][0].as_py() if table.num_rows else 0
     return table.drop_columns(["total"]), total
+
+
+def flagged(session: Session, *, root: str | None = None) -> tuple[dict[Quality, int], int]:
+    """How many requests carry each quality flag (only those that occur), and how many requests there are."""
+    masks = session.query(statement("browse_flags"), [root, root]).to_pylist()
+    counts = {flag: sum(row["requests"] for row in masks if row["quality"] & flag) for flag in Quality}
+    return {flag: n for flag, n in counts.items() if n}, sum(row["requests"] for row in masks)
 
 
 @dataclass(frozen=True, slots=True)

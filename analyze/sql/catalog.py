@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from schemas.events import TEXT_EVENT_SCHEMA
 from schemas.lake import TABLES
-from schemas.quality import Quality
+from schemas.quality import MEANINGS, Quality
 from schemas.rejects import REJECT_SCHEMA, Reason
 from schemas.report.report_tables import REPORT_TABLES
 
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
-    *("requests", "categories", "nodes", "edges", "params", "windows"),
+    *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
     *("mutations", "mutation_requests", "dead_letters"),
 )
 
@@ -76,7 +76,7 @@ def reference() -> str:
         "Generated from `analyze/sql/views/*.sql` and `schemas/` by `python -m analyze.sql.catalog`.",
         "",
         "`flowdiff sql` opens DuckDB on a lake, read only, with these views. All times are UTC; the unit",
-        "stands last in a column's name.",
+        "stands last in a column's name. Queries to copy: [recipes.md](recipes.md).",
         "",
         "## Views",
     ]
@@ -84,9 +84,10 @@ def reference() -> str:
         view = relation(name)
         parts += ["", f"### {name}", "", view.doc, "", "| column | type | meaning |", "|---|---|---|"]
         parts += [f"| `{c.name}` | {c.type} | {_cell(c.doc)} |" for c in view.columns]
-    parts += ["", "## Macro", "", "`quality_names(mask)` lists the flags of a `quality` mask as text:", ""]
-    parts += ["| bit | flag |", "|---|---|"]
-    parts += [f"| {flag.value} | `{flag.name}` |" for flag in Quality]
+    parts += ["", "## Macros", "", "`steady_sum(x)` adds floating numbers to the same sum in every run.", ""]
+    parts += ["`quality_names(mask)` lists the flags of a `quality` mask as text:", ""]
+    parts += ["| bit | flag | meaning |", "|---|---|---|"]
+    parts += [f"| {flag.value} | `{flag.name}` | {_cell(MEANINGS[flag])} |" for flag in Quality]
     for group in _TABLES:
         parts += ["", f"## {group.title}", "", *group.about]
         for name, schema in group.schemas.items():
@@ -110,7 +111,7 @@ _TABLES: Final = (
         "Tables of the lake",
         (
             "Plain Parquet under `LAKE/<table>/window=…/`, for any tool:",
-            "`read_parquet('LAKE/flows/*/*.parquet')`.",
+            "`read_parquet('LAKE/flows/*/*.parquet', hive_partitioning = false)`.",
         ),
         TABLES,
     ),
@@ -118,7 +119,8 @@ _TABLES: Final = (
         "Side tables of the lake",
         (
             "What is kept and is in no window: input that was refused, and events that came for requests",
-            "which the lake has already with other content. `read_parquet('LAKE/dead_letters/*.parquet')`.",
+            "which the lake has already with other content:",
+            "`read_parquet('LAKE/dead_letters/*.parquet', hive_partitioning = false)`.",
             "",
             "Reasons: " + ", ".join(f"`{reason.value}`" for reason in Reason) + ".",
         ),
@@ -128,8 +130,8 @@ _TABLES: Final = (
         "Tables of a report",
         (
             "Under `LAKE/reports/<report>/`, complete where the page is cut:",
-            "`read_parquet('LAKE/reports/*/mutations.parquet')`. Category keys are those of the comparison,",
-            "which refines categories; `stored` has the lake's.",
+            "`read_parquet('LAKE/reports/*/mutations.parquet', hive_partitioning = false)`. Category",
+            "keys are those of the comparison, which refines categories; `stored` has the lake's.",
         ),
         REPORT_TABLES,
     ),

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import ConfigError, LakeError
+from stitch.lake.reading import unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
 """DuckDB's word for a header of a page, or a footer, that is none."""
@@ -39,12 +40,24 @@ def locked_connection(
             f"'{memory_limit}' is not a memory limit.", remedy="Write 512MB, 2GB or the like."
         ) from error
     try:
-        connection.execute("SET allowed_paths = ?", [[str(path) for path in readable]])
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        yield connection
+        with interruptible():
+            connection.execute("SET allowed_paths = ?", [[str(path) for path in readable]])
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            yield connection
     finally:
         connection.close()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Around DuckDB's work: it tells of Ctrl-C by a RuntimeError of these words."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from error
 
 
 def arrays(
@@ -83,11 +96,6 @@ def _is_whole(path: Path) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return True
-
-
-def unreadable(lake: Path, path: Path) -> LakeError:
-    """What to raise where a file of a lake is missing, cut or damaged."""
-    return LakeError(f"'{path}' cannot be read.", remedy=f"Run `flowdiff fsck {lake}`.")
 
 
 def statement(name: str) -> str:

@@ -1,8 +1,9 @@
 """A parsed filter (`schemas.periods.Filter`) as SQL terms: text from a closed list, values bound.
 
-Keys `root` and `status` are columns of a flow; `host` and `component` hold for a flow if they hold for any of
-its nodes; every other key is a parameter of any node. `!=` holds if no node has an equal value, so a flow
-without the parameter passes. `<` and its like compare numbers with numeric parameters and text with text.
+Keys `root`, `status` and `duration` are columns of a flow; `host` and `component` hold for a flow if they
+hold for any of its nodes; every other key is a parameter of any node. `!=` holds if no node has an equal
+value, so a flow without the parameter passes. `<` and its like compare numbers with numeric parameters and
+text with text.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.periods import Condition, Filter, Operator
+from schemas.periods import DURATION_KEY, Condition, Filter, Operator
 
 _EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
-COLUMN_KEYS: Final = ("root", "status", "host", "component")
 
 # (subject, kind of test) -> term; @ is the number of the condition, which names its bound values.
 _TERMS: Final[Mapping[tuple[str, str], str]] = {
@@ -30,6 +30,11 @@ _TERMS: Final[Mapping[tuple[str, str], str]] = {
     ("status", ">"): "(status > $text_@)",
     ("status", ">="): "(status >= $text_@)",
     ("status", "like"): "(status LIKE $text_@)",
+    ("duration", "equal"): "(response_ns IN (SELECT unnest($numbers_@)))",
+    ("duration", "<"): "(response_ns < $number_@)",
+    ("duration", "<="): "(response_ns <= $number_@)",
+    ("duration", ">"): "(response_ns > $number_@)",
+    ("duration", ">="): "(response_ns >= $number_@)",
     ("host", "equal"): "(list_has_any(host, $texts_@))",
     ("host", "<"): "(len(list_filter(host, lambda name: name < $text_@)) > 0)",
     ("host", "<="): "(len(list_filter(host, lambda name: name <= $text_@)) > 0)",
@@ -113,20 +118,30 @@ def filter_terms(filter_: Filter) -> Terms:
 
 def _term(condition: Condition) -> tuple[str, dict[str, object]]:
     """(term, its values by name without the condition's number)."""
-    is_column = condition.key in COLUMN_KEYS
-    bound: dict[str, object] = {} if is_column else {"key": condition.key}
+    if condition.key == DURATION_KEY and not condition.is_parameter:
+        return _duration_term(condition)
+    bound: dict[str, object] = {"key": condition.key} if condition.is_parameter else {}
     if condition.operator in _EQUALITIES:
         bound["texts"] = [_as_text(value) for value in condition.values]
-        if not is_column:
+        if condition.is_parameter:
             bound["numbers"] = _numbers(condition.values)
-        term = _TERMS[condition.key if is_column else "text", "equal"]
+        term = _TERMS["text" if condition.is_parameter else condition.key, "equal"]
         return f"NOT {term}" if condition.operator is Operator.NE else term, bound
     value = condition.values[0]
-    if is_column or isinstance(value, str):
+    if not condition.is_parameter or isinstance(value, str):
         bound["text"] = _as_text(value)
-        return _TERMS[condition.key if is_column else "text", condition.operator.value], bound
+        return _TERMS["text" if condition.is_parameter else condition.key, condition.operator.value], bound
     bound["number"] = value
     return _TERMS["number", condition.operator.value], bound
+
+
+def _duration_term(condition: Condition) -> tuple[str, dict[str, object]]:
+    """Response times are whole nanoseconds."""
+    if condition.operator in _EQUALITIES:
+        term = _TERMS[DURATION_KEY, "equal"]
+        bound: dict[str, object] = {"numbers": _numbers(condition.values)}
+        return f"NOT {term}" if condition.operator is Operator.NE else term, bound
+    return _TERMS[DURATION_KEY, condition.operator.value], {"number": condition.values[0]}
 
 
 def _as_text(value: str | float) -> str:

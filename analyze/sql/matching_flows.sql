@@ -6,7 +6,8 @@
 -- Bound: $flows, $structures, $params (lists of files) and the values of the terms. The terms, from the closed
 -- list of analyze.sql.filters, stand in place of the word `terms` below.
 WITH flow AS (
-    SELECT filename, file_row_number AS row, (request_id, kind) AS request, root, category, host, status
+    SELECT filename, file_row_number AS row, (request_id, kind) AS request, root, category, host, status,
+        response_ns
     FROM read_parquet($flows, filename = true, file_row_number = true, hive_partitioning = false)
 ),
 component AS (

@@ -7,9 +7,11 @@ seen half.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import duckdb
@@ -17,93 +19,62 @@ import pyarrow as pa
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import locked_connection, unreadable_file
+from analyze.sql.connection import interruptible, locked_connection, unreadable_file
+from analyze.sql.stored_tables import LISTED, tables_behind
+from analyze.sql.time_limit import TimeLimit
+from analyze.verify import verify
 from schemas.errors import ConfigError, LakeError, QueryError
-from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.quality import Quality
-from schemas.rejects import REJECT_SCHEMA
-from schemas.report.report_tables import MUTATIONS_SCHEMA, REQUESTS_SCHEMA
 
-# A view reads its files through a variable: the statement is constant, the list is a bound value. A table
-# without files is an empty one of its schema. `filename` and `window` are DuckDB's virtual columns.
-_LISTED: Final = {
-    "flows": (
-        "SET VARIABLE flows_files = ?",
-        "CREATE VIEW _flows AS FROM read_parquet(getvariable('flows_files'), hive_partitioning = true)"
-        " WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
-        "CREATE VIEW _flows AS SELECT *, '' AS \"window\" FROM _empty_flows",
-    ),
-    "structures": (
-        "SET VARIABLE structures_files = ?",
-        "CREATE VIEW _structures AS"
-        " FROM read_parquet(getvariable('structures_files'), hive_partitioning = true)",
-        "CREATE VIEW _structures AS SELECT *, '' AS \"window\" FROM _empty_structures",
-    ),
-    "params": (
-        "SET VARIABLE params_files = ?",
-        "CREATE VIEW _params AS FROM read_parquet(getvariable('params_files'), hive_partitioning = true)",
-        "CREATE VIEW _params AS SELECT *, '' AS \"window\" FROM _empty_params",
-    ),
-    "mutations": (
-        "SET VARIABLE mutations_files = ?",
-        # Reports of an earlier flowdiff may lack a column.
-        "CREATE VIEW _mutations AS"
-        " FROM read_parquet(getvariable('mutations_files'), filename = true, union_by_name = true)"
-        " UNION ALL BY NAME FROM _empty_mutations",
-        "CREATE VIEW _mutations AS SELECT *, '' AS filename FROM _empty_mutations",
-    ),
-    "report_requests": (
-        "SET VARIABLE report_requests_files = ?",
-        "CREATE VIEW _report_requests AS"
-        " FROM read_parquet(getvariable('report_requests_files'), filename = true)",
-        "CREATE VIEW _report_requests AS SELECT *, '' AS filename FROM _empty_report_requests",
-    ),
-    "dead_letters": (
-        "SET VARIABLE dead_letters_files = ?",
-        "CREATE VIEW _dead_letters AS FROM read_parquet(getvariable('dead_letters_files'), filename = true)",
-        "CREATE VIEW _dead_letters AS SELECT *, '0-0-0' AS filename FROM _empty_dead_letters",
-    ),
-}
-_SCHEMAS: Final = {
-    "flows": FLOWS_SCHEMA,
-    "structures": STRUCTURES_SCHEMA,
-    "params": PARAMS_SCHEMA,
-    "mutations": MUTATIONS_SCHEMA,
-    "report_requests": REQUESTS_SCHEMA,
-    "dead_letters": REJECT_SCHEMA,
-}
-
-_SET_BOUNDS: Final = ("SET VARIABLE from_ns = ?::BIGINT", "SET VARIABLE to_ns = ?::BIGINT")
+_SET_NUMBERS: Final = (
+    "SET VARIABLE from_ns = ?::BIGINT",
+    "SET VARIABLE to_ns = ?::BIGINT",
+    "SET VARIABLE window_ns = ?::BIGINT",
+)
 
 # Every window folder stands alone, so a structure is stored once a window: one of the copies is enough.
-_ONE_STRUCTURE: Final = (
-    'CREATE VIEW _structure AS SELECT DISTINCT ON (category) * EXCLUDE ("window") FROM _structures'
-)
+_ONE_STRUCTURE: Final = "CREATE VIEW _structure AS SELECT DISTINCT ON (category) * FROM _structures"
 _QUALITY_NAMES: Final = (
     "CREATE MACRO quality_names(mask) AS"
     " (SELECT list(name ORDER BY bit) FROM _quality_flags WHERE (mask & bit) <> 0)"
 )
 
+# DuckDB adds floating numbers in the order in which its threads get to them, so the last digits differ from
+# run to run. Whole multiples of 2^-40 add up to the same in every order; 10^8 values of at most 9 * 10^17
+# fit into 127 bits.
+_STEADY_SUM: Final = (
+    "CREATE MACRO steady_sum(x) AS sum(least(x * 1099511627776, 1e30)::HUGEINT)::DOUBLE / 1099511627776"
+)
+
 BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
-# COPY, ATTACH, SET and the like are refused by type: an allowed path may otherwise be written too.
-_READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+DEFAULT_SECONDS: Final = 300.0
+"""How long a query may compute. A join that forgot its condition runs for days and takes a core."""
+
+_EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
+
+Clock = Callable[[], float]
 
 
 class Session:
     """Queries on one snapshot of a lake. Get one from `open_session`."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, lake: Path, readable: Sequence[Path]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, found: LakePeriod, seconds: float, clock: Clock
+    ) -> None:
         self._connection = connection
-        self._lake = lake
-        self._readable = readable
+        self._found = found
+        self._files = _files(found)
+        self._unread = {table for table, files in self._files.items() if files}
+        self._seconds = seconds
+        self._clock = clock
 
     def query(self, text: str, values: Sequence[object] = ()) -> pa.Table:
         """Run one reading statement, with `?` bound to `values`; the result as an Arrow table.
 
-        Raises QueryError for a syntax error, an unknown name, several statements, or one that writes;
-        LakeError where a file of the lake cannot be read.
+        Raises QueryError for a syntax error, an unknown name, several statements, one that writes, or one
+        that computes for too long; LakeError where a file of the lake cannot be read.
         """
         return self.stream(text, values).read_all()
 
@@ -112,31 +83,82 @@ class Session:
 
         What goes wrong late is raised by the reader, as the same errors.
         """
+        limit = TimeLimit(self._seconds, self._clock, self._connection.interrupt)
         try:
-            statements = duckdb.extract_statements(text)
-            if len(statements) != 1:
-                raise QueryError(f"That is {len(statements)} statements.", remedy="Give one SELECT.")
-            if statements[0].type not in _READING:
-                raise QueryError(
-                    "Only statements that read are allowed on a lake.",
-                    remedy="Write a SELECT; for files use --format csv, json or parquet with --output.",
-                )
-            reader = self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
+            _refuse_what_writes(text)
+            # Which tables it reads does not depend on the bound values.
+            self._read_files_of(text.replace("?", "NULL") if values else text)
+            with limit.running(), interruptible():
+                reader = self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
         except duckdb.Error as error:
-            raise self._failure(error) from error
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+            raise self._failure(error, limit) from error
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, limit))
 
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader, limit: TimeLimit) -> Iterator[pa.RecordBatch]:
         """Batches as they come. DuckDB's own errors arrive as OSError by way of Arrow's C interface."""
-        try:
-            yield from reader
-        except OSError as error:
-            raise self._failure(error) from error
+        while True:
+            try:
+                with limit.running(), interruptible():
+                    batch = next(reader, None)
+            except (OSError, duckdb.Error) as error:
+                raise self._failure(error, limit) from error
+            if batch is None:
+                return
+            yield batch
 
-    def _failure(self, error: Exception) -> LakeError | QueryError:
+    def _read_files_of(self, text: str) -> None:
+        """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
+        for table in sorted(self._unread & self._tables_of(text)):
+            verify(self._found, self._files[table])
+            self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._files[table]]])
+            self._connection.execute(LISTED[table].read)
+            self._unread.discard(table)
+
+    def _tables_of(self, text: str) -> set[str]:
+        """Tables that a statement reads. What this would miss fails, for it is not read yet."""
+        if not self._unread:
+            return set()
+        try:
+            # DuckDB looks through views, at the empty tables that lend them their columns.
+            named = self._connection.get_table_names(text)
+        except duckdb.Error:
+            # It takes no USING. Every word that is the name of a view may be one.
+            words = {*re.findall(r"\w+", text.lower())}
+            return {table for word in words for table in tables_behind(word)}
+        return {name.removeprefix("_schema_") for name in named}
+
+    def _failure(self, error: Exception, limit: TimeLimit) -> LakeError | QueryError:
         """Whose fault it is: a file's, or the query's."""
-        broken = unreadable_file(self._lake, self._readable, error)
+        if limit.struck:
+            return QueryError(
+                f"The query computed for more than {limit.seconds:g} s.",
+                remedy="Look whether a join lacks its condition; take a shorter --period; raise --timeout.",
+            )
+        readable = [path for files in self._files.values() for path in files]
+        broken = unreadable_file(self._found.root, readable, error)
         return QueryError(f"The query failed: {_first_lines(error)}") if broken is None else broken
+
+
+def _refuse_what_writes(text: str) -> None:
+    """Raise QueryError for all but one SELECT, or EXPLAIN of one; duckdb.Error where it does not parse.
+
+    COPY, ATTACH, SET and the like are refused by type: an allowed path may otherwise be written too. EXPLAIN
+    has one type whatever it explains, and EXPLAIN ANALYZE runs it.
+    """
+    statements = duckdb.extract_statements(text)
+    if len(statements) != 1:
+        raise QueryError(f"That is {len(statements)} statements.", remedy="Give one SELECT.")
+    kind = statements[0].type
+    if kind == duckdb.StatementType.EXPLAIN:
+        inner = _EXPLAIN.fullmatch(text)
+        kinds = [] if inner is None else [part.type for part in duckdb.extract_statements(inner["query"])]
+        if kinds != [duckdb.StatementType.SELECT]:
+            raise QueryError("Only a SELECT can be explained.", remedy="Write EXPLAIN SELECT …, or ANALYZE.")
+    elif kind != duckdb.StatementType.SELECT:
+        raise QueryError(
+            "Only statements that read are allowed on a lake.",
+            remedy="Write a SELECT; for files use --format csv, json or parquet with --output.",
+        )
 
 
 def _first_lines(error: Exception) -> str:
@@ -144,14 +166,9 @@ def _first_lines(error: Exception) -> str:
     return " ".join(line.strip() for line in str(error).splitlines()[:2] if line.strip())
 
 
-@contextmanager
-def open_session(found: LakePeriod, *, memory: str = "2GB", threads: int = 2) -> Iterator[Session]:
-    """A locked session on one period of a lake (its filter aside), and on the lake's reports.
-
-    `memory` bounds DuckDB, `threads` its workers. Raises ConfigError where `memory` is no size or too small,
-    LakeError where a file cannot be read.
-    """
-    listed: dict[str, Sequence[Path]] = {
+def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
+    """Files of each table."""
+    return {
         "flows": found.flows,
         "structures": found.structures,
         "params": found.params,
@@ -159,33 +176,45 @@ def open_session(found: LakePeriod, *, memory: str = "2GB", threads: int = 2) ->
         "report_requests": sorted((found.root / "reports").glob("*/requests.parquet")),
         "dead_letters": found.dead_letters,
     }
-    readable = [path for paths in listed.values() for path in paths]
+
+
+@contextmanager
+def open_session(
+    found: LakePeriod,
+    *,
+    memory: str = "2GB",
+    threads: int = 2,
+    seconds: float = DEFAULT_SECONDS,
+    clock: Clock = monotonic,
+) -> Iterator[Session]:
+    """A locked session on one period of a lake (its filter aside), and on the lake's reports.
+
+    `memory` bounds DuckDB, `threads` its workers, `seconds` the computing of each query, by `clock`. Raises
+    ConfigError where `memory` is no size or too small. Files are opened by the queries that use them.
+    """
+    files = _files(found)
+    readable = [path for paths in files.values() for path in paths]
+    numbers = (found.period.start_ns, found.period.end_ns, found.window_ns)
     with locked_connection(readable, memory_limit=memory, threads=threads) as connection:
-        connection.execute(_SET_BOUNDS[0], [found.period.start_ns])
-        connection.execute(_SET_BOUNDS[1], [found.period.end_ns])
         try:
-            _create_views(connection, listed)
+            for statement, number in zip(_SET_NUMBERS, numbers, strict=True):
+                connection.execute(statement, [number])
+            _create_views(connection, files)
         except duckdb.OutOfMemoryException as error:
             raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
-        except duckdb.Error as error:
-            broken = unreadable_file(found.root, readable, error)
-            if broken is None:
-                raise
-            raise broken from error
-        yield Session(connection, found.root, readable)
+        yield Session(connection, found, seconds, clock)
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, listed: Mapping[str, Sequence[Path]]) -> None:
-    for table, (set_files, read_files, read_nothing) in _LISTED.items():
-        connection.register(f"_empty_{table}", _SCHEMAS[table].empty_table())
-        if listed[table]:
-            connection.execute(set_files, [[str(path) for path in listed[table]]])
-            connection.execute(read_files)
-        else:
-            connection.execute(read_nothing)
+def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Sequence[Path]]) -> None:
+    for name, table in LISTED.items():
+        connection.register("_schema", table.schema.empty_table())
+        connection.execute(table.columns)
+        connection.unregister("_schema")
+        connection.execute(table.unread if files[name] else table.empty)
     connection.execute(_ONE_STRUCTURE)
     flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
     connection.register("_quality_flags", pa.table(flags))
     connection.execute(_QUALITY_NAMES)
+    connection.execute(_STEADY_SUM)
     for name in VIEWS:
         connection.execute(relation(name).sql)

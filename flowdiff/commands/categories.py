@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from analyze.report.wording import count, duration, short, significant, visible
-from analyze.sql.browse import CategorySort, categories
-from analyze.sql.session import open_session
+from analyze.sql.category_sort import CategorySort
 from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
-from flowdiff.output import print_json
 
 
 def command(
@@ -27,30 +22,42 @@ def command(
     as_json: JsonOption = False,
 ) -> None:
     """List the categories of a period: requests that took exactly the same path."""
+    from analyze.report.wording import count
+    from analyze.sql.browse import categories, flagged
+    from analyze.sql.session import open_session
+    from flowdiff.listing import Heading, Kind, print_rows, print_sentence
+    from flowdiff.output import print_json
+    from flowdiff.quality import print_flags
+
     with open_session(period_of(lake, period)) as session:
         rows, total = categories(session, sort, top=top, root=root)
+        flags, requests = flagged(session, root=root)
     if as_json:
         print_json(rows)
         return
-    console = Console()
     if rows.num_rows == 0:
         told = "" if root is None else f" of the root type '{root}'; root types are written component/point"
-        console.print(Text(visible(f"This period holds no category{told}.")))
+        print_sentence(f"This period holds no category{told}.")
         return
-    table = Table("category", box=None, header_style="bold", expand=True)
-    for name in ("requests", "mean", "p95", "C²", "nodes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("root", ratio=1, overflow="ellipsis", no_wrap=True)
-    for row in rows.to_pylist():
-        table.add_row(
-            short(row["category"]),
-            count(row["requests"]),
-            duration(row["mean_us"]),
-            duration(row["p95_us"]),
-            "–" if row["c2"] is None else significant(row["c2"], 2),
-            count(row["n_nodes"]),
-            Text(visible(row["root"])),
-        )
-    console.print(table)
+    numbers = [Heading(name, Kind.NUMBER) for name in ("requests", "mean", "p95", "C²", "nodes")]
+    print_rows(
+        [Heading("category", Kind.EXACT), *numbers, Heading("root")],
+        [_cells(row) for row in rows.to_pylist()],
+    )
     if total > rows.num_rows:
-        console.print(f"{rows.num_rows} of {count(total)} categories; --top shows more.", style="dim")
+        print_sentence(f"{rows.num_rows} of {count(total)} categories; --top shows more.")
+    print_flags(flags, requests)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    from analyze.report.wording import count, duration, short, significant
+
+    return [
+        short(row["category"]),
+        count(row["requests"]),
+        duration(row["mean_us"]),
+        duration(row["p95_us"]),
+        "–" if row["c2"] is None else significant(row["c2"], 2),
+        count(row["n_nodes"]),
+        row["root"],
+    ]

@@ -28,6 +28,7 @@ from analyze.scope import LakePeriod, refuse_overlap, resolve
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.options import warn_of_pending
 from flowdiff.output import open_output
+from flowdiff.streams import told_afterwards
 from schemas.periods import parse_period
 from schemas.report.report import to_json
 
@@ -96,10 +97,12 @@ def _compare(
     if json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())
     else:
-        console = Console()
-        print_report(outcome.report, outcome.views, console)
-        if page is not None:
-            console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
+        # The exit code says what was found, whoever reads the text to its end.
+        with told_afterwards("The comparison is done"):
+            console = Console()
+            print_report(outcome.report, outcome.views, console)
+            if page is not None:
+                console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
     if open_page and page is not None:
         webbrowser.open(page.resolve().as_uri())
     if fails(outcome, fail_on, floor):

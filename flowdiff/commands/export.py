@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analyze.export.flows import Exported, export_dot, export_native, export_otlp
-from analyze.export.selection import Asked
 from flowdiff.options import LakeOption, PeriodOption, WhereOption, period_of
-from flowdiff.output import open_output
+
+if TYPE_CHECKING:
+    from analyze.export.flows import Exported
 
 
 class ExportFormat(StrEnum):
@@ -21,9 +21,6 @@ class ExportFormat(StrEnum):
     DOT = "dot"
     OTLP = "otlp"
     NATIVE = "native"
-
-
-_WRITERS = {ExportFormat.DOT: export_dot, ExportFormat.OTLP: export_otlp, ExportFormat.NATIVE: export_native}
 
 
 def command(
@@ -50,9 +47,18 @@ def command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File; else standard output.")] = None,
 ) -> None:
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
+    from analyze.export.flows import export_dot, export_native, export_otlp
+    from analyze.export.selection import Asked
+    from flowdiff.output import open_output
+
+    writers = {
+        ExportFormat.DOT: export_dot,
+        ExportFormat.OTLP: export_otlp,
+        ExportFormat.NATIVE: export_native,
+    }
     found = period_of(lake, period, where)
     with open_output(output) as out:
-        done = _WRITERS[format_](found, Asked(category, report, sample), out)
+        done = writers[format_](found, Asked(category, report, sample), out)
     print(_told(done), file=sys.stderr)
 
 

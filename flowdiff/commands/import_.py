@@ -21,6 +21,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 from rich.table import Table
 
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
+from flowdiff.streams import told_afterwards
 from flowdiff.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
@@ -100,6 +101,11 @@ def command(
             stdin=sys.stdin.buffer,
             progress=progress,
         )
+    with told_afterwards("The import is committed"):
+        _print(summary, lake, as_json=as_json)
+
+
+def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(summary.model_dump_json(indent=1))
         return

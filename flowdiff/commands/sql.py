@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from analyze.report.wording import count, visible
-from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.session import Session, open_session
-from flowdiff.options import LakeOption, PeriodOption, period_of
-from flowdiff.output import TableFormat, write_table
+from flowdiff.listing import Heading, Kind, print_rows, print_sentence
+from flowdiff.options import LakeOption, PeriodOption, TableFormat, period_of
 from schemas.errors import ConfigError, FlowdiffError, QueryError
+from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
-SHELL_ROWS = 100
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from analyze.sql.session import Session
+
+SHELL_ROWS: Final = 100
 """Rows a terminal shows; the rest is counted."""
 
-_SUFFIXES = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
+_SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
-LEGIBLE = 12
-"""Characters that a column needs at the least, if it has as many."""
-
-_HELP = """\
-Write a SELECT and end it with a semicolon. The views of this lake:
+_HELP: Final = """\
+Write a SELECT and end it with a semicolon; Ctrl-C stops it. The views of this lake:
 {views}
 .schema VIEW   columns and their meaning
 .help          this text
-.quit          leave (or Ctrl-D)"""
+.quit          leave (or Ctrl-D)
+Queries to copy: docs/recipes.md"""
 
 
 def command(
@@ -41,10 +39,20 @@ def command(
     format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File for the result.")] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
+    timeout: Annotated[
+        str, typer.Option(help="How long a query may compute; the time to read its rows is not counted.")
+    ] = "5m",
 ) -> None:
-    """Query a lake in SQL. The views and every column: docs/sql.md, or .help in the shell."""
+    """Query a lake in SQL.
+
+    The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
+    """
+    from analyze.sql.session import open_session
+
     format_ = _form(format_, output)
-    with open_session(period_of(lake, period, may_be_empty=True), memory=memory) as session:
+    seconds = _seconds(timeout)
+    found = period_of(lake, period, may_be_empty=True)
+    with open_session(found, memory=memory, seconds=seconds) as session:
         if query is not None:
             _answer(session, query, format_, output)
         elif sys.stdin.isatty():
@@ -66,9 +74,20 @@ def _form(given: TableFormat, output: Path | None) -> TableFormat:
     return form
 
 
+def _seconds(timeout: str) -> float:
+    """Raises ConfigError for what is no duration."""
+    try:
+        return parse_duration_ns(timeout) / NS_PER_SECOND
+    except ConfigError as error:
+        raise ConfigError(f"--timeout: {error.message}", remedy="Write 30s, 5m or 2h.") from error
+
+
 def _piped() -> str:
     """The query on standard input. Raises QueryError where there is none."""
-    query = sys.stdin.read()
+    try:
+        query = sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise QueryError("The query on standard input is not UTF-8.", remedy="Convert it.") from error
     if not query.strip():
         raise QueryError("Standard input holds no query.", remedy="Give one with -c, or pipe one in.")
     return query
@@ -78,69 +97,58 @@ def _answer(session: Session, query: str, form: TableFormat, output: Path | None
     if form is TableFormat.TABLE:
         _print_rows(session, query)
     else:
+        from flowdiff.output import write_table
+
         write_table(session.stream(query), form, output)
 
 
 def _print_rows(session: Session, query: str) -> None:
-    """The first rows: as a table where its columns fit the terminal, else one row below the other."""
-    console = Console()
+    """The first rows, and how many there are."""
+    from analyze.report.wording import count
+
     reader = session.stream(query)
-    names = [visible(name) for name in reader.schema.names]
     rows: list[list[str]] = []
     total = 0
     for batch in reader:
         total += batch.num_rows
         shown = [column.to_pylist() for column in batch.slice(0, SHELL_ROWS - len(rows)).columns]
-        rows += [
-            ["" if value is None else visible(str(value)) for value in row]
-            for row in zip(*shown, strict=True)
-        ]
-    widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
-    if sum(min(width, LEGIBLE) + 3 for width in widths) <= console.width:
-        table = Table(box=None, header_style="bold")
-        for name, width in zip(names, widths, strict=True):
-            table.add_column(Text(name), min_width=min(width, LEGIBLE), overflow="ellipsis", no_wrap=True)
-        for row in rows:
-            table.add_row(*(Text(value) for value in row))
-        console.print(table)
-    else:
-        _print_records(console, names, rows)
+        rows += [["" if value is None else str(value) for value in row] for row in zip(*shown, strict=True)]
+    print_rows([Heading(field.name, _kind(field.type)) for field in reader.schema], rows)
     rest = f", {count(total - len(rows))} more not shown" if total > len(rows) else ""
-    console.print(f"{count(total)} {'row' if total == 1 else 'rows'}{rest}", style="dim")
+    print_sentence(f"{count(total)} {'row' if total == 1 else 'rows'}{rest}")
 
 
-def _print_records(console: Console, names: list[str], rows: list[list[str]]) -> None:
-    for number, row in enumerate(rows, 1):
-        console.rule(Text(f"row {number}"), align="left", style="dim")
-        table = Table(box=None, show_header=False)
-        table.add_column(style="bold", no_wrap=True, min_width=max(map(len, names), default=1))
-        table.add_column(overflow="ellipsis", no_wrap=True)
-        for name, value in zip(names, row, strict=True):
-            table.add_row(Text(name), Text(value))
-        console.print(table)
+def _kind(type_: pa.DataType) -> Kind:
+    """What may happen to values of a type in a narrow terminal."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return Kind.NUMBER
+    return Kind.EXACT if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else Kind.TEXT
 
 
 def _shell(session: Session, form: TableFormat) -> None:
-    """Read queries until the end; an error costs its query only."""
+    """Read queries until the end; an error, or Ctrl-C, costs its query only."""
     import readline  # noqa: F401 - gives input() line editing and history
 
-    console = Console()
-    console.print(f"Views: {', '.join(VIEWS)}. .help tells more.", style="dim")
+    from analyze.sql.catalog import VIEWS
+
+    print_sentence(f"Views: {', '.join(VIEWS)}. .help tells more.")
     pending = ""
     while True:
         try:
             line = input("     ...> " if pending else "flowdiff> ")
         except EOFError:
-            console.print()
+            print()
             return
         except KeyboardInterrupt:
             pending = ""
-            console.print()
+            print()
             continue
         if not pending and line.startswith("."):
             if line.strip() in (".quit", ".exit"):
                 return
-            _dot_command(console, line)
+            _dot_command(line)
             continue
         pending = f"{pending}\n{line}" if pending else line
         if not pending.strip():
@@ -150,30 +158,33 @@ def _shell(session: Session, form: TableFormat) -> None:
             try:
                 _answer(session, text, form, None)
             except FlowdiffError as error:
-                console.print(Text(visible(str(error)), style="red"))
+                print_sentence(str(error), style="red")
+            except KeyboardInterrupt:
+                print_sentence("Interrupted.", style="red")
 
 
-def _dot_command(console: Console, line: str) -> None:
+def _dot_command(line: str) -> None:
+    from analyze.sql.catalog import VIEWS, relation
+
     word, _, name = line.strip().partition(" ")
     name = name.strip()
     if word == ".schema":
-        _print_schema(console, name)
+        _print_schema(name)
     elif word == ".help":
         views = "\n".join(f"  {name:<12} {relation(name).doc}" for name in VIEWS)
-        console.print(_HELP.format(views=views), markup=False, highlight=False)
+        print(_HELP.format(views=views))
     else:
-        console.print(Text(visible(f"There is no command {word}; .help lists them."), style="red"))
+        print_sentence(f"There is no command {word}; .help lists them.", style="red")
 
 
-def _print_schema(console: Console, name: str) -> None:
+def _print_schema(name: str) -> None:
+    from analyze.sql.catalog import VIEWS, relation
+
     if name not in VIEWS:
         told = f"There is no view '{name}'" if name else "Name a view"
-        console.print(Text(visible(f"{told}: {', '.join(VIEWS)}."), style="red"))
+        print_sentence(f"{told}: {', '.join(VIEWS)}.", style="red")
         return
     view = relation(name)
-    console.print(view.doc, markup=False)
-    table = Table("column", "type", "meaning", box=None, header_style="bold")
-    for column in view.columns:
-        # As text: `VARCHAR[]` is no rich markup.
-        table.add_row(Text(column.name), Text(column.type), Text(column.doc))
-    console.print(table)
+    print(view.doc)
+    columns = [Heading("column", Kind.EXACT), Heading("type", Kind.EXACT), Heading("meaning", Kind.PROSE)]
+    print_rows(columns, [[column.name, column.type, column.doc] for column in view.columns])

@@ -43,7 +43,8 @@ def read_rows(
         raise unreadable(lake, name if name is not None else str(source)) from error
 
 
-def unreadable(lake: Path | str, name: Path | str) -> LakeError:
-    """What to raise where a file of a lake is missing, cut or damaged."""
+def unreadable(lake: Path | str, name: Path | str, why: str = "") -> LakeError:
+    """What to raise where a file of a lake is missing, cut or damaged; `why` where more is known."""
     shown = name if str(name).startswith(f"{lake}/") else f"{lake}/{name}"
-    return LakeError(f"'{shown}' cannot be read.", remedy=f"Run `flowdiff fsck {lake}`.")
+    told = f": {why}" if why else ""
+    return LakeError(f"'{shown}' cannot be read{told}.", remedy=f"Run `flowdiff fsck {lake}`.")

@@ -122,7 +122,10 @@ def test_a_flow_is_found_by_the_beginning_of_its_id(all_of: LakePeriod) -> None:
     assert len(found.structure["nodes"]) == found.flow["n_nodes"]
 
 
-def test_commands_print_tables_and_json(lake: Path, all_of: LakePeriod) -> None:
+def test_commands_print_tables_and_json(
+    lake: Path, all_of: LakePeriod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     table = run("windows", "--lake", str(lake))
     assert all(len(line) <= 80 for line in table.splitlines())
     assert (

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from flowdiff.output import TableFormat, open_output, write_csv, write_table
+from flowdiff.options import TableFormat
+from flowdiff.output import open_output, write_csv, write_json, write_table
 from flowdiff.streams import tolerate_any_text
 from schemas.errors import InputError
 
@@ -41,6 +43,26 @@ def test_csv_quotes_only_what_needs_it():
 def test_csv_of_lists_and_of_text_that_a_spreadsheet_would_run():
     table = pa.table({"list": [[1, 2]], "formula": ["=1+1"], "minus": [-3], "flag": [True]})
     assert as_csv(table) == 'list,formula,minus,flag\n"[1, 2]",\'=1+1,-3,true\n'
+
+
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠\t\r\n")
+def test_csv_text_that_begins_like_a_formula_gets_a_quote(sign: str):
+    row = next(csv.reader(io.StringIO(as_csv(pa.table({f"{sign}h": [f"{sign}1+1"]})), newline="")))
+    assert row == [f"'{sign}h"]
+    rows = list(csv.reader(io.StringIO(as_csv(pa.table({"h": [f"{sign}1+1", "1=1"]})), newline="")))
+    assert rows[1:] == [[f"'{sign}1+1"], ["1=1"]]
+
+
+def test_nothing_hides_in_csv_and_json():
+    text = "a\u200bb\u2028c\ufeff\x1b[2J"
+    told = "a\\u200bb\\u2028c\\ufeff\\u001b[2J"
+    table = pa.table({"t": [text], "l": [[text]]})
+    assert as_csv(table).splitlines()[1].startswith(f"{told},")
+    out = io.BytesIO()
+    write_json(table.to_reader(), out)
+    written = out.getvalue().decode()
+    assert not {*"\u200b\u2028\ufeff\x1b"} & {*written, *as_csv(table)}
+    assert json.loads(written) == [{"t": text, "l": [text]}]
 
 
 def test_csv_of_no_rows_is_its_header():

@@ -123,10 +123,43 @@ def test_filter_grammar() -> None:
     )
     assert parsed.conditions == (
         Condition("service.version", Operator.EQ, ("v2",)),
-        Condition("host", Operator.IN, ("a", "b c")),
+        Condition("host", Operator.IN, ("a", "b c"), is_parameter=False),
         Condition("n", Operator.GE, (1.5,)),
         Condition("odd key", Operator.LIKE, ("x%",)),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("duration > 250ms", (250e6,)),
+        ("duration <= 1.5s", (1.5e9,)),
+        ("duration = 90us", (90e3,)),
+        ("duration != '90µs'", (90e3,)),
+        ("duration in (1ns, 2m, 1h)", (1.0, 120e9, 3600e9)),
+    ],
+)
+def test_a_duration_is_nanoseconds(text: str, values: tuple[float, ...]) -> None:
+    (condition,) = parse_filter(text).conditions
+    assert (condition.key, condition.values, condition.is_parameter) == ("duration", values, False)
+
+
+def test_a_key_in_double_quotes_is_a_parameter() -> None:
+    (condition,) = parse_filter('"duration" > 5').conditions
+    assert (condition.key, condition.values, condition.is_parameter) == ("duration", (5.0,), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("duration > 250", "'250' is not a duration: write 250ms"),
+        ("duration > soon", "'soon' is not a duration"),
+        ("duration like '2%'", "duration has no like"),
+    ],
+)
+def test_what_is_no_duration_is_told_how_to_write_one(text: str, told: str) -> None:
+    with pytest.raises(PeriodError, match=told):
+        parse_filter(text)
 
 
 def test_filter_values_keep_their_quotes_and_kinds() -> None:

@@ -107,10 +107,42 @@ def kept(files: dict[str, Path], where: str) -> str:
         ("status like 't%'", "r3"),
         ("root = 'app/p'", "r1 r2 r3 r4"),
         ("root >= 'b'", ""),
+        ("status != 'ok'", "r3"),
+        ("status in (ok, timeout)", "r1 r2 r3 r4"),
+        ("duration > 5ns", "r1 r2 r3 r4"),
+        ("duration > 10ns", ""),
+        ("duration >= 0.01us", "r1 r2 r3 r4"),
+        ("duration < 1ms and version = v1", "r1"),
+        ("duration <= 9ns", ""),
+        ("duration = 10ns", "r1 r2 r3 r4"),
+        ("duration != 10ns", ""),
+        ("duration in (1s, 10ns)", "r1 r2 r3 r4"),
     ],
 )
 def test_filters(files: dict[str, Path], where: str, requests: str) -> None:
     assert kept(files, where) == requests
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("vershion = v1", "no.* parameter 'vershion'. There are: version, "),
+        ("host = a and sise > 3", "'sise'. There are: size, "),
+        ('"duration" > 3', "'duration'"),
+        ("Version like 'v%'", "There are: version, "),
+    ],
+)
+def test_a_key_that_is_not_there_is_told_with_those_that_are(
+    files: dict[str, Path], where: str, told: str
+) -> None:
+    with pytest.raises(PeriodError, match=f"(?i){told}") as caught:
+        kept(files, where)
+    assert "root, status, duration, host, component" in str(caught.value)
+
+
+def test_a_key_that_is_there_and_one_that_need_not_be_raise_nothing(files: dict[str, Path]) -> None:
+    assert kept(files, "version = v9") == ""
+    assert kept(files, "vershion != v1") == "r1 r2 r3 r4"
 
 
 def test_a_parameter_filter_without_parameters_is_refused(files: dict[str, Path]) -> None:

@@ -23,7 +23,7 @@ SELECT
     f.weighted,
     f.mean_us,
     f.stddev_us,
-    CASE WHEN f.unweighted_mean_us > 0 THEN (f.stddev_us / f.unweighted_mean_us) ** 2 END AS c2,
+    CASE WHEN f.sum_ns > 0 THEN (f.stddev_us * 1e3 * f.requests / f.sum_ns) ** 2 END AS c2,
     f.p50_us,
     f.p95_us,
     f.first_seen,
@@ -33,18 +33,29 @@ SELECT
     s.category_l2,
     s.canonical
 FROM (
+    -- Sums of whole numbers, so that they are the same whatever the order: with x of n requests, m their mean
+    -- rounded down and r the rest, sum (x - mean)^2 = sum x^2 - m (sum x + r) - r^2 / n.
     SELECT
-        category,
-        count(*) AS requests,
-        sum(weight) AS weighted,
-        sum(weight * response_us) / sum(weight) AS mean_us,
-        avg(response_us) AS unweighted_mean_us,
-        stddev_samp(response_us) AS stddev_us,
-        quantile_cont(response_us, 0.5) AS p50_us,
-        quantile_cont(response_us, 0.95) AS p95_us,
-        min(started_at) AS first_seen,
-        max(started_at) AS last_seen
-    FROM requests
-    GROUP BY category
+        *,
+        CASE WHEN requests > 1 THEN sqrt(
+            (sum_ns2 - (sum_ns // requests) * (sum_ns + sum_ns % requests)
+                - (sum_ns % requests)::DOUBLE ** 2 / requests) / (requests - 1)
+        ) / 1e3 END AS stddev_us
+    FROM (
+        SELECT
+            category,
+            count(*) AS requests,
+            steady_sum(weight) AS weighted,
+            steady_sum(weight * response_us) / steady_sum(weight) AS mean_us,
+            sum(whole_ns)::HUGEINT AS sum_ns,
+            sum(whole_ns::HUGEINT * whole_ns)::HUGEINT AS sum_ns2,
+            quantile_cont(response_us, 0.5) AS p50_us,
+            quantile_cont(response_us, 0.95) AS p95_us,
+            min(started_at) AS first_seen,
+            max(started_at) AS last_seen
+        -- 11 days at the most, so that 10^8 squares can be added up.
+        FROM (SELECT *, least(round(response_us * 1e3), 1e15)::BIGINT AS whole_ns FROM requests)
+        GROUP BY category
+    )
 ) AS f
-JOIN _structure AS s USING (category);
+JOIN _structure AS s ON s.category = f.category;

@@ -7,6 +7,8 @@
 -- dst            INTEGER    canonical position of the later node
 -- src_node       VARCHAR    component/point of the earlier node
 -- dst_node       VARCHAR    component/point of the later node
+-- src_side       VARCHAR    start or end of a span, else point
+-- dst_side       VARCHAR    the same of the later node
 -- src_host       VARCHAR    host of the earlier node; null where unknown
 -- dst_host       VARCHAR    host of the later node; null where unknown
 -- latency_us     DOUBLE     microseconds from src to dst as recorded; negative under clock skew
@@ -19,6 +21,8 @@ SELECT
     s.edge.dst AS dst,
     s.nodes[s.edge.src + 1].component || '/' || s.nodes[s.edge.src + 1].point AS src_node,
     s.nodes[s.edge.dst + 1].component || '/' || s.nodes[s.edge.dst + 1].point AS dst_node,
+    CASE s.nodes[s.edge.src + 1].side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS src_side,
+    CASE s.nodes[s.edge.dst + 1].side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS dst_side,
     f.host[s.edge.src + 1]::VARCHAR AS src_host,
     f.host[s.edge.dst + 1]::VARCHAR AS dst_host,
     (f.offset_ns[s.edge.dst + 1] - f.offset_ns[s.edge.src + 1]) / 1e3 AS latency_us

@@ -31,5 +31,6 @@ SELECT
     quality,
     n_nodes,
     lane,
-    strptime("window", '%Y%m%dT%H%MZ') AS window_start
+    make_timestamp_ns(start_ns - (start_ns % getvariable('window_ns') + getvariable('window_ns'))
+        % getvariable('window_ns'))::TIMESTAMP AS window_start
 FROM _flows;

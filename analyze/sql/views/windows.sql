@@ -11,7 +11,7 @@ SELECT
     window_start,
     count(*) AS requests,
     count(DISTINCT category) AS categories,
-    sum(weight * response_us) / sum(weight) AS mean_us,
+    steady_sum(weight * response_us) / steady_sum(weight) AS mean_us,
     count(*) FILTER (status <> 'ok') AS errors,
     count(*) FILTER (quality <> 0) AS flagged
 FROM requests

@@ -1,0 +1,129 @@
+"""The tables behind the views, and how DuckDB comes to read their files.
+
+A table's files are opened by the first query that uses it: a broken file costs only the queries that need
+it. Until then the view `_<table>` has the table's columns, and fails where a query would read a row of it;
+without files it is empty.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+
+from analyze.sql.catalog import VIEWS, relation
+from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
+from schemas.rejects import REJECT_SCHEMA
+from schemas.report.report_tables import MUTATIONS_SCHEMA, REQUESTS_SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table's schema and its statements."""
+
+    schema: pa.Schema
+    columns: str
+    """Makes the empty table `_schema_<table>` from `_schema`, the empty table of its schema."""
+    empty: str
+    """Its view without files."""
+    unread: str
+    """Its view until a query uses it."""
+    set_files: str
+    """Binds the list of files."""
+    read: str
+    """Its view from then on."""
+
+
+# Partitions are never taken from paths: the lake itself may lie under `root=x/`. A statement is constant, the
+# list of files a bound value.
+LISTED: Final = {
+    "flows": StoredTable(
+        FLOWS_SCHEMA,
+        "CREATE TABLE _schema_flows AS FROM _schema",
+        "CREATE VIEW _flows AS FROM _schema_flows",
+        "CREATE VIEW _flows AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table flows is not read yet') IS NULL)"
+        " LEFT JOIN _schema_flows AS s ON true",
+        "SET VARIABLE flows_files = ?",
+        "CREATE OR REPLACE VIEW _flows AS"
+        " FROM read_parquet(getvariable('flows_files'), hive_partitioning = false)"
+        " WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
+    ),
+    "structures": StoredTable(
+        STRUCTURES_SCHEMA,
+        "CREATE TABLE _schema_structures AS FROM _schema",
+        "CREATE VIEW _structures AS FROM _schema_structures",
+        "CREATE VIEW _structures AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table structures is not read yet') IS NULL)"
+        " LEFT JOIN _schema_structures AS s ON true",
+        "SET VARIABLE structures_files = ?",
+        "CREATE OR REPLACE VIEW _structures AS"
+        " FROM read_parquet(getvariable('structures_files'), hive_partitioning = false)",
+    ),
+    "params": StoredTable(
+        PARAMS_SCHEMA,
+        "CREATE TABLE _schema_params AS FROM _schema",
+        "CREATE VIEW _params AS FROM _schema_params",
+        "CREATE VIEW _params AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table params is not read yet') IS NULL)"
+        " LEFT JOIN _schema_params AS s ON true",
+        "SET VARIABLE params_files = ?",
+        "CREATE OR REPLACE VIEW _params AS"
+        " FROM read_parquet(getvariable('params_files'), hive_partitioning = false)",
+    ),
+    "mutations": StoredTable(
+        MUTATIONS_SCHEMA,
+        "CREATE TABLE _schema_mutations AS SELECT *, '' AS filename FROM _schema",
+        "CREATE VIEW _mutations AS FROM _schema_mutations",
+        "CREATE VIEW _mutations AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table mutations is not read yet') IS NULL)"
+        " LEFT JOIN _schema_mutations AS s ON true",
+        "SET VARIABLE mutations_files = ?",
+        # Reports of an earlier flowdiff may lack a column.
+        "CREATE OR REPLACE VIEW _mutations AS"
+        " FROM read_parquet(getvariable('mutations_files'),"
+        " filename = true, union_by_name = true, hive_partitioning = false)"
+        " UNION ALL BY NAME FROM _schema_mutations",
+    ),
+    "report_requests": StoredTable(
+        REQUESTS_SCHEMA,
+        "CREATE TABLE _schema_report_requests AS SELECT *, '' AS filename FROM _schema",
+        "CREATE VIEW _report_requests AS FROM _schema_report_requests",
+        "CREATE VIEW _report_requests AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table report_requests is not read yet') IS NULL)"
+        " LEFT JOIN _schema_report_requests AS s ON true",
+        "SET VARIABLE report_requests_files = ?",
+        "CREATE OR REPLACE VIEW _report_requests AS"
+        " FROM read_parquet(getvariable('report_requests_files'),"
+        " filename = true, hive_partitioning = false)",
+    ),
+    "dead_letters": StoredTable(
+        REJECT_SCHEMA,
+        "CREATE TABLE _schema_dead_letters AS SELECT *, '0-0-0' AS filename FROM _schema",
+        "CREATE VIEW _dead_letters AS FROM _schema_dead_letters",
+        "CREATE VIEW _dead_letters AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table dead_letters is not read yet') IS NULL)"
+        " LEFT JOIN _schema_dead_letters AS s ON true",
+        "SET VARIABLE dead_letters_files = ?",
+        "CREATE OR REPLACE VIEW _dead_letters AS"
+        " FROM read_parquet(getvariable('dead_letters_files'), filename = true, hive_partitioning = false)",
+    ),
+}
+"""Tables that views read, each by the name of its files."""
+
+
+@cache
+def tables_behind(name: str) -> frozenset[str]:
+    """Tables that a view (or a view below the views, `_flows`) reads; empty for any other name."""
+    if name in ("_structure", "_structures"):
+        return frozenset({"structures"})
+    if name.startswith("_"):
+        return frozenset({name[1:]} & {*LISTED})
+    if name not in VIEWS:
+        return frozenset()
+    lines = (line for line in relation(name).sql.splitlines() if not line.startswith("--"))
+    used = {*re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", "\n".join(lines))} - {name}
+    return frozenset(table for other in used for table in tables_behind(other))

@@ -1,0 +1,71 @@
+"""Whether the files of a lake are what its commits say, byte for byte, before DuckDB reads from them.
+
+A flipped bit in Parquet may decode to another number, and DuckDB looks at no page checksum. The manifest has
+the SHA-256 of every file, so each file is hashed when a process first reads it (again where its size or time
+changed). That finds every change, in footers too. A list of files found whole could not be kept on disk: rot
+does not touch a file's time. The price is reading all columns of the files of a period.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analyze.scope import LakePeriod
+from stitch.lake.reading import unreadable
+
+HASHERS: Final = 2
+"""Threads; hashing lets go of the interpreter."""
+REMEMBERED: Final = 65_536
+"""Sums kept in memory, some 20 MB; a file past that is hashed again."""
+
+
+def verify(found: LakePeriod, paths: Iterable[Path]) -> None:
+    """Raise LakeError, naming the file, where one of `paths` is missing, cut or changed.
+
+    Paths that the manifest does not list (those of reports, which are small) are read whole instead, with the
+    checksums of their pages.
+    """
+    paths = [*paths]
+    for path in paths:
+        if path not in found.sums:
+            _read_pages(found, path)
+    listed = [path for path in paths if path in found.sums]
+    if not listed:
+        return
+    with ThreadPoolExecutor(min(HASHERS, len(listed))) as pool:
+        for path, there in zip(listed, pool.map(_sum, listed), strict=True):
+            if isinstance(there, OSError):
+                raise unreadable(found.root, path, str(there.strerror).lower()) from there
+            if there != found.sums[path]:
+                raise unreadable(found.root, path, "its content is not what was committed")
+
+
+def _read_pages(found: LakePeriod, path: Path) -> None:
+    try:
+        deque(pq.ParquetFile(path, page_checksum_verification=True).iter_batches(), maxlen=0)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(found.root, path) from error
+
+
+def _sum(path: Path) -> str | OSError:
+    """SHA-256 of a file, hex; the error where it cannot be read."""
+    try:
+        stat = path.stat()
+        return _hashed(path, stat.st_size, stat.st_mtime_ns)
+    except OSError as error:
+        return error
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _hashed(path: Path, _size: int, _mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

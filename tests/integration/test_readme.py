@@ -1,0 +1,66 @@
+"""After `make demo` every example of the README can be copied and run as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = [
+    block
+    for block in re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    if "make " not in block
+]
+
+
+def commands(block: str) -> list[str]:
+    """Commands of a block, continued lines joined."""
+    return [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def _check(line: str) -> str:
+    """Ends the script where a command has failed; 1 is what `compare` says of mutations."""
+    return f"code=$?; [ $code -le 1 ] || {{ echo {shlex.quote(line)} gave $code >&2; exit 9; }}"
+
+
+@pytest.fixture(scope="module")
+def place(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after `make demo`, which has fewer requests here."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    script = folder / ".venv" / "bin" / "flowdiff"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m flowdiff "$@"\n')
+    script.chmod(0o755)
+    demo = (
+        (repository / "deploy" / "demo.sh")
+        .read_text()
+        .replace("--requests 6000", "--requests 1000 --workers 1")
+    )
+    done = subprocess.run(
+        ["sh", "-c", demo],
+        cwd=folder,
+        env={**os.environ, "FLOWDIFF": str(script)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_example_runs(place: Path) -> None:
+    lines = [line for block in BLOCKS for line in commands(block)]
+    assert sum("flowdiff " in line for line in lines) >= 10
+    checked = [f"{line.partition(' #')[0].rstrip()}\n{_check(line)}" for line in lines]
+    done = subprocess.run(["bash", "-c", "\n".join(checked)], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (place / "demo" / "edges.parquet").stat().st_size > 0
+    assert (place / "demo" / "flows.dot").stat().st_size > 0
+    assert "structural mutation" in done.stdout
+    assert "critical path" in done.stdout

@@ -1,0 +1,85 @@
+"""Every query of docs/recipes.md runs as it stands and has an answer."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from analyze.scope import LakePeriod, resolve
+from analyze.sql.session import open_session
+from flowdiff.__main__ import main
+from schemas.periods import parse_period
+
+RECIPES = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^## (\d+)\. .*?^```(\w+)\n(.*?)^```", RECIPES, re.MULTILINE | re.DOTALL)
+QUERIES = [(number, text) for number, language, text in BLOCKS if language == "sql"]
+EMPTY = {"3", "8"}
+"""Recipes that rightly find nothing where no request failed and no path varies so much."""
+
+
+def run(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the demo's lake, smaller, its requests told as records and as spans, and a report."""
+    folder = tmp_path_factory.mktemp("recipes")
+    lake = str(folder / "demo" / "lake")
+    days = (("18", "1", ()), ("19", "2", ("--fault", "F1-mds-config")))
+    for form in ("native", "otlp-json"):
+        for day, seed, fault in days:
+            file = folder / f"{form}-{day}.json"
+            start = f"2026-11-{day}T09:00:00Z"
+            size = ("--requests", "600", "--seed", seed, "--workers", "1")
+            run("simulate", "--start", start, "--format", form, *size, *fault, "--out", str(file))
+            run("import", str(file), "--lake", lake)
+    periods = ("--reference", "2026-11-18", "--problem", "2026-11-19")
+    run("compare", "--lake", lake, *periods, "--fail-on", "never", "--sm-threshold", "10")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def everything(place: Path) -> LakePeriod:
+    return resolve(parse_period("all", now_ns=0), default_lake=str(place / "demo" / "lake"))
+
+
+def test_there_are_at_least_ten_recipes_of_every_kind() -> None:
+    assert len(BLOCKS) >= 10
+    assert {language for _, language, _ in BLOCKS} == {"sql", "duckdb", "python"}
+    assert [int(number) for number, _, _ in BLOCKS] == [*range(1, len(BLOCKS) + 1)]
+
+
+@pytest.mark.parametrize(("number", "text"), QUERIES, ids=[number for number, _ in QUERIES])
+def test_a_query_for_flowdiff_sql_runs(everything: LakePeriod, number: str, text: str) -> None:
+    with open_session(everything) as session:
+        rows = session.query(text)
+    assert rows.num_rows > 0 or number in EMPTY
+
+
+def test_the_parts_of_the_response_add_up_to_it(everything: LakePeriod) -> None:
+    text = next(text for number, text in QUERIES if number == "4").replace("LIMIT 10", "")
+    with open_session(everything) as session:
+        parts = sum(session.query(text)["critical_s"].to_pylist())
+        whole = session.query("SELECT sum(response_us) / 1e6 AS s FROM requests WHERE kind = 'spans'")["s"]
+    assert parts == pytest.approx(whole[0].as_py(), rel=1e-6)
+
+
+def test_a_query_for_plain_duckdb_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    (text,) = [text for _, language, text in BLOCKS if language == "duckdb"]
+    assert duckdb.connect().execute(text).fetchall()
+
+
+def test_the_script_for_polars_runs(place: Path) -> None:
+    (text,) = [text for _, language, text in BLOCKS if language == "python"]
+    done = subprocess.run([sys.executable, "-c", text], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "p95_ms" in done.stdout

@@ -1,0 +1,285 @@
+"""What a session on a lake promises beyond its views: paths, rot, limits, and the same answer every time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from oracles.traffic import write_native
+
+from analyze.report.drawing.swimlane import activities
+from analyze.scope import LakePeriod, resolve
+from analyze.sql.browse import categories, find_flow, flagged, windows
+from analyze.sql.category_sort import CategorySort
+from analyze.sql.session import open_session
+from analyze.sql.stored_tables import tables_behind
+from flowdiff.__main__ import main
+from schemas.errors import LakeError, QueryError
+from schemas.periods import parse_period
+from schemas.quality import Quality
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    code = ended.value.code
+    assert code is None or isinstance(code, int)
+    return code or 0
+
+
+def period_of(lake: Path, text: str = "all") -> LakePeriod:
+    return resolve(parse_period(text, now_ns=0), default_lake=str(lake))
+
+
+@pytest.fixture(scope="module")
+def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("session") / "lake"
+    file = sorted((shared_data / "online-boutique").glob("after-*.gz"))[0]
+    assert run("import", str(file), "--lake", str(folder), "--window", "1m") == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of one file a table."""
+    folder = tmp_path_factory.mktemp("small")
+    write_native(folder / "a.ndjson", 30)
+    assert run("import", str(folder / "a.ndjson"), "--lake", str(folder / "lake")) == 0
+    return folder / "lake"
+
+
+@pytest.mark.parametrize("above", ["root=x", "category=5", "window=20200101T0000Z", "a[1]*?"])
+def test_a_lake_may_lie_under_any_folder(lake: Path, tmp_path: Path, above: str) -> None:
+    (tmp_path / above).mkdir()
+    moved = shutil.copytree(lake, tmp_path / above / "lake")
+    query = "SELECT * FROM requests ORDER BY request_id"
+    with open_session(period_of(lake)) as here, open_session(period_of(moved)) as there:
+        assert there.query(query).equals(here.query(query))
+        assert windows(there).equals(windows(here))
+        for view in ("categories", "params", "mutations", "dead_letters"):
+            assert there.query(f"FROM {view} ORDER BY ALL").equals(here.query(f"FROM {view} ORDER BY ALL"))
+
+
+def test_windows_are_those_of_the_folders(lake: Path) -> None:
+    with open_session(period_of(lake)) as session:
+        told = {f"window={start:%Y%m%dT%H%MZ}" for start in windows(session)["window_start"].to_pylist()}
+    assert told == {path.name for path in (lake / "flows").iterdir()}
+
+
+def test_answers_are_the_same_to_the_last_digit(lake: Path) -> None:
+    answers = set()
+    for threads in (1, 2, 3, 4, 4, 4):
+        with open_session(period_of(lake), threads=threads) as session:
+            rows, _ = categories(session, CategorySort.C2, top=100, root=None)
+            answers.add(json.dumps([windows(session).to_pylist(), rows.to_pylist()], default=str))
+    assert len(answers) == 1
+
+
+def test_spread_is_what_duckdb_computes(lake: Path) -> None:
+    with open_session(period_of(lake)) as session:
+        (worst,) = session.query(
+            "SELECT max(abs(c.stddev_us / r.s - 1)) AS stddev, max(abs(c.mean_us / r.m - 1)) AS mean,"
+            " max(abs(c.c2 / (r.s / r.m) ** 2 - 1)) AS c2, count(*) AS n,"
+            " count(*) FILTER ((c.stddev_us IS NULL) <> (r.s IS NULL)) AS nulls FROM categories AS c"
+            " JOIN (SELECT category, stddev_samp(response_us) AS s, avg(response_us) AS m FROM requests"
+            " GROUP BY category) AS r ON r.category = c.category"
+        ).to_pylist()
+    assert worst["n"] > 10
+    assert worst["nulls"] == 0
+    assert max(worst["stddev"], worst["mean"], worst["c2"]) < 1e-9
+
+
+def test_spans_are_the_bars_of_the_swim_lane(lake: Path) -> None:
+    with open_session(period_of(lake)) as session:
+        ids = session.query("SELECT request_id FROM requests ORDER BY request_id LIMIT 25")["request_id"]
+        spans = session.query("FROM spans ORDER BY request_id, position").to_pylist()
+        for request_id in ids.to_pylist():
+            found = find_flow(session, request_id)
+            starts = [i for i, node in enumerate(found.structure["nodes"]) if node["side"] != 2]
+            sides = [found.structure["nodes"][i]["side"] for i in starts]
+            bars = [
+                bar for bar, side in zip(activities(found.flow, found.structure), sides, strict=True) if side
+            ]
+            own = [span for span in spans if span["request_id"] == request_id]
+            told = [(s["start_us"], s["duration_us"], s["critical_us"], s["deferred"]) for s in own]
+            assert told == [
+                pytest.approx((bar.start_us, bar.duration_us, bar.critical_us, bar.deferred)) for bar in bars
+            ]
+            assert all(0 <= s["own_us"] <= max(s["duration_us"], 0) for s in own)
+            parents = {s["position"] for s in own} | {None}
+            assert all(s["parent"] in parents and (s["critical_us"] == 0 or s["critical"]) for s in own)
+
+
+def test_edges_tell_their_sides(lake: Path) -> None:
+    with open_session(period_of(lake)) as session:
+        wrong = session.query(
+            "SELECT count(*) AS n FROM edges AS e"
+            " JOIN nodes AS s ON s.request_id = e.request_id AND s.position = e.src"
+            " JOIN nodes AS d ON d.request_id = e.request_id AND d.position = e.dst"
+            " WHERE (s.side, d.side) IS DISTINCT FROM (e.src_side, e.dst_side)"
+        )["n"][0].as_py()
+        sides = session.query("SELECT DISTINCT src_side, dst_side FROM edges ORDER BY ALL").to_pylist()
+    assert wrong == 0
+    assert {"src_side": "start", "dst_side": "start"} in sides
+
+
+def test_a_broken_report_costs_only_who_asks_for_it(lake: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(lake, tmp_path / "lake")
+    report = moved / "reports" / "broken"
+    report.mkdir(parents=True)
+    (report / "mutations.parquet").touch()
+    (report / "categories.parquet").touch()
+    assert run("windows", "--lake", str(moved)) == 0
+    assert run("categories", "--lake", str(moved)) == 0
+    assert (
+        run("sql", "--lake", str(moved), "-c", "select count(*) from requests join nodes using (request_id)")
+        == 0
+    )
+    with (
+        open_session(period_of(moved)) as session,
+        pytest.raises(LakeError, match=r"broken/mutations\.parquet"),
+    ):
+        session.query("SELECT * FROM mutations")
+
+
+def test_only_tables_that_are_asked_for_are_opened(lake: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(lake, tmp_path / "lake")
+    for path in moved.glob("structures/*/*.parquet"):
+        path.write_bytes(b"")
+    with open_session(period_of(moved)) as session:
+        assert session.query("SELECT count(*) AS n FROM windows")["n"][0].as_py() > 0
+        assert session.query("DESCRIBE requests").num_rows > 0
+        for query in (
+            "FROM nodes",
+            "SELECT * FROM requests JOIN nodes USING (request_id)",
+            "SELECT (SELECT max(n_nodes) FROM Categories)",
+            "FROM query_table('no' || 'des')",
+            "SELECT count(*) FROM requests JOIN query_table('no' || 'des') USING (request_id)",
+        ):
+            with pytest.raises((LakeError, QueryError)):
+                session.query(query)
+
+
+def test_what_stands_behind_a_view() -> None:
+    assert tables_behind("categories") == {"flows", "structures"}
+    assert tables_behind("windows") == {"flows"}
+    assert tables_behind("spans") == {"flows", "structures"}
+    assert tables_behind("_params") == {"params"}
+    assert tables_behind("select") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1",
+        "EXPLAIN CREATE TABLE t AS SELECT 1",
+        "EXPLAIN ANALYZE SET VARIABLE flows_files = []",
+        "EXPLAIN COPY (SELECT 1) TO 'x.csv'",
+        "explain /* c */ analyze create view v as select 1",
+        "SET VARIABLE flows_files = []",
+        "RESET threads",
+        "USE memory",
+        "CALL pragma_version()",
+        "PRAGMA version",
+        "CREATE MACRO m(x) AS x",
+    ],
+)
+def test_nothing_but_a_select_runs(lake: Path, text: str) -> None:
+    with open_session(period_of(lake)) as session:
+        before = session.query("SELECT count(*) AS n FROM requests")
+        with pytest.raises(QueryError):
+            session.query(text)
+        assert session.query("SELECT count(*) AS n FROM requests").equals(before)
+
+
+@pytest.mark.parametrize(
+    "text", ["EXPLAIN SELECT 1", "explain analyze select * from windows", "EXPLAIN FROM nodes"]
+)
+def test_a_select_is_explained(lake: Path, text: str) -> None:
+    with open_session(period_of(lake)) as session:
+        assert session.query(text).num_rows > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT sum(a.range * b.range % 7) FROM range(10000000) AS a, range(10000000) AS b",
+        "SELECT a.range FROM range(10000000) AS a, range(10000000) AS b",
+    ],
+)
+def test_a_query_may_not_compute_for_ever(lake: Path, text: str) -> None:
+    with open_session(period_of(lake), seconds=0.5) as session:
+        with pytest.raises(QueryError, match=r"more than 0\.5 s"):
+            for _ in session.stream(text):
+                pass
+        assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
+
+
+def test_reading_slowly_is_not_computing(lake: Path) -> None:
+    ticks = iter(range(10**6))
+    # Every look at the clock is a second later; only what is between two looks around a batch counts.
+    with open_session(period_of(lake), seconds=60.0, clock=lambda: float(next(ticks))) as session:
+        rows = sum(batch.num_rows for batch in session.stream("SELECT * FROM range(1000000)"))
+    assert rows == 1_000_000
+
+
+def test_flags_are_counted(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_session(period_of(lake)) as session:
+        flags, requests = flagged(session)
+        nothing, none = flagged(session, root="no/such")
+    assert (nothing, none) == ({}, 0)
+    assert 0 < flags[Quality.NEGATIVE] <= requests
+    capsys.readouterr()
+    run("windows", "--lake", str(lake))
+    out = " ".join(capsys.readouterr().out.split())
+    assert "none of them keeps a request out of tests" in out
+    assert "harmless as long as it is small" in out
+
+
+def flip(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
+
+
+READERS = (
+    ("windows", "--json"),
+    ("categories", "--json"),
+    ("sql", "--format", "json", "-c", "select * from requests join categories using (category) order by all"),
+    ("sql", "--format", "json", "-c", "select sum(critical_us), count(*) from spans"),
+    ("export", "--format", "native"),
+    ("export", "--format", "dot", "--where", "duration > 1ms"),
+    (
+        *("compare", "--reference", "all", "--problem", "all", "--problem-where", "duration > 0ns"),
+        *("--no-save", "--json", "-"),
+    ),
+)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: " ".join(reader)[:30])
+def test_a_flipped_bit_is_found_or_changes_nothing(
+    small: Path, tmp_path: Path, reader: tuple[str, ...], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    moved = shutil.copytree(small, tmp_path / "lake")
+    capfdbinary.readouterr()
+    code = run(*reader, "--lake", str(moved))
+    right = (code, capfdbinary.readouterr().out)
+    assert code in (0, 1)
+    found = 0
+    for path in sorted(moved.glob("*/window=*/*.parquet")):
+        data = path.read_bytes()
+        footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        for at in (2, 40, footer // 2, footer + 5, (footer + len(data)) // 2, len(data) - 6):
+            path.write_bytes(flip(data, at, at % 8))
+            code = run(*reader, "--lake", str(moved))
+            out, error = capfdbinary.readouterr()
+            if code == 2:
+                found += 1
+                assert error.count(b"\n") == 1, error.decode()
+                assert path.name in error.decode()
+            else:
+                assert (code, out) == right
+        path.write_bytes(data)
+    assert found >= 6
+    assert pq.ParquetFile(sorted(moved.glob("flows/*/*.parquet"))[0]).metadata.num_rows > 0

@@ -1,0 +1,135 @@
+"""Standard streams that are closed, full or left, and a system that refuses: one line each, no traceback."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from oracles.traffic import write_native
+
+FLOWDIFF = f"{shlex.quote(sys.executable)} -m flowdiff"
+ENDLESS = "select sum(a.range * b.range % 7) from range(10000000) a, range(10000000) b"
+
+
+def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A line of bash in which `flowdiff` is the command; its exit code is that of flowdiff."""
+    script = f'flowdiff() {{ {FLOWDIFF} "$@"; }}; {command}; exit ${{PIPESTATUS[0]}}'
+    environment = {**os.environ, "FLOWDIFF_LAKE": str(cwd / "lake")}
+    environment.pop("PYTHONUNBUFFERED", None)
+    return subprocess.run(
+        ["bash", "-c", script], cwd=cwd, capture_output=True, text=True, env=environment, errors="replace"
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams")
+    write_native(folder / "a.ndjson", 60)
+    done = shell("flowdiff import a.ndjson", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def one_line(done: subprocess.CompletedProcess[str], told: str, code: int = 2) -> None:
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["flowdiff windows", "PYTHONUNBUFFERED=1 flowdiff windows", "flowdiff windows --json", "flowdiff --help"],
+)
+def test_a_full_disk_behind_standard_output(place: Path, command: str) -> None:
+    one_line(shell(f"{command} >/dev/full", place), "cannot be written: no space left on device")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sql -c 'select * from nodes' --format csv",
+        "sql -c 'select * from range(2000000)' --format json",
+        "export --format native",
+        "windows --help",
+    ],
+)
+def test_a_reader_that_leaves_is_no_error(place: Path, command: str) -> None:
+    done = shell(f"flowdiff {command} | head -n 1", place)
+    assert done.returncode == 0
+    assert "rror" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_done_is_not_undone_by_a_full_disk(place: Path) -> None:
+    done = shell("flowdiff import a.ndjson --lake full >/dev/full", place)
+    one_line(done, "The import is committed; that could not be printed: no space left on device.", 0)
+    assert shell("flowdiff windows --lake full", place).returncode == 0
+    compare = "flowdiff compare --reference all --problem all --no-save --where 'duration > 1ns'"
+    halves = "--reference-where 'duration > 2ns' --problem-where 'duration > 3ns'"
+    quiet = shell(f"{compare} {halves} >/dev/null", place).returncode
+    assert shell(f"{compare} {halves} | head -n 1", place).returncode == quiet
+    one_line(
+        shell(f"{compare} {halves} >/dev/full", place), "The comparison is done; that could not be", quiet
+    )
+
+
+def test_closed_streams(place: Path) -> None:
+    assert shell("flowdiff windows <&-", place).returncode == 0
+    one_line(shell("flowdiff sql <&-", place), "Standard input holds no query")
+    one_line(shell("flowdiff windows >&-", place), "Standard output cannot be written: bad file descriptor")
+    assert shell("flowdiff windows --lake nowhere 2>&-", place).returncode == 2
+
+
+def test_names_that_are_not_utf8(place: Path) -> None:
+    one_line(shell("flowdiff windows --lake $'no\\xff'", place), "no\\xff")
+    done = shell("cp a.ndjson $'b\\xff.ndjson'; flowdiff import b*.ndjson --lake other", place)
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") <= 1
+    one_line(shell("flowdiff sql < $'b\\xff.ndjson'", place), "[query]")
+
+
+def test_a_dangling_link(place: Path) -> None:
+    (place / "dangling").symlink_to("nowhere")
+    one_line(shell("flowdiff windows --lake dangling", place), "There is no lake at 'dangling'")
+    one_line(shell("flowdiff import dangling --lake other", place), "dangling")
+    one_line(shell("flowdiff import a.ndjson --lake dangling", place), "dangling")
+
+
+def test_permission_denied(place: Path) -> None:
+    # root may read everything, unless it gives that right away.
+    powerless = "setpriv --bounding-set=-dac_override,-dac_read_search " if os.geteuid() == 0 else ""
+    shut = f"cp -r lake shut; chmod 000 shut/flows/*/*.parquet; {powerless}{FLOWDIFF}"
+    one_line(shell(f"{shut} sql --lake shut -c 'select count(*) from requests'", place), "permission denied")
+    one_line(shell(f"{powerless}{FLOWDIFF} export --format dot --lake shut", place), "permission denied")
+    one_line(
+        shell(f"mkdir ro; chmod 500 ro; {powerless}{FLOWDIFF} sql -c 'select 1' -o ro/x.csv", place),
+        "ro/x.csv",
+    )
+    one_line(shell(f"{powerless}{FLOWDIFF} simulate --requests 9 --out ro/x.ndjson", place), "ro/x.ndjson")
+
+
+def test_ctrl_c_ends_a_query_in_one_line(place: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flowdiff", "sql", "--lake", str(place / "lake"), "-c", ENDLESS],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    # Until DuckDB computes: a process that has used more CPU time than starting takes.
+    while _cpu_seconds(process.pid) < 2.5:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (130, "", "flowdiff: interrupted.\n")
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
