@@ -42,6 +42,12 @@ FLOWS_SCHEMA = pa.schema(
             "error class of the earliest failing node where the root is ok; null where none failed",
             nullable=True,
         ),
+        _field(
+            "error_position",
+            pa.list_(pa.int32()),
+            "canonical positions of the nodes that failed (of a span its start), ascending",
+        ),
+        _field("error_class", pa.list_(_word), "error class of each of those nodes"),
         _field("quality", pa.uint32(), "bit mask, see Quality; 0 is clean"),
         _field("n_nodes", pa.int32(), "length of offset_ns and host"),
         _field("lane", pa.int32(), "partition the request came by; 0 for files"),

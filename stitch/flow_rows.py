@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +16,16 @@ from stitch.columnar.chunks import whole
 from stitch.columnar.runs import ranges
 from stitch.graph.key import fingerprint_flows
 from stitch.graph.labels import NodeLabels
-from stitch.graph.placed import PlacedFlows
+from stitch.graph.placed import END, PlacedFlows
 from stitch.structures import StructureMemo, structures_of
 
 I8 = npt.NDArray[np.int64]
 U4 = npt.NDArray[np.uint32]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
+
+_FINE: Final = 0
+"""Code of `ok` in what `_event_status` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,9 @@ def flows_table(
     quality = placed.quality.copy()
     quality[mixed] |= np.uint32(Quality.MIXED_RATE)
     quality[_runs_backwards(placed, host_of_node)] |= np.uint32(Quality.NEGATIVE)
-    status, inner_status, status_words = _flow_status(placed, events)
+    of_event, status_words = _event_status(events)
+    status, inner_status = _flow_status(placed, of_event)
+    error_position, error_class, error_bounds = _failing_nodes(placed, of_event, order)
     category = categorised.of_flow[flow]
     columns = {
         "request_id": _request_ids(placed, flow),
@@ -111,6 +117,8 @@ def flows_table(
         "weight_known": pa.array(known[flow]),
         "status": canonical_words(status[flow], status_words),
         "inner_status": canonical_words(inner_status[flow], status_words),
+        "error_position": pa.ListArray.from_arrays(error_bounds, pa.array(error_position)),
+        "error_class": pa.ListArray.from_arrays(error_bounds, canonical_words(error_class, status_words)),
         "quality": pa.array(quality[flow]),
         "n_nodes": pa.array(order.n_nodes.astype(np.int32)),
         "lane": pa.array(np.full(n, lane, dtype=np.int32)),
@@ -171,20 +179,45 @@ def _flow_weights(placed: PlacedFlows, events: pa.Table) -> tuple[F8, B1, B1]:
     return np.where(known, 1.0 / np.where(known, low, 1.0), 1.0), known, known & (low != high)
 
 
-def _flow_status(placed: PlacedFlows, events: pa.Table) -> tuple[I8, I8, list[str]]:
-    """`(status, inner, words)` [flows]: word of the root's status, and of the earliest failing node's.
+def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
+    """`(codes [events + 2], words)` of the statuses; word 0 is `ok`, which the two synthetic events have."""
+    column = whole(events["status"])
+    told: list[str] = column.dictionary.to_pylist()
+    code = np.array([_FINE if word == "ok" else at for at, word in enumerate(told, 1)], dtype=np.int64)
+    of_event = code[column.indices.to_numpy(zero_copy_only=False)] if len(column) else np.zeros(0, np.int64)
+    return np.append(of_event, [_FINE, _FINE]), ["ok", *told]
+
+
+def _failing_nodes(
+    placed: PlacedFlows, of_event: I8, order: FlowOrder
+) -> tuple[npt.NDArray[np.int32], I8, pa.Array]:
+    """Events that failed: `(position in its flow, word, [flows + 1] where each flow's begin)`.
+
+    A span counts where it starts, and its marks do not count beside it. O(nodes), nothing where all is ok.
+    """
+    bounds = np.concatenate(([0], np.cumsum(order.n_nodes)))
+    if not of_event.any():
+        none = np.zeros(0, np.int64)
+        return none.astype(np.int32), none, pa.array(np.zeros(len(bounds), np.int32))
+    of_node = of_event[placed.event]
+    of_node[(placed.side == END) | (placed.point_code >= 0)] = _FINE
+    of_node = of_node[order.node]
+    failing = np.flatnonzero(of_node)
+    flow = np.searchsorted(bounds, failing, side="right") - 1
+    position = (failing - bounds[flow]).astype(np.int32)
+    return position, of_node[failing], pa.array(np.searchsorted(failing, bounds).astype(np.int32))
+
+
+def _flow_status(placed: PlacedFlows, of_event: I8) -> tuple[I8, I8]:
+    """`(status, inner)` [flows]: word of the root's status, and of the earliest failing node's.
 
     `inner` is -1 where no node fails or the root does. O(nodes).
     """
-    column = whole(events["status"])
-    words: list[str] = column.dictionary.to_pylist()
-    fine = words.index("ok") if "ok" in words else -1
-    of_event = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    status = np.full(placed.n_flows, len(words), dtype=np.int64)
+    status = np.full(placed.n_flows, _FINE, dtype=np.int64)
     inner = np.full(placed.n_flows, -1, dtype=np.int64)
-    if bool((of_event != fine).any()):
-        of_node = np.append(of_event, [fine, fine])[placed.event]
-        failing = np.flatnonzero(of_node != fine)
+    if of_event.any():
+        of_node = of_event[placed.event]
+        failing = np.flatnonzero(of_node)
         flow = np.searchsorted(placed.first_node, failing, side="right") - 1
         is_root = failing == placed.first_node[flow]
         order = np.lexsort((failing, placed.ts_ns[failing], ~is_root, flow))
@@ -193,7 +226,7 @@ def _flow_status(placed: PlacedFlows, events: pa.Table) -> tuple[I8, I8, list[st
         by_root = is_root[first]
         status[flow[first[by_root]]] = of_node[failing[first[by_root]]]
         inner[flow[first[~by_root]]] = of_node[failing[first[~by_root]]]
-    return status, inner, [*words, "ok"]
+    return status, inner
 
 
 def _response_ns(placed: PlacedFlows, start: I8) -> I8:

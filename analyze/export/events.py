@@ -175,6 +175,7 @@ def _category_events(
     as_spans = form is EventForm.SPANS
     describe = _RECORDS_OF[from_spans] if form is EventForm.RECORDS else _SPANS_OF[from_spans]
     batches = []
+    errors = _Errors(flows)
     for position, node in enumerate(nodes):
         if node["component"] == SYNTHETIC or (as_spans and (node["side"] == END or _is_mark(node))):
             continue
@@ -191,7 +192,7 @@ def _category_events(
             "label": _repeat(node["label"], n, _WORD),
             "host": hosts.take(at),
             "shared": pa.array(np.zeros(n, np.bool_)),
-            "status": _root_status(flows) if position == 0 else _repeat("ok", n, _WORD),
+            "status": errors.statuses(position),
             "sample_rate": _rates(flows),
             "params": params.lists(flow_name, position),
             **describe(category, position),
@@ -209,9 +210,24 @@ def _repeat(value: object, n: int, type_: pa.DataType | None = None) -> pa.Array
     return array.dictionary_encode().cast(type_) if type_ is not None else array
 
 
-def _root_status(flows: pa.Table) -> pa.Array:
-    """Status of the root. Which later node failed (`inner_status`) is not in the lake, so that is lost."""
-    return flows["status"].cast(pa.string()).combine_chunks().dictionary_encode().cast(_WORD)
+class _Errors:
+    """Which nodes of some flows failed, and how."""
+
+    def __init__(self, flows: pa.Table) -> None:
+        positions = flows["error_position"].combine_chunks()
+        self._n = flows.num_rows
+        self._row = pc.list_parent_indices(positions).to_numpy()
+        self._position = positions.flatten().to_numpy()
+        words = flows["error_class"].combine_chunks().flatten().cast(pa.string()).dictionary_encode()
+        self._words = ["ok", *words.dictionary.to_pylist()]
+        self._code = words.indices.to_numpy(zero_copy_only=False).astype(np.int32) + 1
+
+    def statuses(self, position: int) -> pa.DictionaryArray:
+        """[flows] status of the node at a position."""
+        codes = np.zeros(self._n, np.int32)
+        here = self._position == position
+        codes[self._row[here]] = self._code[here]
+        return pa.DictionaryArray.from_arrays(codes, pa.array(self._words, pa.string()))
 
 
 def _rates(flows: pa.Table) -> pa.Array:

@@ -40,6 +40,8 @@ _WORDS: Final[dict[str, list[str]]] = {
         "host.list.element",
         "status",
         "inner_status",
+        "error_position.list.element",
+        "error_class.list.element",
         "weight",
         "quality",
         "n_nodes",

@@ -164,8 +164,8 @@ def stored(lake: Path) -> list[tuple[str, ...]]:
     with open_session(found) as session:
         # OTLP ids have 32 digits.
         rows = session.query(
-            "SELECT lpad(request_id, 32, '0') AS id, category, start_ns, offset_ns, host, response_ns"
-            " FROM _flows ORDER BY id"
+            "SELECT lpad(request_id, 32, '0') AS id, category, start_ns, offset_ns, host, response_ns,"
+            " status, inner_status, error_position, error_class FROM _flows ORDER BY id"
         ).to_pylist()
         params = session.query(
             "SELECT * REPLACE (lpad(request_id, 32, '0') AS request_id) FROM params ORDER BY ALL"

@@ -78,16 +78,17 @@ def _compare(row: dict[str, Any], structure: dict[str, Any], flow: PlainFlow) ->
 
 
 def kernel_graph(row: dict[str, Any], structure: dict[str, Any]) -> nx.DiGraph:
-    """A row of flows with its structure, with times, hosts, parents and mates as `instance`."""
+    """A row of flows with its structure, with times, hosts, errors, parents and mates as `instance`."""
     graph = nx.DiGraph()
     responses = set(structure["responses"])
+    errors = dict(zip(row["error_position"], row["error_class"], strict=True))
     for i, node in enumerate(structure["nodes"]):
         label = (
             *(node[column] for column in ("component", "point", "label", "kind", "side", "deferred")),
             i in responses,
         )
         ts_ns = row["start_ns"] + row["offset_ns"][i]
-        graph.add_node(i, label=label, instance=(ts_ns, row["host"][i]))
+        graph.add_node(i, label=label, instance=(ts_ns, row["host"][i], errors.get(i, "ok")))
     for i, node in enumerate(structure["nodes"]):
         relatives = relatives_of(graph, node["parent"], node["mate"])
         graph.nodes[i]["instance"] += relatives

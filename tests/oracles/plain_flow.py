@@ -81,16 +81,22 @@ class PlainFlow:
         first = min((node.ts_ns for node in failing), default=0)
         return {("ok", node.status) for node in failing if node.ts_ns == first} or {("ok", None)}
 
+    def error(self, i: int) -> str:
+        """Status of the event behind a node, told once: of a span at its start only, never of a mark."""
+        node = self.nodes[i]
+        told = node.name[-1] == 1 or self.kind == "records"
+        return node.status if told else "ok"
+
     def labels(self) -> list[tuple[Any, ...]]:
         """What the structure knows of each node: its name, and whether it is deferred or a response."""
         deferred = self.deferred()
         return [(*node.name, i in deferred, i in self.responses) for i, node in enumerate(self.nodes)]
 
     def to_networkx(self) -> nx.DiGraph:
-        """The DAG with `label` (structure) and `instance` (time and host) on every node."""
+        """The DAG with `label` (structure) and `instance` (time, host and error) on every node."""
         graph = nx.DiGraph()
         for i, (node, label) in enumerate(zip(self.nodes, self.labels(), strict=True)):
-            graph.add_node(i, label=label, instance=(node.ts_ns, node.host))
+            graph.add_node(i, label=label, instance=(node.ts_ns, node.host, self.error(i)))
         graph.add_edges_from(self.edges)
         return graph
 

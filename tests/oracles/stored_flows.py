@@ -192,6 +192,8 @@ def lake_tables(
             "weight_known": np.ones(n, dtype=np.bool_),
             "status": pa.array(["ok"] * n).dictionary_encode(),
             "inner_status": pa.nulls(n, FLOWS_SCHEMA.field("inner_status").type),
+            "error_position": pa.array([[]] * n, FLOWS_SCHEMA.field("error_position").type),
+            "error_class": pa.array([[]] * n, FLOWS_SCHEMA.field("error_class").type),
             "quality": np.zeros(n, dtype=np.uint32),
             "n_nodes": np.diff(bounds).astype(np.int32),
             "lane": np.zeros(n, dtype=np.int32),

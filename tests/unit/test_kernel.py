@@ -182,6 +182,27 @@ def test_status_is_the_roots_and_inner_status_the_earliest_failure_below_a_root_
     assert (one_flow(s, "t2")["status"], one_flow(s, "t2")["inner_status"]) == ("ok", None)
 
 
+def test_errors_name_every_node_that_failed_a_span_where_it_starts() -> None:
+    s = stitch(
+        batch(
+            span("a"),
+            span("b", "a", (10, 20), status="late", marks=[(15, "tick")]),
+            span("c", "a", (30, 40), status="refused"),
+            record("t3", "r", 0, status="broken"),
+            record("t3", "r", 1),
+            span("z", trace="t2"),
+        ),
+        CONFIG,
+    )
+    flow = one_flow(s)
+    (structure,) = [row for row in s.structures.to_pylist() if row["category"] == flow["category"]]
+    failed = [structure["nodes"][at] for at in flow["error_position"]]
+    assert [(node["point"], node["side"]) for node in failed] == [("b", 1), ("c", 1)]
+    assert flow["error_class"] == ["late", "refused"]
+    assert (one_flow(s, "t3")["error_position"], one_flow(s, "t3")["error_class"]) == ([0], ["broken"])
+    assert (one_flow(s, "t2")["error_position"], one_flow(s, "t2")["error_class"]) == ([], [])
+
+
 def test_params_follow_the_flows_then_position_then_key() -> None:
     s = stitch(
         batch(
