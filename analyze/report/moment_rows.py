@@ -36,6 +36,5 @@ def canonical(text: str, limits: ReportLimits) -> str:
 
 def response_histogram(title: str, category: Category, limits: ReportLimits) -> Histogram:
     """Response times of both samples of a comparison."""
-    problem = category.sample == 1
     us = category.response_ns / NS_PER_US
-    return log_histogram(title, us[~problem], us[problem], limits.bins)
+    return log_histogram(title, us[category.rows(0)], us[category.rows(1)], limits.bins)

@@ -35,9 +35,10 @@ class SampleMoments:
         """[samples, categories] count times mean; 0 for an empty category."""
         return np.where(self.count > 0, self.count * self.mean_us, 0.0)
 
-    def filled_mean_us(self) -> F8:
-        """Of two samples: an empty one's mean is the other's (C.7, C.8); NaN only if both are empty."""
-        return np.where(self.count > 0, self.mean_us, self.mean_us[::-1])
+    def filled_mean_us(self, samples: tuple[int, int] = (0, 1)) -> F8:
+        """[2, categories] of two samples: an empty one's mean is the other's (C.7, C.8); NaN if both are."""
+        mean = self.mean_us[list(samples)]
+        return np.where(self.count[list(samples)] > 0, mean, mean[::-1])
 
 
 def category_moments(categories: Sequence[Category], n_samples: int) -> SampleMoments:

@@ -36,6 +36,18 @@ def test_empty_period_takes_the_other_mean():
     assert got.total_us[:, 0].tolist() == [2.0, 0.0]
 
 
+def test_any_number_of_samples():
+    offsets = np.array([[0, 1000], [0, 3000], [0, 9000]])
+    c = category(graph(["r", "s"]), offsets, np.array([0, 0, 3]))
+    got = category_moments([c], 4)
+    assert got.count[:, 0].tolist() == [2, 0, 0, 1]
+    assert got.total_us[:, 0].tolist() == [4.0, 0.0, 0.0, 9.0]
+    assert pooled(got, np.arange(1)).count[:, 0].tolist() == [2, 0, 0, 1]
+    assert got.filled_mean_us((1, 3))[:, 0].tolist() == [9.0, 9.0]
+    assert got.filled_mean_us((0, 3))[:, 0].tolist() == [2.0, 9.0]
+    assert np.isnan(got.filled_mean_us((1, 2))).all()
+
+
 def test_pooled_is_the_union():
     rng = np.random.default_rng(1)
     parts = [rng.integers(1, 10**6, (n, 1)).tolist() for n in (5, 1, 9)]
