@@ -80,7 +80,7 @@ class Mutation(Frozen):
     rank: int
     """From 1: first those of the direction in which the mean went, by |contribution|; then the others."""
     rank_in_direction: int
-    """From 1, among the mutations of the same direction (the papers' separate lists)."""
+    """From 1, by |contribution| among the mutations of the same direction (the papers' separate lists)."""
     kind: MutationKind
     direction: Direction
     category: str

@@ -122,11 +122,28 @@ REQUESTS_SCHEMA = pa.schema(
 """One row a request of every mutation and precursor. A category that is a mutation twice is listed under both
 ranks; a precursor is listed once, `precursors` has all mutations that it may belong to."""
 
+PAINTED_SCHEMA = pa.schema(
+    [
+        _f("category", pa.string(), "category key, after the refinement of this comparison"),
+        _f("src", pa.int32(), "canonical position of the earlier node"),
+        _f("dst", pa.int32(), "canonical position of the later node"),
+        _f("src_label", pa.string(), "label of the earlier node"),
+        _f("dst_label", pa.string(), "label of the later node"),
+        _f("ks_n0", pa.int64(), "latencies tested, reference: of all places of this name in the category"),
+        _f("ks_n1", pa.int64(), "latencies tested, problem"),
+        _f("ks_d", pa.float64(), "one-sided KS statistic; null where the test was not run", nullable=True),
+        _f("ks_p", pa.float64(), "its p-value", nullable=True),
+        _f("changed", pa.bool_(), "the test rejected: the edge is painted"),
+    ]
+)
+"""One row an edge of every category; in reports of `--variant released` only."""
+
 REPORT_TABLES: Final = {
     "mutations": MUTATIONS_SCHEMA,
     "edges": EDGES_SCHEMA,
     "precursors": PRECURSORS_SCHEMA,
     "categories": CATEGORIES_SCHEMA,
     "requests": REQUESTS_SCHEMA,
+    "painted": PAINTED_SCHEMA,
 }
 """Schema by name, `reports/<id>/<name>.parquet`; a method may bring tables of its own."""

@@ -6,6 +6,7 @@ import pytest
 from oracles.paper_report import paper_report
 from oracles.populations import chain, constant_chain, population
 
+from analyze.report.limits import ReportLimits
 from analyze.report.sections.mutations.mutation_words import explain, list_title, part_of
 from analyze.report.wording import NBSP
 from schemas.report.mutations import Direction, Mutation, RankedList
@@ -111,3 +112,19 @@ def test_released_is_one_signed_list():
     signed = [m.contribution_us for m in found.mutations]
     assert signed == sorted(signed, reverse=True)
     assert signed[0] > 0 > signed[-1]
+
+
+def test_a_short_report_of_one_signed_list_has_both_ends():
+    worse = [constant_chain(("a", f"w{i}"), 0, 100 + i, 0, 9000) for i in range(4)]
+    lost = constant_chain(("a", "y"), 500, 0, 100, 0)
+    gone = constant_chain(("b", "y"), 900, 0, 5000, 0)
+    better = [constant_chain(("b", f"x{i}"), 0, 100 + i, 0, 10) for i in range(4)]
+    p = population(*worse, lost, *better, gone)
+    whole = paper_report(p, variant="released").mutations
+    signed = [m.contribution_us for m in whole]
+    assert len(signed) == 8
+    short = paper_report(p, ReportLimits(mutations=4, detailed=2), variant="released")
+    assert [m.contribution_us for m in short.mutations] == [*signed[:2], *signed[-2:]]
+    assert [m.rank for m in short.mutations if m.histograms] == [1, 8]
+    (listed,) = short.ranked.lists
+    assert (listed.ranks, listed.total) == ((1, 2, 7, 8), 8)

@@ -10,7 +10,7 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 
 from analyze.methods.spectroscope.distance import TokenTexts, edge_sequence
 from analyze.methods.spectroscope.edge_tests import named_edge_tests
-from analyze.methods.spectroscope.painted_rows import PAINTED_SCHEMA, painted_table
+from analyze.methods.spectroscope.painted_rows import painted_table
 from analyze.methods.spectroscope.paper import PaperResult, Ranked, paper_mutations
 from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.methods.spectroscope.timing import KsTests, released_tests

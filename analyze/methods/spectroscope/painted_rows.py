@@ -7,26 +7,7 @@ import pyarrow as pa
 
 from analyze.methods.spectroscope.paper import PaperResult
 from analyze.population import Population
-
-
-def _f(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
-    return pa.field(name, type_, nullable=nullable, metadata={"doc": doc})
-
-
-PAINTED_SCHEMA = pa.schema(
-    [
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _f("src", pa.int32(), "canonical position of the earlier node"),
-        _f("dst", pa.int32(), "canonical position of the later node"),
-        _f("src_label", pa.string(), "label of the earlier node"),
-        _f("dst_label", pa.string(), "label of the later node"),
-        _f("ks_n0", pa.int64(), "latencies tested, reference: of all places of this name in the category"),
-        _f("ks_n1", pa.int64(), "latencies tested, problem"),
-        _f("ks_d", pa.float64(), "one-sided KS statistic; null where the test was not run", nullable=True),
-        _f("ks_p", pa.float64(), "its p-value", nullable=True),
-        _f("changed", pa.bool_(), "the test rejected: the edge is painted"),
-    ]
-)
+from schemas.report.report_tables import PAINTED_SCHEMA
 
 
 def painted_table(result: PaperResult, population: Population) -> pa.Table:
