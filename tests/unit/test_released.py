@@ -16,6 +16,7 @@ from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.methods.spectroscope.timing import KsTests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
+from schemas.report.report_tables import PAINTED_SCHEMA
 
 MS = 1_000_000
 RELEASED = PaperSettings(variant="released")
