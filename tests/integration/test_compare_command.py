@@ -115,6 +115,7 @@ def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.Cap
         (("--min-contribution", "1h"), 0),
         (("--min-contribution", "1%"), 1),
         (("--level", "L3"), 1),
+        (("--hosts", "role", "--host-role", "recommendationservice-.*=advice"), 1),
         (("--variant", "released", "--ranking", "tr", "--no-one-to-n", "--distance", "raw"), 1),
         (("--alpha", "0", "--sm-threshold", "100000"), 0),
     ],
