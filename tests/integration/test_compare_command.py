@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import analyze.load
+import analyze.scope
+import flowdiff.commands.compare
 from analyze.scope import resolve
 from analyze.sql.session import open_session
 from flowdiff.__main__ import main
@@ -94,6 +98,24 @@ def is_of(report: Path, problem: str) -> bool:
     """Whether a report's problem period begins at that time, and it is not filtered."""
     sample = json.loads(report.read_text(encoding="utf-8"))["samples"][1]
     return problem in sample["text"].split("/")[0] and not sample["where"]
+
+
+def test_one_run_does_everything_once(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each period is resolved once; flows are refined once, the page rendered once, however it is kept."""
+    done: list[str] = []
+
+    def counted(module: ModuleType, name: str) -> None:
+        plain = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, **how: done.append(name) or plain(*given, **how))
+
+    counted(analyze.scope, "open_manifest")
+    counted(analyze.load, "refine")
+    counted(analyze.load, "read_flows")
+    counted(flowdiff.commands.compare, "render_html")
+    assert run("compare", "--lake", str(lake), *DELAYED, "--html", str(tmp_path / "page.html")) == 1
+    assert sorted(done) == [*["open_manifest"] * 2, *["read_flows"] * 2, "refine", "render_html"]
+    kept = max(lake.glob("reports/*/report.html"), key=lambda path: path.stat().st_mtime_ns)
+    assert kept.read_bytes() == (tmp_path / "page.html").read_bytes()
 
 
 def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.CaptureFixture[str]):
