@@ -389,6 +389,39 @@ def test_tables_hold_what_the_model_holds():
                 assert not any(value is not None and math.isnan(value) for value in column.to_pylist())
 
 
+def test_requests_of_mutations_and_precursors():
+    """Two mutations share a precursor: it is listed once, at the better rank; all else by rank."""
+    lost = constant_chain(LOST, 300, 100, 2000, 2000)
+    more, less = constant_chain(GAINED, 0, 60, 0, 9000), constant_chain(("read", "retry"), 0, 50, 0, 9000)
+    outcome = run(population(lost, more, less, slowed(3000)))
+    keys = {name: c.graph.key for name, c in (("lost", lost), ("more", more), ("less", less))}
+    ranks = {m.category: m.rank for m in outcome.mutations}
+    assert [len(m.precursors) for m in outcome.mutations if m.kind is MutationKind.STRUCTURAL] == [1, 1]
+    table = outcome.tables["requests"]
+    assert table["rank"].to_pylist() == sorted(table["rank"].to_pylist())
+    rows = table.group_by(["rank", "role", "category", "sample", "kind"]).aggregate([("request_id", "count")])
+    counts = {
+        (row["category"], row["sample"]): (row["rank"], row["role"], row["request_id_count"])
+        for row in rows.to_pylist()
+    }
+    slow = slowed(3000).graph.key
+    assert counts == {
+        (keys["more"], "problem"): (ranks[keys["more"]], "mutation", 60),
+        (keys["less"], "problem"): (ranks[keys["less"]], "mutation", 50),
+        (keys["lost"], "reference"): (min(ranks[keys["more"]], ranks[keys["less"]]), "precursor", 300),
+        (keys["lost"], "problem"): (min(ranks[keys["more"]], ranks[keys["less"]]), "precursor", 100),
+        (slow, "reference"): (ranks[slow], "mutation", 40),
+        (slow, "problem"): (ranks[slow], "mutation", 40),
+    }
+    assert set(table["kind"].to_pylist()) == {"records"}
+    expected = {(c.graph.key, name) for c in (lost, more, less) for name in c.request_id.to_pylist()}
+    listed = set(zip(table["category"].to_pylist(), table["request_id"].to_pylist(), strict=True))
+    assert expected <= listed
+    quiet = run(population(constant_chain(CALM, 40, 40, 1000, 1000))).tables["requests"]
+    assert quiet.num_rows == 0
+    assert quiet.schema.equals(table.schema)
+
+
 def test_difference_marks_what_has_no_partner():
     found = run(population(*moved()))
     m = found.mutations[0]
