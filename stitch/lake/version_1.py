@@ -1,7 +1,8 @@
 """Lakes of layout version 1, for `stitch.lake.upgrade` alone: commits, checks, and rows in today's columns.
 
 Version 1 had no `kind`: a flow of records whose request id also came with spans was called `<id>~records`.
-And no `inner_status`: the error class of an inner node stood in `status`, as `~<class>`.
+And no `inner_status`: the error class of an inner node stood in `status`, as `~<class>`. It did
+not say which node that was: the errors of an upgraded flow are its root's alone.
 """
 
 from __future__ import annotations
@@ -150,7 +151,11 @@ def converted(store: Store, item: File, kinds: Kinds, flows: Iterable[File]) -> 
 
 def _flows(table: pa.Table, kinds: Kinds) -> pa.Table:
     status = table["status"].cast(pa.string())
-    inner = pc.starts_with(status, _INNER)
+    inner = pc.starts_with(status, _INNER).combine_chunks()
+    at_root = (
+        pc.and_(pc.invert(inner), pc.not_equal(status, "ok")).combine_chunks().to_numpy(zero_copy_only=False)
+    )
+    bounds = pa.array(np.concatenate(([0], np.cumsum(at_root))).astype(np.int32))
     return (
         table.drop_columns(["request_id", "status"])
         .append_column("request_id", _plain_ids(table["request_id"], kinds))
@@ -159,6 +164,13 @@ def _flows(table: pa.Table, kinds: Kinds) -> pa.Table:
         .append_column(
             "inner_status",
             pc.if_else(inner, pc.utf8_slice_codeunits(status, len(_INNER)), pa.scalar(None, pa.string())),
+        )
+        .append_column(
+            "error_position", pa.ListArray.from_arrays(bounds, pa.array(np.zeros(at_root.sum(), np.int32)))
+        )
+        .append_column(
+            "error_class",
+            pa.ListArray.from_arrays(bounds, status.filter(pa.array(at_root)).combine_chunks()),
         )
     )
 

@@ -87,6 +87,10 @@ def test_every_row_is_there_in_the_new_columns(old: Path) -> None:
         ],
         key=repr,
     )
+    errors = rows(store, "flows", ["request_id", "error_position", "error_class"])
+    assert [row for row in errors if row[1]] == [
+        (trace(7), [0], ["error"])
+    ]  # of the others nobody knows where
     params = rows(store, "params", ["request_id", "kind", "position", "key"])
     assert (trace(1), "spans", 0, "user") in params
     assert (trace(1), "records", 0, "n") in params

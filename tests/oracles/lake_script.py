@@ -69,6 +69,8 @@ def flows_table(ids: list[str], start_ns: list[int], category: str = "c" * 32) -
             "weight": 1.0,
             "weight_known": False,
             "status": "ok",
+            "error_position": [],
+            "error_class": [],
             "quality": 0,
             "n_nodes": 2,
             "lane": 0,
