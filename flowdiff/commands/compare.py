@@ -1,4 +1,7 @@
-"""`flowdiff compare`: what changed between two periods."""
+"""`flowdiff compare`: what changed between two periods.
+
+What does the work is imported where it is called: help and completion need the options only.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,11 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 from rich.console import Console
 
-from analyze.compare import compare
-from analyze.load import load_population
 from analyze.methods.port import AnyMethod, Chosen
 from analyze.methods.registry import method_of
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import FailOn, Floor, fails, parse_floor
 from analyze.report.outcome import Outcome
-from analyze.report.page import render_html
-from analyze.report.store import HTML_FILE, write_report
-from analyze.report.terminal import print_report
 from analyze.scope import LakePeriod, refuse_overlap, resolve
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.options import warn_of_pending
@@ -80,6 +78,8 @@ def _compare(
 
     Exit code 0: nothing found. 1: mutations found (see --fail-on, --min-contribution). 2: error.
     """
+    from analyze.report.terminal import print_report
+
     del method  # read before the options were made: see CompareCommand
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     now_ns = time.time_ns()
@@ -116,6 +116,9 @@ def _both(where: str | None, own: str | None) -> str | None:
 
 
 def _run(sides: Sequence[LakePeriod], chosen: Sequence[Chosen[Any]], refine: RefineSettings) -> Outcome:
+    from analyze.compare import compare
+    from analyze.load import load_population
+
     with _stage("Loading and refining"):
         loaded = load_population(list(zip(("reference", "problem"), sides, strict=True)), refine)
     roots = dict.fromkeys(side.root.resolve().name for side in sides)
@@ -129,6 +132,9 @@ def _write(
     outcome: Outcome, lake: Path, *, save: bool, json_file: str | None, html_file: Path | None
 ) -> Path | None:
     """Write what was asked for; the page's path, where there is one. Raises LakeError, InputError."""
+    from analyze.report.page import render_html
+    from analyze.report.store import HTML_FILE, write_report
+
     where = None
     with _stage("Writing the report"):
         page = render_html(outcome.report, outcome.views) if save or html_file is not None else ""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import analyze.load
+import analyze.report.page
 import analyze.scope
-import flowdiff.commands.compare
 from analyze.scope import resolve
 from analyze.sql.session import open_session
 from flowdiff.__main__ import main
@@ -111,7 +111,7 @@ def test_one_run_does_everything_once(lake: Path, tmp_path: Path, monkeypatch: p
     counted(analyze.scope, "open_manifest")
     counted(analyze.load, "refine")
     counted(analyze.load, "read_flows")
-    counted(flowdiff.commands.compare, "render_html")
+    counted(analyze.report.page, "render_html")
     assert run("compare", "--lake", str(lake), *DELAYED, "--html", str(tmp_path / "page.html")) == 1
     assert sorted(done) == [*["open_manifest"] * 2, *["read_flows"] * 2, "refine", "render_html"]
     kept = max(lake.glob("reports/*/report.html"), key=lambda path: path.stat().st_mtime_ns)

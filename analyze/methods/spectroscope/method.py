@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.methods.spectroscope.category_rows import category_rows, root_rows, sums
-from analyze.methods.spectroscope.mutation_rows import mutations_section
-from analyze.methods.spectroscope.mutation_tables import report_tables
-from analyze.methods.spectroscope.paper import PaperResult, paper_mutations
 from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Population
 from analyze.report import wording
@@ -27,6 +23,9 @@ from schemas.report.mutations import MutationsSection
 from schemas.report.report import Verdict
 from schemas.report.roots import RootsSection
 
+if TYPE_CHECKING:
+    from analyze.methods.spectroscope.paper import PaperResult
+
 COUNT_NOTE_RATIO: Final = 1.2
 """Numbers of requests further apart than this get a note: the papers assume a like workload (NSDI §5.2)."""
 WEIGHT_NOTE_CHANGE: Final = 0.01
@@ -37,6 +36,12 @@ def analyse(
     population: Population, _history: Population | None, settings: PaperSettings, limits: ReportLimits
 ) -> Result:
     """Mutations of the second sample against the first. History is not looked at: the papers had none."""
+    # Here, so that the command line has the options without scipy.
+    from analyze.methods.spectroscope.category_rows import category_rows, root_rows, sums
+    from analyze.methods.spectroscope.mutation_rows import mutations_section
+    from analyze.methods.spectroscope.mutation_tables import report_tables
+    from analyze.methods.spectroscope.paper import paper_mutations
+
     found = paper_mutations(population, settings)
     mutations = mutations_section(found, population, limits)
     categories, roots = category_rows(found, population), root_rows(found, population)
