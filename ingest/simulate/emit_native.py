@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from ingest.simulate.structure import Structure
 from ingest.simulate.telling import Telling, decoded, told_point
-from ingest.simulate.trace import Trace
+from ingest.simulate.trace import Structure, Trace
 from ingest.simulate.workload import BLOCK_BYTES
 
 CHUNK_LINES = 20_000

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ingest.simulate.points import Point, Span
-from ingest.simulate.structure import Structure
 from ingest.simulate.telling import Telling, decoded, told_point
-from ingest.simulate.trace import Trace
+from ingest.simulate.trace import Structure, Trace
 from ingest.simulate.workload import BLOCK_BYTES
 
 CHUNK_LINES = 2_000

@@ -1,12 +1,49 @@
-"""The catalogue of faults F1 to F15 and of negatives (ALGORITHMS I.3), by name."""
+"""The catalogue of faults F1 to F15 and of negatives (ALGORITHMS I.3), by name, and their mechanisms."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from ingest.simulate.injection import Injection, Mechanism
 from schemas.errors import ConfigError
+
+
+class Mechanism(Enum):
+    """What a fault changes in the service, the workload or the trace. One of each kind a run at most."""
+
+    MDS_CONFIG = "metadata writes go to the data node"
+    SMALL_IO = "the client uses smaller I/O"
+    PREFETCH = "server-driven metadata prefetching"
+    TREE_GROWTH = "B-tree inserts take more iterations as it grows"
+    SPIN = "spin in the storage node's write path"
+    PAUSES = "the client machine pauses"
+    ONE_BUCKET = "hash table with one bucket"
+    READDIR_LOOP = "READDIR starts over for every entry"
+    WRITE_THROUGH = "one storage node writes through"
+    STALE_BACKOFF = "back-off on a stale location"
+    NOISY_HOST = "noisy neighbour on the data node"
+    LOAD = "more load"
+    ERROR_BURST = "bursts of I/O errors with retries"
+    SEQUENTIAL_READ = "parallel reads become sequential"
+    SAMPLING = "other sampling rate"
+    CLOCK_SKEW = "a host's clock is off"
+    SPAN_LOSS = "records are lost"
+    RENAME = "a deploy renames a label"
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One mechanism at work from `start_ns` (of the run) on; `cause` numbers the fault it belongs to."""
+
+    mechanism: Mechanism
+    severity: float
+    start_ns: float
+    cause: int
+    mode: str = ""
+
+
+Injections = Mapping[Mechanism, Injection]
 
 MAX_CAUSES = 3
 """Truth runs every subset of the causes (shares are Shapley values): 2³ runs at most."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingest.simulate.structure import decode, signature
-from ingest.simulate.trace import Trace
+from ingest.simulate.trace import Trace, decode, signature
 
 LARGE = 10
 """A category with more requests than this is large (NSDI 7)."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from ingest.simulate import points as p
 from ingest.simulate.engine import Lock, Loop, Lru, Process, Server
+from ingest.simulate.faults import Injections, Mechanism
 from ingest.simulate.flow import Strand
-from ingest.simulate.injection import Injections, Mechanism
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode
 from ingest.simulate.streams import Stream, mix_one

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from ingest.simulate import points as p
 from ingest.simulate.engine import Gather, Loop, Lru, Process
+from ingest.simulate.faults import Injections, Mechanism
 from ingest.simulate.flow import Flow, Strand
-from ingest.simulate.injection import Injections, Mechanism
 from ingest.simulate.metadata import MetadataServer
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.storage import StorageNode

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate.structure import Structure, decode, signature
-from ingest.simulate.trace import Trace
+from ingest.simulate.trace import Structure, Trace, decode, signature
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingest.simulate.engine import Loop, Process
+from ingest.simulate.faults import Injection, Injections, Mechanism
 from ingest.simulate.flow import Flow, Strand
-from ingest.simulate.injection import Injection, Injections, Mechanism
 from ingest.simulate.metadata import MetadataServer
 from ingest.simulate.nfs import BLOCK_BITS, NfsServer
 from ingest.simulate.parameters import STATIONS, Parameters, broad, stream_specs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ingest.simulate.engine import Lru, Process, Server
+from ingest.simulate.faults import Injection, Injections, Mechanism
 from ingest.simulate.flow import Strand
-from ingest.simulate.injection import Injection, Injections, Mechanism
 from ingest.simulate.points import DATA_HOST, CallerPoints, NodePoints
 from ingest.simulate.streams import Stream
 

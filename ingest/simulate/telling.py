@@ -9,13 +9,12 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from ingest.simulate.injection import Injection, Mechanism
+from ingest.simulate.faults import Injection, Mechanism
 from ingest.simulate.points import HOSTS, MDS_HOST, POINTS, Point
 from ingest.simulate.run import RunPlan
 from ingest.simulate.shard import SAMPLING
 from ingest.simulate.streams import mix, request_keys, unit_interval
-from ingest.simulate.structure import Structure, decode
-from ingest.simulate.trace import Trace
+from ingest.simulate.trace import Structure, Trace, decode
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

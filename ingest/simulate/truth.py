@@ -28,9 +28,8 @@ import pyarrow.parquet as pq
 from ingest.simulate.outcome import ABSENT, Outcome, Paths, Touched, find_outcome, find_touched, place
 from ingest.simulate.points import OPERATIONS
 from ingest.simulate.run import RunPlan, Subset
-from ingest.simulate.structure import Structure, decode, facts, node_text
 from ingest.simulate.telling import Telling
-from ingest.simulate.trace import Trace
+from ingest.simulate.trace import Structure, Trace, decode, facts, node_text
 from ingest.simulate.truth_model import (
     CauseTruth,
     Decomposition,

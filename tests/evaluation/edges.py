@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingest.simulate.points import POINTS, Span
-from ingest.simulate.structure import node_text
+from ingest.simulate.trace import node_text
 from ingest.simulate.truth_model import EdgeTruth
 
 

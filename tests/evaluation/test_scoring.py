@@ -10,7 +10,7 @@ from evaluation.modes import Result
 from evaluation.scoring import CategoryTruth, Evidence, figures, is_relevant, score
 from evaluation.truths import PathFacts, RequestTruth, Rule
 
-from ingest.simulate.structure import FACTS
+from ingest.simulate.trace import FACTS
 from ingest.simulate.truth_model import EdgeTruth
 
 SPIN = EdgeTruth(

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.simulate.output import Format
-from ingest.simulate.structure import FACTS
+from ingest.simulate.trace import FACTS
 from ingest.simulate.truth import Truth
 from ingest.simulate.truth_model import EdgeTruth
 
@@ -22,7 +22,7 @@ I8 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PathFacts:
-    """What requests on each path do (ingest.simulate.structure.FACTS), by number of the path."""
+    """What requests on each path do (ingest.simulate.trace.FACTS), by number of the path."""
 
     number: dict[str, int]
     counts: dict[str, I8]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ingest.simulate.faults import FAULTS, TRACING_ONLY, plan_causes
 from ingest.simulate.output import run
 from ingest.simulate.run import RunPlan
-from ingest.simulate.structure import decode, signature
-from ingest.simulate.trace import STRAND_BREAK, RawStructure
+from ingest.simulate.trace import STRAND_BREAK, RawStructure, decode, signature
 
 START_NS = 1_767_571_200_000_000_000
 SIMULATED = [f for f in FAULTS.values() if f.parts and f.parts[0][0] not in TRACING_ONLY]

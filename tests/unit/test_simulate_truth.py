@@ -11,11 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.simulate.faults import FAULTS, TRACING_ONLY, find_fault, plan_causes
-from ingest.simulate.injection import Mechanism
+from ingest.simulate.faults import FAULTS, TRACING_ONLY, Mechanism, find_fault, plan_causes
 from ingest.simulate.output import Format, Run, run
 from ingest.simulate.run import RunPlan, simulate
-from ingest.simulate.structure import decode, facts
+from ingest.simulate.trace import decode, facts
 from ingest.simulate.truth import shapley
 from ingest.simulate.truth_model import TruthSummary
 from ingest.simulate.workload import SUB_BITS
