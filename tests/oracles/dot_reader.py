@@ -109,7 +109,7 @@ _TOKEN = re.compile(r"ZZ|Z[0-9a-f]{2}|ZL|ZS|ZE|[^Z]")
 
 
 def read_label(text: str) -> Name:
-    """The names that were written as a label, by the table of `analyze/export/dot_labels.py`."""
+    """The names that were written as a label, by the table of `analyze/export/dot.py`."""
     host, component, point = text.split("__", 2)
     assert "__" not in point
     tokens = _tokens(point)

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from oracles.populations import category, chain, constant_chain, graph, population
 
-from analyze.methods.spectroscope.distance import TokenTexts, edge_sequence
-from analyze.methods.spectroscope.edge_tests import named_edge_tests
-from analyze.methods.spectroscope.painted_rows import painted_table
+from analyze.methods.spectroscope.mutation_tables import painted_table
 from analyze.methods.spectroscope.paper import PaperResult, Ranked, paper_mutations
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.timing import KsTests, released_tests
+from analyze.methods.spectroscope.structural import TokenTexts, edge_sequence
+from analyze.methods.spectroscope.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
 from schemas.report.report_tables import PAINTED_SCHEMA

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from analyze.methods.spectroscope.contribution import (
-    response_time_contribution,
+from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.methods.spectroscope.structural import (
+    TokenTexts,
+    candidates,
     similarity_weights,
     structural_contribution,
+    structural_sets,
 )
-from analyze.methods.spectroscope.counts import candidates, structural_sets
-from analyze.methods.spectroscope.distance import TokenTexts
-from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.methods.spectroscope.timing import response_time_contribution
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")
 

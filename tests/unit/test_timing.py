@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from oracles.populations import category, graph
 
-from analyze.methods.spectroscope.edge_tests import critical_edge_tests
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.timing import response_time_tests, run_tests, text_tests
+from analyze.methods.spectroscope.timing import (
+    critical_edge_tests,
+    response_time_tests,
+    run_tests,
+    text_tests,
+)
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.methods.spectroscope.evidence_rows import ks_row
+from analyze.methods.spectroscope.mutation_rows import ks_row
 from analyze.methods.spectroscope.paper import PaperResult
 from analyze.population import Population
 from analyze.report.moment_rows import moments_row

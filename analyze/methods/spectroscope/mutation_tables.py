@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.spectroscope.evidence_rows import critical_means
-from analyze.methods.spectroscope.painted_rows import painted_table
+from analyze.methods.spectroscope.mutation_rows import critical_means
 from analyze.methods.spectroscope.paper import PaperResult
-from analyze.methods.spectroscope.request_rows import request_rows
-from analyze.population import Population
+from analyze.population import Category, Population
 from schemas.report.categories import CategoryRow
 from schemas.report.parts import KsResult, Moments
 from schemas.report.report_tables import (
     CATEGORIES_SCHEMA,
     EDGES_SCHEMA,
     MUTATIONS_SCHEMA,
+    PAINTED_SCHEMA,
     PRECURSORS_SCHEMA,
+    REQUESTS_SCHEMA,
 )
+from stitch.graph.placed import POINT
 
 
 def report_tables(
@@ -32,7 +34,7 @@ def report_tables(
         "edges": _edges(result, population),
         "precursors": _precursors(result, population),
         "categories": _categories(categories, population),
-        "requests": request_rows(result, population),
+        "requests": _requests(result, population),
     }
 
 
@@ -150,3 +152,78 @@ def _moments(moments: Moments, t: int) -> dict[str, Any]:
 
 def _ks(ks: KsResult) -> dict[str, Any]:
     return {"ks_n0": ks.n0, "ks_n1": ks.n1, "ks_d": ks.d, "ks_p": ks.p}
+
+
+def painted_table(result: PaperResult, population: Population) -> pa.Table:
+    """PAINTED_SCHEMA, one row an edge of every category, mutated or not, in the population's order.
+
+    Edges of one name in a category share their test. Empty unless the variant is `released`.
+    """
+    parts = []
+    for category, tests in zip(population.categories, result.painted, strict=bool(result.painted)):
+        graph = category.graph
+        labels = np.array(graph.labels, dtype=object)
+        columns = {
+            "category": [graph.key] * len(graph.edges),
+            "src": graph.edges[:, 0],
+            "dst": graph.edges[:, 1],
+            "src_label": labels[graph.edges[:, 0]],
+            "dst_label": labels[graph.edges[:, 1]],
+            "ks_n0": tests.n0,
+            "ks_n1": tests.n1,
+            "ks_d": tests.d,
+            "ks_p": tests.p,
+            "changed": tests.changed,
+        }
+        arrays = [
+            pa.array(columns[field.name], type=field.type, from_pandas=True) for field in PAINTED_SCHEMA
+        ]
+        parts.append(pa.Table.from_arrays(arrays, schema=PAINTED_SCHEMA))
+    return pa.concat_tables(parts) if parts else PAINTED_SCHEMA.empty_table()
+
+
+def _requests(result: PaperResult, population: Population) -> pa.Table:
+    """REQUESTS_SCHEMA by rank, mutations before precursors, then as the category has them."""
+    listed = list(_listed(result))
+    members = [population.categories[index] for _, _, index in listed]
+    sizes = np.array([category.n_requests for category in members], dtype=np.int64)
+    if not sizes.sum():
+        return REQUESTS_SCHEMA.empty_table()
+
+    def repeated(values: list[str]) -> pa.Array:
+        """One value a category as one a request."""
+        words = pa.array(dict.fromkeys(values))
+        place = {word: code for code, word in enumerate(words.to_pylist())}
+        codes = np.repeat(np.array([place[value] for value in values], np.int32), sizes)
+        return pa.DictionaryArray.from_arrays(codes, words).cast(pa.string())
+
+    samples = pa.DictionaryArray.from_arrays(
+        np.concatenate([category.sample for category in members]).astype(np.int32),
+        pa.array([sample.name for sample in population.samples]),
+    )
+    columns = [
+        pa.array(np.repeat(np.array([rank for rank, _, _ in listed], np.int32), sizes)),
+        repeated([role for _, role, _ in listed]),
+        repeated([category.graph.key for category in members]),
+        samples.cast(pa.string()),
+        pa.chunked_array([category.request_id for category in members], pa.string()),
+        repeated([_kind(category) for category in members]),
+    ]
+    return pa.Table.from_arrays(columns, schema=REQUESTS_SCHEMA)
+
+
+def _listed(result: PaperResult) -> Iterator[tuple[int, str, int]]:
+    """(rank, role, index of the category): every mutation; every candidate once, at its best rank."""
+    seen: set[int] = set()
+    for rank, mutation in enumerate(result.mutations, 1):
+        yield rank, "mutation", mutation.category
+        if mutation.candidates is not None:
+            for index in mutation.candidates.category.tolist():
+                if index not in seen:
+                    seen.add(index)
+                    yield rank, "precursor", index
+
+
+def _kind(category: Category) -> str:
+    """What the requests were recorded as: nodes of spans have a side."""
+    return "records" if all(node.side == POINT for node in category.graph.nodes) else "spans"

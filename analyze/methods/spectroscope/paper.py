@@ -8,16 +8,23 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.spectroscope.contribution import (
-    response_time_contribution,
+from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings
+from analyze.methods.spectroscope.structural import (
+    StructuralSets,
+    TokenTexts,
+    candidates,
+    edge_sequence,
     similarity_weights,
     structural_contribution,
+    structural_sets,
 )
-from analyze.methods.spectroscope.counts import StructuralSets, candidates, structural_sets
-from analyze.methods.spectroscope.distance import TokenTexts, edge_sequence
-from analyze.methods.spectroscope.edge_tests import critical_edge_tests, named_edge_tests
-from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings
-from analyze.methods.spectroscope.timing import KsTests, response_time_tests
+from analyze.methods.spectroscope.timing import (
+    KsTests,
+    critical_edge_tests,
+    named_edge_tests,
+    response_time_contribution,
+    response_time_tests,
+)
 from analyze.paths.attribution import Attribution, attribute
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population

@@ -1,4 +1,7 @@
-"""KS tests of both variants, and response-time mutations by them (ALGORITHMS B.1, B.1b)."""
+"""Response-time mutations: KS tests of response times and of edges, as both variants do them (B.1, B.1b).
+
+Edges are tested where they are critical, one by one (`text`), or all of them by name (`released`).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.population import Category
+from analyze.population import Category, Graph
 from analyze.stats.ks import KsColumns, ks_columns, p_one_sided, p_two_sided
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
+INDEX = npt.NDArray[np.intp]
 
 PROBLEM: Final = 1
 """The sample of a comparison that may have changed."""
@@ -89,3 +93,54 @@ def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTes
 def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -> KsTests:
     p = np.where(run, p, np.nan)
     return KsTests(tested.n0, tested.n1, np.where(run, d, np.nan), p, run & (p < settings.alpha))
+
+
+def critical_edge_tests(category: Category, latency_ns: I8, critical: B1, settings: PaperSettings) -> KsTests:
+    """[edges] tests of each edge over the requests in which it was critical (NSDI §5.1).
+
+    `latency_ns`, `critical`: [requests, edges].
+    """
+    return text_tests(latency_ns, category.sample == PROBLEM, critical, settings)
+
+
+def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
+    """[edges] tests of each edge's *name*: the latencies of all places of it in the category are one sample.
+
+    The released tool knows an edge by the names of its ends only, and looks at all of them, critical or not
+    (B.1b); so the edges of one name share their numbers here. A category a → b, b → a, a → b has the names
+    a → b, with the latencies of its first and third edge, and b → a. `latency_ns`: [requests, edges].
+    O(requests · log requests · edges).
+    """
+    problem = category.sample == PROBLEM
+    of_edge, places = _names(category.graph)
+    n0, n1 = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
+    d, p = np.full(len(places), np.nan), np.full(len(places), np.nan)
+    changed = np.zeros(len(places), np.bool_)
+    times = np.array([len(edges) for edges in places], dtype=np.int64)
+    for k in np.unique(times).tolist():
+        names = np.flatnonzero(times == k)
+        columns = np.array([places[name] for name in names], dtype=np.intp)
+        pooled = np.concatenate([latency_ns[:, columns[:, place]] for place in range(k)])
+        tested = released_tests(pooled, np.tile(problem, k), settings)
+        n0[names], n1[names], d[names], p[names] = tested.n0, tested.n1, tested.d, tested.p
+        changed[names] = tested.changed
+    return KsTests(n0[of_edge], n1[of_edge], d[of_edge], p[of_edge], changed[of_edge])
+
+
+def _names(graph: Graph) -> tuple[INDEX, list[list[int]]]:
+    """([edges] number of each edge's name, the edges of each name)."""
+    number: dict[tuple[object, object], int] = {}
+    places: list[list[int]] = []
+    of_edge = np.zeros(len(graph.edges), dtype=np.intp)
+    for edge, (src, dst) in enumerate(graph.edges.tolist()):
+        name = number.setdefault((graph.nodes[src], graph.nodes[dst]), len(places))
+        if name == len(places):
+            places.append([])
+        places[name].append(edge)
+        of_edge[edge] = name
+    return of_edge, places
+
+
+def response_time_contribution(count0: int, mean0_us: float, mean1_us: float) -> float:
+    """Reference-period requests times the change of the mean, requests·µs."""
+    return count0 * (mean1_us - mean0_us)
