@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.lake import FLOWS_SCHEMA, RECORDS, SPANS
+from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import ranges
@@ -104,21 +104,21 @@ def flows_table(
     category = categorised.of_flow[flow]
     columns = {
         "request_id": _request_ids(placed, flow),
-        "kind": flow_kinds(placed, flow),
-        "root": canonical_words(category, categorised.structures["root"].to_pylist()),
+        "kind": _flow_kinds(placed, flow),
+        "root": _canonical_words(category, categorised.structures["root"].to_pylist()),
         "start_ns": pa.array(start[flow]),
         "response_ns": pa.array(_response_ns(placed, start)[flow]),
-        "category": canonical_words(category, categorised.structures["category"].to_pylist()),
+        "category": _canonical_words(category, categorised.structures["category"].to_pylist()),
         "offset_ns": pa.ListArray.from_arrays(list_offsets, pa.array(offset)),
         "host": pa.ListArray.from_arrays(
-            list_offsets, canonical_words(host_of_node[order.node], hosts.dictionary.to_pylist())
+            list_offsets, _canonical_words(host_of_node[order.node], hosts.dictionary.to_pylist())
         ),
         "weight": pa.array(weight[flow]),
         "weight_known": pa.array(known[flow]),
-        "status": canonical_words(status[flow], status_words),
-        "inner_status": canonical_words(inner_status[flow], status_words),
+        "status": _canonical_words(status[flow], status_words),
+        "inner_status": _canonical_words(inner_status[flow], status_words),
         "error_position": pa.ListArray.from_arrays(error_bounds, pa.array(error_position)),
-        "error_class": pa.ListArray.from_arrays(error_bounds, canonical_words(error_class, status_words)),
+        "error_class": pa.ListArray.from_arrays(error_bounds, _canonical_words(error_class, status_words)),
         "quality": pa.array(quality[flow]),
         "n_nodes": pa.array(order.n_nodes.astype(np.int32)),
         "lane": pa.array(np.full(n, lane, dtype=np.int32)),
@@ -126,7 +126,7 @@ def flows_table(
     return pa.table([columns[f.name].cast(f.type) for f in FLOWS_SCHEMA], schema=FLOWS_SCHEMA)
 
 
-def canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.DictionaryArray:
+def _canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.DictionaryArray:
     """[rows] dictionary array of `words[codes]`, -1 for null, whose dictionary is the sorted used words.
 
     So the bytes of a table do not depend on the order in which words came in. `words` may repeat.
@@ -144,12 +144,12 @@ def canonical_words(codes: npt.NDArray[np.integer], words: list[str]) -> pa.Dict
     )
 
 
-def flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
+def _flow_kinds(placed: PlacedFlows, flow: I8) -> pa.DictionaryArray:
     """[flows asked] `kind`. Nearly every batch has one kind alone, and there may be many rows of params."""
     if len(flow) and (placed.of_spans.all() or not placed.of_spans.any()):
         kind = SPANS if placed.of_spans[0] else RECORDS
         return pa.DictionaryArray.from_arrays(np.zeros(len(flow), np.int32), pa.array([kind]))
-    return canonical_words(placed.of_spans[flow].astype(np.int64), [RECORDS, SPANS])
+    return _canonical_words(placed.of_spans[flow].astype(np.int64), [RECORDS, SPANS])
 
 
 def _request_ids(placed: PlacedFlows, flow: I8) -> pa.Array:
@@ -252,3 +252,90 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
     )
     flows: I8 = np.unique(np.searchsorted(placed.first_node, src[same], side="right") - 1)
     return flows
+
+
+def params_table(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.Table:
+    """Rows of PARAMS_SCHEMA, in the order of the flows, then position, then key. O(nodes + params).
+
+    A span's parameters stand at its start. Those of a partial report stand at the span it was merged into;
+    where both tell a key, the span's own value counts.
+    """
+    lists = whole(events["params"])
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not lengths.any():
+        return PARAMS_SCHEMA.empty_table()
+    event, flow, position = _bearers(placed, order)
+    bears = lengths[event] > 0
+    event, flow, position = event[bears], flow[bears], position[bears]
+    if not len(event):
+        return PARAMS_SCHEMA.empty_table()
+    starts = lists.offsets.to_numpy()[:-1].astype(np.int64)
+    n_params = lengths[event]
+    value = ranges(starts[event], n_params)
+    flow, position = np.repeat(flow, n_params), np.repeat(position, n_params)
+    keys = pc.struct_field(lists.values, "key").dictionary_encode()
+    key = keys.indices.to_numpy(zero_copy_only=False)[value]
+    words: list[str] = keys.dictionary.to_pylist()
+    if placed.merged is not None and len(placed.merged[0]):
+        kept = _first_of_key(placed, event, n_params, flow, position, key, words)
+        value, flow, position, key = value[kept], flow[kept], position[kept], key[kept]
+    taken = pa.array(value)
+    names = placed.request_names
+    assert names is not None, "the builders name the requests"
+    columns = {
+        "request_id": names.take(pa.array(placed.request[order.flow[flow]])),
+        "kind": _flow_kinds(placed, order.flow[flow]),
+        "position": pa.array(position.astype(np.int32)),
+        "key": _canonical_words(key, words),
+        "num": pc.struct_field(lists.values, "num").take(taken),
+        "text": pc.struct_field(lists.values, "text").take(taken),
+    }
+    return pa.table([columns[f.name].cast(f.type) for f in PARAMS_SCHEMA], schema=PARAMS_SCHEMA)
+
+
+def _bearers(placed: PlacedFlows, order: FlowOrder) -> tuple[I8, I8, I8]:
+    """Event rows with a node, in output order: row, place of the flow in the output, position.
+
+    Rows of merged partial reports follow the row they were merged into.
+    """
+    node = order.node
+    first = (placed.side[node] != END) & (placed.point_code[node] < 0) & (placed.event[node] >= 0)
+    place = np.flatnonzero(first)
+    ends = np.cumsum(order.n_nodes)
+    flow = np.searchsorted(ends, place, side="right")
+    position = place - (ends - order.n_nodes)[flow]
+    event = placed.event[node[place]]
+    if placed.merged is None or not len(placed.merged[0]):
+        return event, flow, position
+    partial, into = placed.merged
+    index_of = np.full(int(max(event.max(), into.max())) + 1, -1, dtype=np.int64)
+    index_of[event] = np.arange(len(event))
+    index = index_of[into]
+    partial, index = partial[index >= 0], index[index >= 0]
+    after = np.argsort(np.concatenate((np.arange(len(event)), index)), kind="stable")
+    event = np.concatenate((event, partial))[after]
+    return event, np.append(flow, flow[index])[after], np.append(position, position[index])[after]
+
+
+def _first_of_key(
+    placed: PlacedFlows,
+    event: I8,
+    n_params: I8,
+    flow: I8,
+    position: I8,
+    key: npt.NDArray[np.integer],
+    words: list[str],
+) -> I8:
+    """Indices of the parameters, in order of key, of which each (node, key) has its first: the span's own."""
+    ordered = sorted(range(len(words)), key=words.__getitem__)
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[ordered] = np.arange(len(words))
+    assert placed.merged is not None
+    borrowed = np.repeat(np.isin(event, placed.merged[0]), n_params)
+    order = np.lexsort((borrowed, rank[key], position, flow))
+    flow, position, key = flow[order], position[order], key[order]
+    repeated = (np.diff(flow) == 0) & (np.diff(position) == 0) & (np.diff(key) == 0)
+    # A span's own list may repeat a key (two attributes cut to one name): those rows stay.
+    drop = np.concatenate(([False], repeated & borrowed[order][1:]))
+    result: I8 = order[~drop]
+    return result

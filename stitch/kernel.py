@@ -22,10 +22,9 @@ from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
 from stitch.columnar.chunks import whole
-from stitch.flow_rows import categorise, flows_table, order_flows
+from stitch.flow_rows import categorise, flows_table, order_flows, params_table
 from stitch.graph.labels import LabelCodes, encode_labels, label_nodes
 from stitch.graph.placed import PlacedFlows
-from stitch.param_rows import params_table
 from stitch.records.components import request_codes
 from stitch.records.record_graphs import place_records
 from stitch.spans.span_graphs import place_spans

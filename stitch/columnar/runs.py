@@ -1,4 +1,4 @@
-"""Array steps the graph code shares: concatenated ranges, stable grouping by small integers, sums of runs."""
+"""Array steps the graph code shares: ranges, stable grouping, distinct and counted values, sums of runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy.typing as npt
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]
 B1 = npt.NDArray[np.bool_]
+
+_DENSE = 1 << 16
+"""Spread up to which numbers are counted by an array instead of sorting."""
 
 
 def ranges(first: I8, count: I8) -> I8:
@@ -62,3 +65,19 @@ def rank_in_runs(starts: B1) -> I8:
         begin[0] = 0
     rank: I8 = index - np.maximum.accumulate(begin)
     return rank
+
+
+def count_values(values: I8) -> tuple[I8, I8]:
+    """The distinct values, ascending, and how often each occurs. For times cut to days or windows.
+
+    O(values), or a sort where they lie far apart.
+    """
+    if not len(values):
+        return values, values
+    first = int(values.min())
+    if int(values.max()) - first >= _DENSE:
+        distinct, counts = np.unique(values, return_counts=True)
+        return distinct, counts.astype(np.int64)
+    counts = np.bincount(values - first)
+    found = np.flatnonzero(counts)
+    return found + first, counts[found].astype(np.int64)

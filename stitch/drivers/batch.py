@@ -32,8 +32,7 @@ from stitch.columnar.chunks import whole
 from stitch.columnar.content import hash_rows
 from stitch.drivers.dead_letters import DeadLetters
 from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSummary, Progress
-from stitch.drivers.inputs import Source, Sources, open_sources
-from stitch.drivers.ledger import Tally
+from stitch.drivers.inputs import Source, Sources, Tally, open_sources
 from stitch.drivers.partition import hash_texts, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.quarantine import DaysSeen, is_absurd

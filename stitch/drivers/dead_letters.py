@@ -60,11 +60,6 @@ class DeadLetters:
             self._parts += 1
 
 
-def count_reasons(letters: pa.Table) -> Counter[str]:
-    """How many rows there are of each reason."""
-    return Counter({pair["values"]: pair["counts"] for pair in letters["reason"].value_counts().to_pylist()})
-
-
 def _renamed(letters: pa.Table, source: str) -> pa.Table:
     """Under the name the user gave, not that of a spool file."""
     names = pa.array([source], pa.string()).take(pa.array(np.zeros(letters.num_rows, dtype=np.int32)))

@@ -1,20 +1,29 @@
-"""The files of an import: told apart by content, in an order that does not depend on how they were named."""
+"""The files of an import: told apart by content, in an order that does not depend on how they were named.
+
+Beside them what was read of each, and the refusal of an import that brought nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from ingest.decoding import DecodedBatch
+from ingest.formats import format_names
 from schemas.commits import InputFile
-from schemas.errors import InputError
+from schemas.errors import FlowdiffError, InputError, UnknownFormatError
+from schemas.rejects import Reason
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
 STDIN: Final = "-"
+_NAMED: Final = 5
+"""Files named in a message; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +113,68 @@ def _open(name: str, path: Path) -> Source:
     except OSError as error:
         raise _unreadable(name, error) from error
     return Source(name, path, sha256, status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    reason: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """Events and first reject by file. `format` is what was asked for; None: by content."""
+
+    format: str | None
+    _events: Counter[str] = field(default_factory=Counter)
+    _refusals: dict[str, _Refusal] = field(default_factory=dict)
+
+    def add(self, source: Source, decoded: DecodedBatch) -> None:
+        """Book a batch of a file."""
+        self._events[source.sha256] += decoded.events.num_rows
+        if decoded.rejects.num_rows and source.sha256 not in self._refusals:
+            first = decoded.rejects.slice(0, 1).to_pylist()[0]
+            self._refusals[source.sha256] = _Refusal(first["reason"], first["detail"])
+
+    def input_file(self, source: Source) -> InputFile:
+        """What the commit record says of a file."""
+        return InputFile(
+            name=source.name,
+            sha256=source.sha256,
+            size=source.size,
+            format=self.format,
+            events=self._events[source.sha256],
+        )
+
+    def require_events(self, sources: Sequence[Source]) -> None:
+        """Refuse an import that read no event, unless its files are merely empty.
+
+        A wrong format or a wrong file is then told at once, and leaves no trace in the lake. Raises
+        UnknownFormatError, InputError.
+        """
+        refused = [
+            (source, self._refusals[source.sha256])
+            for source in sources
+            if source.sha256 in self._refusals and self._refusals[source.sha256].reason != Reason.EMPTY
+        ]
+        if refused and not self._events.total():
+            raise self._nothing_read(refused)
+
+    def _nothing_read(self, refused: list[tuple[Source, _Refusal]]) -> FlowdiffError:
+        rest = f" and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
+        remedy = f"Name the format: --format {'|'.join(format_names())}."
+        if all(refusal.reason == Reason.UNKNOWN_FORMAT for _, refusal in refused):
+            names = ", ".join(f"'{source.name}'" for source, _ in refused[:_NAMED])
+            verb = "is" if len(refused) == 1 else "are"
+            return UnknownFormatError(
+                f"{names}{rest} {verb} in no format known by content.",
+                remedy=remedy,
+            )
+        reasons = "; ".join(
+            f"'{source.name}' ({refusal.reason}: {refusal.detail})" for source, refusal in refused[:_NAMED]
+        )
+        form = "" if self.format is None else f" as {self.format}"
+        return InputError(
+            f"No event could be read{form}; first reason of each file: {reasons}{rest}.",
+            remedy=f"Nothing was imported. {remedy}",
+        )

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.windows import NS_PER_DAY
-from stitch.columnar.counting import count_values
+from stitch.columnar.runs import count_values
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

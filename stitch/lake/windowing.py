@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.windows import Window
-from stitch.columnar.counting import count_values
+from stitch.columnar.runs import count_values
 
 I8 = npt.NDArray[np.int64]
 

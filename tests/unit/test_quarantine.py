@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.windows import NS_PER_DAY
-from stitch.columnar.counting import count_values
+from stitch.columnar.runs import count_values
 from stitch.drivers.quarantine import BULK_SHARE, MAX_SILENCE_DAYS, DaysSeen, is_absurd
 
 
