@@ -1,1 +1,1 @@
-"""Population-level refinement of stored structures for the periods at hand."""
+"""Population-level refinement of stored structures for the samples at hand."""

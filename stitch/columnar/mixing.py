@@ -1,8 +1,8 @@
 """64-bit hashing on whole columns: words by BLAKE2b once a distinct value, then multiply-xor mixing.
 
 Used to *group* nodes and flows inside a batch and to order branches canonically; values are stable across
-batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template (`stitch.graph.key`), never
-these.
+batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template (`stitch.graph.key`),
+never these.
 """
 
 from __future__ import annotations
