@@ -8,7 +8,16 @@ import pytest
 from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.drawing.fold import StepKind, all_steps, folded_steps
 from analyze.report.drawing.layout import Box, lay_out
-from schemas.report.drawn_graphs import GraphEdge, GraphNode, GraphView
+from schemas.report.drawn_graphs import GraphEdge, GraphView
+from schemas.report.parts import NodeName
+
+
+def name(text: str) -> NodeName:
+    """`[component/]point`, with `>` or `<` for the side of a span."""
+    sides = {">": "start", "<": "end"}
+    side = sides.get(text[-1], "")
+    component, _, point = (text[:-1] if side else text).rpartition("/")
+    return NodeName(component=component or "svc", point=point, side=side)
 
 
 def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> GraphView:
@@ -16,7 +25,7 @@ def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> Graph
     return GraphView(
         category="c" * 32,
         root=labels[0],
-        nodes=tuple(GraphNode(label=label, component=label.split("/")[0]) for label in labels),
+        nodes=tuple(name(label) for label in labels),
         edges=tuple(GraphEdge(src=s, dst=d, mean0_us=1.0, mean1_us=2.0) for s, d in links),
         nodes_total=len(labels),
     )
@@ -24,10 +33,10 @@ def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> Graph
 
 def test_span_without_children_is_one_box():
     steps = all_steps(view(["a>", "b>", "b<", "a<"]), frozenset())
-    assert [(s.kind, s.label, s.members) for s in steps.steps] == [
-        (StepKind.NODE, "a>", (0,)),
-        (StepKind.SPAN, "b", (1, 2)),
-        (StepKind.NODE, "a<", (3,)),
+    assert [(s.kind, s.names[0], s.members) for s in steps.steps] == [
+        (StepKind.NODE, name("a>"), (0,)),
+        (StepKind.SPAN, name("b>"), (1, 2)),
+        (StepKind.NODE, name("a<"), (3,)),
     ]
     assert dict(steps.arrows) == {(0, 1): (0, 1), (1, 2): (2, 3)}
 

@@ -10,13 +10,18 @@ from oracles.shop import shop_outcome
 from analyze.paths.attribution import attribute
 from analyze.population import Category
 from analyze.report import wording
-from analyze.report.drawing.accounts import bounded, structural_account, timing_account
-from analyze.report.drawing.align import align
+from analyze.report.drawing.accounts import (
+    align,
+    bounded,
+    structural_account,
+    timing_account,
+)
 from analyze.report.drawing.steps import MOST_DIFFERENT, Fate, Line, round_times, steps_view
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from schemas.report.mutations import MutationKind, MutationsSection
-from schemas.report.step_account import StepAccount, StepName, StepRow
+from schemas.report.parts import NodeName
+from schemas.report.step_account import StepAccount, StepRow
 
 MANY = 10_000
 
@@ -150,7 +155,7 @@ def test_report_says_what_its_accounts_add_up_to(shop: Outcome) -> None:
 def step(
     name: str, before_us: float, after_us: float, *, side: str = "both", tested: bool = False
 ) -> StepRow:
-    called = StepName(where="svc", what=name, side="")
+    called = NodeName(component="svc", point=name)
     return StepRow(
         before=None if side == "after" else called,
         after=None if side == "before" else called,
@@ -256,7 +261,7 @@ def test_a_stretch_that_moved_is_not_called_unchanged() -> None:
 
 
 def test_replaced_steps_are_told_apart_from_kept_ones() -> None:
-    moved = step("log", 5, 6).model_copy(update={"after": StepName(where="other", what="log", side="")})
+    moved = step("log", 5, 6).model_copy(update={"after": NodeName(component="other", point="log")})
     assert [line.fate for line in steps_view(account([step("a", 1, 1), moved])).lines] == [
         Fate.KEPT,
         Fate.REPLACED,

@@ -15,7 +15,7 @@ from analyze.methods.spectroscope.evidence_rows import (
 from analyze.methods.spectroscope.paper import EdgeEvidence, PaperResult, Ranked
 from analyze.paths.attribution import recoverable_us
 from analyze.population import Category, Population
-from analyze.report.drawing.accounts import structural_account, timing_account
+from analyze.report.drawing.accounts import structural_account, structure_account, timing_account
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, stored
@@ -196,15 +196,15 @@ def _mutation(
     )
 
 
-def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount | None:
-    """Where its time went; None for a structural mutation without a precursor."""
+def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
+    """Where its time went; of a structural mutation without a precursor its own steps alone."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
             category, found.edges.attribution, found.edges.tests.changed, limits.graph_nodes
         )
     if found.candidates is None or len(found.candidates.category) == 0:
-        return None
+        return structure_account(category, limits.graph_nodes)
     best = population.categories[int(found.candidates.category[0])]
     return structural_account(category, best, limits.graph_nodes)
 
