@@ -65,7 +65,7 @@ def command(
     if len(bars) > rows:
         failed = sum(bool(bar.failed) for bar in bars[rows:])
         also = f", {count(failed)} of them failed" if failed else ""
-        console.print(f"{len(bars) - rows} more bars{also}; --rows shows more.", style="dim")
+        console.print(f"{counted(len(bars) - rows, 'more bar')}{also}; --rows shows more.", style="dim")
     if params:
         _print_params(console, found)
 
