@@ -150,3 +150,29 @@ def test_svg_escapes_names():
     assert "<script" not in svg
     assert "&lt;t&gt;" in svg
     assert "b&amp;b" in svg
+
+
+def test_marks_inside_names_mean_nothing():
+    called = [NodeName(component="a/b", point="c>"), NodeName(component="a/b", point="c<")]
+    graph = view(["x", "y"]).model_copy(update={"nodes": tuple(called)})
+    assert [step.kind for step in all_steps(graph, frozenset()).steps] == [StepKind.NODE, StepKind.NODE]
+    svg = str(draw_graph(graph, Marks(), "t"))
+    assert '>a/b</text><text class="what"' in svg
+    assert ">c&gt;</text>" in svg
+
+
+def test_sides_of_a_span_are_words_in_a_box_and_in_its_title():
+    svg = str(draw_graph(view(["web/op>", "db/get>", "db/get<", "web/op<"]), Marks(), "t"))
+    assert ">op starts</text>" in svg
+    assert ">op ends</text>" in svg
+    assert ">get</text>" in svg
+    assert "<title>web/op starts</title>" in svg
+    assert "<title>db/get</title>" in svg
+
+
+def test_host_is_told_beside_the_component():
+    called = NodeName(component="db", point="get", host="h1", label="MISS")
+    graph = view(["x"]).model_copy(update={"nodes": (called,)})
+    svg = str(draw_graph(graph, Marks(), "t"))
+    assert ">h1/db</text>" in svg
+    assert ">get/MISS</text>" in svg

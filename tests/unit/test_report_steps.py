@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles.populations import category, graph
+from oracles.paper_report import paper_outcome
+from oracles.populations import category, constant_chain, graph, population
 from oracles.shop import shop_outcome
 
 from analyze.paths.attribution import attribute
@@ -119,6 +120,32 @@ def test_structural_account_holds_both_means_and_what_is_on_one_side_only() -> N
         ("meta", "data"),
         ("web", "web"),
     ]
+
+
+def test_a_structure_without_precursor_has_the_steps_of_itself() -> None:
+    def drawn(n0: int) -> str:
+        p = population(constant_chain(("web/a", "db/b", "db/c"), n0, n0 + 90, 100, 600))
+        outcome = paper_outcome(p)
+        (mutation,) = (
+            m for m in outcome.report.section(MutationsSection).mutations if m.kind is MutationKind.STRUCTURAL
+        )
+        assert mutation.no_precursor
+        assert mutation.account is not None
+        assert mutation.account.requests0 == n0
+        assert mutation.account.mean1_us == pytest.approx(600)
+        page = render_html(outcome.report, outcome.views)
+        page = page[page.index('<figure class="steps') :]
+        return page[: page.index("</figure>")].replace(wording.NBSP, " ")
+
+    new = drawn(0)
+    assert "90 requests after; there were none before." in new
+    assert "parts add up" not in new
+    assert '<span class="t t0">–</span><span class="t t1">600 µs</span>' in new
+    assert "+600 µs" not in new
+    assert "slower" not in new
+    known = drawn(40)
+    assert "mean over 40 requests before and 130 after" in known
+    assert "The parts add up to +500 µs." in known
 
 
 def test_account_of_a_large_graph_keeps_the_largest_parts_and_the_sums() -> None:

@@ -74,9 +74,9 @@ def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
                 f"by {settings.sm_threshold}. Paper mode cannot say how small a change it would have missed."
             ),
         )
-    structural = wording.counted(mutations.structural_total, "structural mutation")
-    timing = wording.counted(mutations.response_time_total, "response-time mutation")
-    return Verdict(outcome="mutations", text=f"{structural} and {timing} found.")
+    kinds = ((mutations.structural_total, "structural"), (mutations.response_time_total, "response-time"))
+    found = [wording.counted(total, f"{kind} mutation") for total, kind in kinds if total]
+    return Verdict(outcome="mutations", text=f"{' and '.join(found)} found.")
 
 
 def _notes(population: Population, result: PaperResult) -> tuple[str, ...]:
