@@ -88,6 +88,8 @@ def test_means_that_read_alike_are_not_a_move():
         (34.0, 100.0, "34 % of it"),
         (-34.0, -100.0, "34 % of it"),
         (100.0, 100.0, "100 % of it"),
+        (100.4, 100.0, "100 % of it"),
+        (100.6, 100.0, "+101 µs by itself"),
         (128.0, 100.0, "+128 µs by itself"),
         (-0.3, 100.0, "−300 ns by itself"),
         (5.0, 0.0, "+5 µs by itself"),
@@ -160,6 +162,12 @@ def test_the_mean_of_one_precursor_is_told_from_that_of_several():
 
 def view(key: str, *names: NodeName) -> GraphView:
     return GraphView(category=key, root="r", nodes=names, edges=(), nodes_total=len(names))
+
+
+def test_the_mean_of_a_precursor_that_is_still_there_is_its_mean_after():
+    old = constant_chain(("a", "b"), 200, 20, 500, 650)
+    found = paper_report(population(old, constant_chain(("a", "c"), 0, 100, 0, 700))).mutations
+    assert told(next(m for m in found if m.after.count == 100)).endswith("which takes 650 µs on average.")
 
 
 def unlike(before: list[str], after: list[str]) -> str:

@@ -23,6 +23,8 @@ LEAST_PART: Final = 0.1
 """A changed edge with less than this of the change of the mean, or with the other sign, is no reason."""
 
 
+ROUNDS_TO_WHOLE: Final = 1.005
+"""A share below this is at most 100 % as it is printed."""
 MOST_NAMES: Final = 3
 """Names that a sentence lists of what two structures do not share."""
 Graphs = Mapping[str, GraphView]
@@ -78,7 +80,8 @@ def _explain_structure(mutation: Mutation) -> str:
     if baseline is None:
         return f"{took}; {source}."
     if mutation.precursors_total == 1:
-        return f"{took}; {source}, which took {duration(baseline)} on average."
+        takes = "takes" if best.after.count else "took"
+        return f"{took}; {source}, which {takes} {duration(baseline)} on average."
     candidates = counted(mutation.precursors_total, "candidate")
     return (
         f"{took}; {source}. Held against {duration(baseline)}, the mean of {candidates} weighted by likeness."
@@ -92,8 +95,8 @@ def _unlike(mutation: Mutation, graphs: Graphs) -> str:
     if difference is None or here is None or there is None or _is_cut(here) or _is_cut(there):
         return ""
     lacks, adds = (
-        _beyond(_components(there), _components(here)),
-        _beyond(_components(here), _components(there)),
+        _beyond(_places(there), _places(here)),
+        _beyond(_places(here), _places(there)),
     )
     if not lacks and not adds:
         old = _operations(there.nodes[position] for position in difference.only_precursor)
@@ -109,8 +112,9 @@ def _is_cut(view: GraphView) -> bool:
     return len(view.nodes) < view.nodes_total
 
 
-def _components(view: GraphView) -> Counter[str]:
-    return Counter(node.component for node in view.nodes)
+def _places(view: GraphView) -> Counter[str]:
+    """Components, with the host where it is part of the structure."""
+    return Counter(node.where for node in view.nodes)
 
 
 def _beyond(these: Counter[str], those: Counter[str]) -> Counter[str]:
@@ -180,6 +184,6 @@ def reason_of(mutation: Mutation, delta_us: float) -> EdgeRow | None:
 
 def part_of(us: float, whole_us: float) -> str:
     """`34 % of it`; where that is no share of it, the amount: `+3.2 ms by itself`."""
-    if whole_us and 0 <= us / whole_us <= 1 and moves(us):
+    if whole_us and 0 <= us / whole_us < ROUNDS_TO_WHOLE and moves(us):
         return f"{percent(us / whole_us)} of it"
     return f"{change(us)} by itself"
