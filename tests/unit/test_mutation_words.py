@@ -189,6 +189,11 @@ def unlike(before: list[str], after: list[str]) -> str:
         (["web/a", "ads/b"], ["web/a", "cart/c"], "it lacks ads and adds cart."),
         (["w/a", "e/a", "d/a", "c/a", "b/a"], ["w/a"], "it lacks b, c, d and 1 more."),
         (["w/a", "w/b"], ["w/a", "w/c", "w/c"], "it lacks w/b and adds 2 × w/c."),
+        (
+            ["m/a", "m/b", "m/c", "m/d", "d/x"],
+            ["d/a", "d/b", "d/c", "d/d", "m/x"],
+            "it lacks 3 steps in m and adds 3 steps in d.",
+        ),
         (["w/a", "w/b"], ["w/b", "w/a"], "Both do the same work in another order."),
     ],
 )

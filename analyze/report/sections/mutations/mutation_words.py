@@ -98,13 +98,19 @@ def _unlike(mutation: Mutation, graphs: Graphs) -> str:
         _beyond(_places(there), _places(here)),
         _beyond(_places(here), _places(there)),
     )
+    unit = ""
     if not lacks and not adds:
-        old = _operations(there.nodes[position] for position in difference.only_precursor)
-        new = _operations(here.nodes[position] for position in difference.only_mutation)
+        only_there = [there.nodes[position] for position in difference.only_precursor]
+        only_here = [here.nodes[position] for position in difference.only_mutation]
+        old, new = _operations(only_there), _operations(only_here)
         if old == new:
             return " Both do the same work in another order." if old else ""
+        if len(old - new) > MOST_NAMES or len(new - old) > MOST_NAMES:  # too many to name: where they are
+            before, after = _by_place(only_there), _by_place(only_here)
+            if before != after:
+                old, new, unit = before, after, "step"
         lacks, adds = old - new, new - old
-    told = [f"{word} {_named(names)}" for word, names in (("lacks", lacks), ("adds", adds)) if names]
+    told = [f"{word} {_named(names, unit)}" for word, names in (("lacks", lacks), ("adds", adds)) if names]
     return f" Compared with {short(difference.precursor)} it {' and '.join(told)}."
 
 
@@ -127,12 +133,23 @@ def _operations(nodes: Iterable[NodeName]) -> Counter[str]:
     return Counter(node.text for node in nodes if node.side != "end")
 
 
-def _named(names: Counter[str]) -> str:
-    """`a, 4 × b, c and 2 more`, the most frequent first, ties by name."""
+def _by_place(nodes: Iterable[NodeName]) -> Counter[str]:
+    """How many pieces of work begin in each place."""
+    return Counter(node.where for node in nodes if node.side != "end")
+
+
+def _named(names: Counter[str], unit: str) -> str:
+    """`a, 4 × b, c and 2 more`, or `4 steps in a and 1 step in b`: the most frequent first, ties by name."""
     order = sorted(names, key=lambda name: (-names[name], name))
-    told = [name if names[name] == 1 else f"{count(names[name])} × {name}" for name in order[:MOST_NAMES]]
+    told = [_times(names[name], name, unit) for name in order[:MOST_NAMES]]
     more = len(order) - MOST_NAMES
     return _listed([*told, f"{count(more)} more"] if more > 0 else told)
+
+
+def _times(number: int, name: str, unit: str) -> str:
+    if unit:
+        return f"{counted(number, unit)} in {name}"
+    return name if number == 1 else f"{count(number)} × {name}"
 
 
 def _listed(words: Sequence[str]) -> str:
