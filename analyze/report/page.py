@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from importlib import resources
 
 from markupsafe import Markup
@@ -16,6 +17,7 @@ from markupsafe import Markup
 from analyze.report.page_templates import template
 from analyze.report.section_view import Views
 from schemas.report.report import Report
+from schemas.report.section import Section
 
 
 def render_html(report: Report, views: Views) -> str:
@@ -24,6 +26,10 @@ def render_html(report: Report, views: Views) -> str:
     Raises jinja2.UndefinedError on a template bug, KeyError for a section without a view.
     """
     shown = [(views[section.section], section) for section in report.sections]
+    blocks = [
+        (view, section.method, view.html(section, end))
+        for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
+    ]
     style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
     style += "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
     return template("analyze.report", "templates/page.html.jinja").render(
@@ -33,9 +39,25 @@ def render_html(report: Report, views: Views) -> str:
         style=Markup(style),
         style_hash=_csp_hash(style),
         json=_inert_json(report),
-        blocks=[view.html(section) for view, section in shown if not view.aside],
-        asides=[view.html(section) for view, section in shown if view.aside],
+        titles=_titles(report),
+        blocks=[(method, block) for view, method, block in blocks if not view.aside],
+        asides=[(method, block) for view, method, block in blocks if view.aside],
     )
+
+
+def _id_ends(sections: Iterable[Section]) -> list[str]:
+    """What the ids of each section end with, so that none is there twice."""
+    seen: dict[str, int] = {}
+    ends = []
+    for section in sections:
+        seen[section.section] = place = seen.get(section.section, 0) + 1
+        ends.append("" if place == 1 else f"-{place}")
+    return ends
+
+
+def _titles(report: Report) -> dict[str, str]:
+    """Method -> the title over its blocks; none where there is one method."""
+    return {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
 
 
 def _csp_hash(style: str) -> str:

@@ -19,9 +19,10 @@ class SectionView(Generic[S]):
     """The model of a section and its renderers; as JSON it is the model itself."""
 
     model: type[S]
-    html: Callable[[S], Markup]
+    html: Callable[[S, str], Markup]
     """One or several blocks for the page's `<main>`: no script, no style attribute, nothing loaded; names
-    escaped. Ids must not be those of another section."""
+    escaped. Ids must not be those of another type of section, and each ends with the text given: empty for
+    the first section of this type on the page, `-2` for the second (of another method), and so on."""
     text: Callable[[S, Console], None] | None
     """Prints it to a terminal; None: it is for the page only."""
     aside: bool = False

@@ -25,9 +25,12 @@ def print_report(report: Report, views: Views, console: Console) -> None:
         console.print(Text(wording.visible(told), style="dim"))
     for note in report.notes:
         console.print(Text(wording.visible(f"! {note}"), style="yellow"))
+    titles = {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
     for method in report.methods:
-        console.print(Text(method.verdict.text))
+        console.print(Text(f"{method.title}: {method.verdict.text}" if titles else method.verdict.text))
     for section in report.sections:
         view = views[section.section]
         if view.text is not None:
+            if section.method in titles:
+                console.print(Text(f"\n{titles.pop(section.method)}", style="bold underline"))
             view.text(section, console)

@@ -27,8 +27,8 @@ LEAST_NAME, LEAST_AXIS = 8, 12
 """Columns of a name and of the axis below which nothing can be read; a narrower terminal cuts lines."""
 TIME_WIDTH = 9
 """Columns of a duration: `99 999 ms`."""
-COLUMNS = 3
-"""Blanks between the four columns."""
+FAILED = "✗"
+_FAILED_STYLE = "bold red"
 UNSEEN_WIDTH = 120
 """Columns where nothing says how many there are."""
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
@@ -63,7 +63,9 @@ def command(
     bars = activities(found.flow, found.structure)
     print_bars(console, bars[:rows], found.flow["response_ns"] / 1e3)
     if len(bars) > rows:
-        console.print(f"{rows} of {len(bars)} bars; --rows shows more.", style="dim")
+        failed = sum(bool(bar.failed) for bar in bars[rows:])
+        also = f", {count(failed)} of them failed" if failed else ""
+        console.print(f"{counted(len(bars) - rows, 'more bar')}{also}; --rows shows more.", style="dim")
     if params:
         _print_params(console, found)
 
@@ -93,21 +95,31 @@ def _print_head(console: Console, found: StoredFlow) -> None:
 def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -> None:
     """Lanes left, bars right on the axis of the response; what the response waited for is solid and bold."""
     axis_us = response_us if response_us > 0 else max((bar.end_us for bar in bars), default=0.0)
-    named = max(console.width // 4, LEAST_NAME)
+    # One column more where something failed; a sixth of the width tells most classes, the legend the others.
+    failed_width = min(
+        max((len(_failed(bar)) for bar in bars), default=0), max(console.width // 6, LEAST_NAME)
+    )
+    room = console.width - (failed_width + 1 if failed_width else 0)
+    named = max(room // 4, LEAST_NAME)
     lane_width = min(max((len(bar.lane) for bar in bars), default=0), named)
     name_width = min(max((len(bar.name) + bar.depth for bar in bars), default=0), named)
-    axis_width = max(console.width - lane_width - name_width - TIME_WIDTH - COLUMNS, LEAST_AXIS)
+    blanks = 3  # between the four other columns
+    axis_width = max(room - lane_width - name_width - TIME_WIDTH - blanks, LEAST_AXIS)
     colours: dict[str, str] = {}
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_header=True, header_style="dim")
     table.add_column(clip("component", lane_width), width=lane_width, no_wrap=True)
     table.add_column(clip("work", name_width), width=name_width, no_wrap=True)
+    if failed_width:
+        table.add_column(clip("failed", failed_width), width=failed_width, no_wrap=True)
     table.add_column("time", width=TIME_WIDTH, justify="right", no_wrap=True)
     table.add_column(f"0 … {duration(axis_us)}", width=axis_width, no_wrap=True)
     for bar in bars:
         colour = colours.setdefault(bar.lane, _COLOURS[len(colours) % len(_COLOURS)])
+        failed = [Text(clip(_failed(bar), failed_width), style=_FAILED_STYLE)] if failed_width else []
         table.add_row(
             Text(clip(visible(bar.lane), lane_width), style=colour),
             Text(clip(" " * min(bar.depth, name_width // 2) + visible(bar.name), name_width)),
+            *failed,
             Text(duration(bar.duration_us)),
             Text(
                 _bar_text(bar, axis_us, axis_width), style=f"bold {colour}" if bar.critical_us > 0 else colour
@@ -116,6 +128,14 @@ def print_bars(console: Console, bars: Sequence[Activity], response_us: float) -
     console.print(table)
     for line in _legend(bars, axis_us):
         console.print(line, style="dim")
+    cut = [bar for bar in bars if len(_failed(bar)) > failed_width]
+    for text in dict.fromkeys(_failed(bar) for bar in cut):
+        console.print(Text(text, style=_FAILED_STYLE), soft_wrap=False)
+
+
+def _failed(bar: Activity) -> str:
+    """The mark and the error classes of a bar that failed; empty for others."""
+    return f"{FAILED} {visible(', '.join(bar.failed))}" if bar.failed else ""
 
 
 def _bar_text(bar: Activity, axis_us: float, width: int) -> str:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.report.parts import Frozen
-
-
-class GraphNode(Frozen):
-    """One node of a graph that is drawn."""
-
-    label: str
-    component: str
+from schemas.report.parts import Frozen, NodeName
 
 
 class GraphEdge(Frozen):
@@ -26,13 +19,13 @@ class GraphView(Frozen):
 
     category: str
     root: str
-    nodes: tuple[GraphNode, ...]
+    nodes: tuple[NodeName, ...]
     edges: tuple[GraphEdge, ...]
     nodes_total: int
 
 
 class GraphDifference(Frozen):
-    """Nodes of a mutation and of its precursor that have no partner in the other (by label alignment)."""
+    """Nodes of a mutation and of its precursor that have no partner in the other (by alignment of names)."""
 
     precursor: str
     only_mutation: tuple[int, ...]

@@ -128,7 +128,7 @@ class Mutation(Frozen):
     difference: GraphDifference | None
     """Structural and detailed: against the most likely precursor."""
     account: StepAccount | None
-    """Detailed mutations; structural ones against the most likely precursor, None if there is none."""
+    """Detailed mutations; structural ones against the most likely precursor, by itself if there is none."""
 
 
 class RankedList(Frozen):

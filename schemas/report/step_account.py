@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from schemas.report.parts import Frozen
-
-
-class StepName(Frozen):
-    """What a step is called."""
-
-    where: str
-    """Component, with the host where the label policy asks for it."""
-    what: str
-    """Trace point or operation, with the semantic label."""
-    side: Literal["", "start", "end"]
-    """Which side of a span; empty for an activity record or span event."""
+from schemas.report.parts import Frozen, NodeName
 
 
 class StepRow(Frozen):
@@ -25,9 +12,9 @@ class StepRow(Frozen):
     mean over all requests (0 in those in which it was not on the path).
     """
 
-    before: StepName | None
+    before: NodeName | None
     """None: only after, or a run."""
-    after: StepName | None
+    after: NodeName | None
     """None: only before, or a run."""
     before_us: float
     after_us: float
@@ -46,7 +33,7 @@ class StepAccount(Frozen):
 
     category0: str
     category1: str
-    """Structural: precursor and mutation; response time: the same."""
+    """Structural: precursor and mutation; response time, or no precursor: the same."""
     requests0: int
     """Requests of `category0` in the reference."""
     requests1: int

@@ -74,8 +74,8 @@ def analyse(population, history, settings, limits):
     )
 
 
-def page(section):
-    return Markup(template("analyze.methods.slowest_roots", "slowest.html.jinja").render(s=section))
+def page(section, end):
+    return Markup(template("analyze.methods.slowest_roots", "slowest.html.jinja").render(s=section, end=end))
 
 
 def text(section, console):
@@ -93,7 +93,7 @@ METHOD = Method(
     sections=(SectionView(SlowestSection, page, text, style=".slowest { color: red; }"),),
 )
 '''
-TEMPLATE = """<section class="slowest" aria-labelledby="slow"><h2 id="slow">Slowest</h2>
+TEMPLATE = """<section class="slowest" aria-labelledby="slow{{ end }}"><h2 id="slow{{ end }}">Slowest</h2>
 <ol>{% for row in s.slowest %}
 <li>{{ row.root }} {{ row.response_us | duration }} {{ row.request_id }}</li>
 {% endfor %}</ol>

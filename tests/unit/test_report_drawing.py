@@ -8,7 +8,16 @@ import pytest
 from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.drawing.fold import StepKind, all_steps, folded_steps
 from analyze.report.drawing.layout import Box, lay_out
-from schemas.report.drawn_graphs import GraphEdge, GraphNode, GraphView
+from schemas.report.drawn_graphs import GraphEdge, GraphView
+from schemas.report.parts import NodeName
+
+
+def name(text: str) -> NodeName:
+    """`[component/]point`, with `>` or `<` for the side of a span."""
+    sides = {">": "start", "<": "end"}
+    side = sides.get(text[-1], "")
+    component, _, point = (text[:-1] if side else text).rpartition("/")
+    return NodeName(component=component or "svc", point=point, side=side)
 
 
 def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> GraphView:
@@ -16,7 +25,7 @@ def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> Graph
     return GraphView(
         category="c" * 32,
         root=labels[0],
-        nodes=tuple(GraphNode(label=label, component=label.split("/")[0]) for label in labels),
+        nodes=tuple(name(label) for label in labels),
         edges=tuple(GraphEdge(src=s, dst=d, mean0_us=1.0, mean1_us=2.0) for s, d in links),
         nodes_total=len(labels),
     )
@@ -24,10 +33,10 @@ def view(labels: list[str], edges: list[tuple[int, int]] | None = None) -> Graph
 
 def test_span_without_children_is_one_box():
     steps = all_steps(view(["a>", "b>", "b<", "a<"]), frozenset())
-    assert [(s.kind, s.label, s.members) for s in steps.steps] == [
-        (StepKind.NODE, "a>", (0,)),
-        (StepKind.SPAN, "b", (1, 2)),
-        (StepKind.NODE, "a<", (3,)),
+    assert [(s.kind, s.names[0], s.members) for s in steps.steps] == [
+        (StepKind.NODE, name("a>"), (0,)),
+        (StepKind.SPAN, name("b>"), (1, 2)),
+        (StepKind.NODE, name("a<"), (3,)),
     ]
     assert dict(steps.arrows) == {(0, 1): (0, 1), (1, 2): (2, 3)}
 
@@ -141,3 +150,29 @@ def test_svg_escapes_names():
     assert "<script" not in svg
     assert "&lt;t&gt;" in svg
     assert "b&amp;b" in svg
+
+
+def test_marks_inside_names_mean_nothing():
+    called = [NodeName(component="a/b", point="c>"), NodeName(component="a/b", point="c<")]
+    graph = view(["x", "y"]).model_copy(update={"nodes": tuple(called)})
+    assert [step.kind for step in all_steps(graph, frozenset()).steps] == [StepKind.NODE, StepKind.NODE]
+    svg = str(draw_graph(graph, Marks(), "t"))
+    assert '>a/b</text><text class="what"' in svg
+    assert ">c&gt;</text>" in svg
+
+
+def test_sides_of_a_span_are_words_in_a_box_and_in_its_title():
+    svg = str(draw_graph(view(["web/op>", "db/get>", "db/get<", "web/op<"]), Marks(), "t"))
+    assert ">op starts</text>" in svg
+    assert ">op ends</text>" in svg
+    assert ">get</text>" in svg
+    assert "<title>web/op starts</title>" in svg
+    assert "<title>db/get</title>" in svg
+
+
+def test_host_is_told_beside_the_component():
+    called = NodeName(component="db", point="get", host="h1", label="MISS")
+    graph = view(["x"]).model_copy(update={"nodes": (called,)})
+    svg = str(draw_graph(graph, Marks(), "t"))
+    assert ">h1/db</text>" in svg
+    assert ">get/MISS</text>" in svg

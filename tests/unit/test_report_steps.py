@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles.populations import category, graph
+from oracles.paper_report import paper_outcome
+from oracles.populations import category, constant_chain, graph, population
 from oracles.shop import shop_outcome
 
 from analyze.paths.attribution import attribute
 from analyze.population import Category
 from analyze.report import wording
-from analyze.report.drawing.accounts import bounded, structural_account, timing_account
-from analyze.report.drawing.align import align
+from analyze.report.drawing.accounts import (
+    align,
+    bounded,
+    structural_account,
+    timing_account,
+)
 from analyze.report.drawing.steps import MOST_DIFFERENT, Fate, Line, round_times, steps_view
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from schemas.report.mutations import MutationKind, MutationsSection
-from schemas.report.step_account import StepAccount, StepName, StepRow
+from schemas.report.parts import NodeName
+from schemas.report.step_account import StepAccount, StepRow
 
 MANY = 10_000
 
@@ -116,6 +122,32 @@ def test_structural_account_holds_both_means_and_what_is_on_one_side_only() -> N
     ]
 
 
+def test_a_structure_without_precursor_has_the_steps_of_itself() -> None:
+    def drawn(n0: int) -> str:
+        p = population(constant_chain(("web/a", "db/b", "db/c"), n0, n0 + 90, 100, 600))
+        outcome = paper_outcome(p)
+        (mutation,) = (
+            m for m in outcome.report.section(MutationsSection).mutations if m.kind is MutationKind.STRUCTURAL
+        )
+        assert mutation.no_precursor
+        assert mutation.account is not None
+        assert mutation.account.requests0 == n0
+        assert mutation.account.mean1_us == pytest.approx(600)
+        page = render_html(outcome.report, outcome.views)
+        page = page[page.index('<figure class="steps') :]
+        return page[: page.index("</figure>")].replace(wording.NBSP, " ")
+
+    new = drawn(0)
+    assert "90 requests after; there were none before." in new
+    assert "parts add up" not in new
+    assert '<span class="t t0">–</span><span class="t t1">600 µs</span>' in new
+    assert "+600 µs" not in new
+    assert "slower" not in new
+    known = drawn(40)
+    assert "mean over 40 requests before and 130 after" in known
+    assert "The parts add up to +500 µs." in known
+
+
 def test_account_of_a_large_graph_keeps_the_largest_parts_and_the_sums() -> None:
     rows = [step(f"n{i}", 10.0, 10.0 + (500.0 if i in (70, 71, 300) else i % 3)) for i in range(400)]
     short = bounded(rows, 21)
@@ -150,7 +182,7 @@ def test_report_says_what_its_accounts_add_up_to(shop: Outcome) -> None:
 def step(
     name: str, before_us: float, after_us: float, *, side: str = "both", tested: bool = False
 ) -> StepRow:
-    called = StepName(where="svc", what=name, side="")
+    called = NodeName(component="svc", point=name)
     return StepRow(
         before=None if side == "after" else called,
         after=None if side == "before" else called,
@@ -256,7 +288,7 @@ def test_a_stretch_that_moved_is_not_called_unchanged() -> None:
 
 
 def test_replaced_steps_are_told_apart_from_kept_ones() -> None:
-    moved = step("log", 5, 6).model_copy(update={"after": StepName(where="other", what="log", side="")})
+    moved = step("log", 5, 6).model_copy(update={"after": NodeName(component="other", point="log")})
     assert [line.fate for line in steps_view(account([step("a", 1, 1), moved])).lines] == [
         Fate.KEPT,
         Fate.REPLACED,

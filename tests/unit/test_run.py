@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +42,7 @@ class CountSection(Section):
 
 VIEW = SectionView(
     CountSection,
-    lambda s: Markup("<section><h2>Count</h2><p>{n}</p></section>").format(n=s.requests),
+    lambda s, end: Markup('<section id="count{e}"><p>{n}</p></section>').format(e=end, n=s.requests),
     lambda s, console: console.print(f"count {s.requests}"),
 )
 
@@ -122,6 +123,32 @@ def test_methods_stand_in_a_report_in_the_order_asked_for():
         "Note of first.",
     ]
     assert sorted(outcome.tables) == ["counts", "others"]
+
+
+def test_ids_of_the_page_are_there_once_where_methods_share_a_type_of_section():
+    first, second = counting("first", ANY), counting("second", ANY, table="others")
+    outcome = compare(sampled(1), chosen(first, second))
+    page = render_html(outcome.report, outcome.views)
+    assert page.count('id="count"') == page.count('id="count-2"') == 1
+    assert page.index(">First</p>") < page.index('id="count"') < page.index(">Second</p>")
+
+
+def test_mutations_of_two_methods_have_links_of_their_own():
+    def again(*given: Any) -> Result:
+        return replace(PAPER.analyse(*given), tables={})
+
+    twin = replace(PAPER, name="twin", title="The same again", analyse=again)
+    mutated = population(constant_chain(("a", "b"), 0, 90, 0, 100))
+    outcome = compare(named(mutated, "before", "after"), chosen(PAPER, twin))
+    page = render_html(outcome.report, outcome.views)
+    ids = re.findall(r'\sid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert {"m1", "m1-2"} <= set(ids)
+    assert set(re.findall(r'href="#([^"]*)"', page)) <= set(ids)
+    single = compare(named(mutated, "before", "after"), chosen(PAPER))
+    alone = render_html(single.report, single.views)
+    assert 'id="m1"' in alone
+    assert 'id="m1-2"' not in alone
 
 
 def test_a_method_is_given_the_history():

@@ -28,8 +28,15 @@ def node(
     }
 
 
-def flow(offsets_us: list[int], hosts: list[str | None] | None = None) -> dict[str, Any]:
-    return {"offset_ns": [us * 1000 for us in offsets_us], "host": hosts or [None] * len(offsets_us)}
+def flow(
+    offsets_us: list[int], hosts: list[str | None] | None = None, failed: dict[int, str] | None = None
+) -> dict[str, Any]:
+    return {
+        "offset_ns": [us * 1000 for us in offsets_us],
+        "host": hosts or [None] * len(offsets_us),
+        "error_position": list(failed or {}),
+        "error_class": list((failed or {}).values()),
+    }
 
 
 def test_spans_that_follow_each_other_all_count_and_sum_to_the_response_time() -> None:
@@ -135,8 +142,34 @@ def test_strands_of_a_fork_are_followed_one_after_the_other_by_time() -> None:
     assert [bar.lane for bar in bars] == ["web", "b1", "b2", "a1", "a2", "web"]
 
 
-def bar(start_us: float, end_us: float, *, critical_us: float = 0.0, name: str = "op") -> Activity:
-    return Activity("component", name, 0, start_us, end_us, critical_us, deferred=critical_us == 0)
+def test_spans_and_runs_of_records_that_failed_are_told() -> None:
+    spans = {
+        "nodes": [node("web", START, 3), node("a", START, 2, 0), node("a", END, 1, 0), node("web", END, 0)],
+        "in_edges": [],
+        "responses": [3],
+    }
+    bars = activities(flow([0, 1, 2, 3], failed={1: "unavailable"}), spans)
+    assert [bar.failed for bar in bars] == [(), ("unavailable",)]
+    records = {
+        "nodes": [node("web"), node("web"), node("web")],
+        "in_edges": [{"src": 0, "dst": 1}, {"src": 1, "dst": 2}],
+        "responses": [2],
+    }
+    (run,) = activities(flow([0, 1, 2], failed={0: "full", 1: "late", 2: "full"}), records)
+    assert run.failed == ("full", "late")
+
+
+def bar(
+    start_us: float,
+    end_us: float,
+    *,
+    critical_us: float = 0.0,
+    name: str = "op",
+    failed: tuple[str, ...] = (),
+) -> Activity:
+    return Activity(
+        "component", name, 0, start_us, end_us, critical_us, deferred=critical_us == 0, failed=failed
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,3 +221,27 @@ def test_nothing_is_wider_than_the_terminal_and_no_time_is_cut(width: int) -> No
     told = " ".join(" ".join(lines[6:]).split())
     assert "▶ after the response: 2 bars, the last until 2700 s, 27 times the response" in told
     assert "◀ before the request: 1 bar, from 5 ms before it" in told
+
+
+@pytest.mark.parametrize("width", [*range(60, 80, 3), 80, 120, 200])
+def test_what_failed_is_marked_with_its_class_at_every_width(width: int) -> None:
+    long = "deadline exceeded while waiting for a connection"
+    bars = [
+        bar(0, 99_999_000, critical_us=1, name="a name that is far too long for any column " * 6),
+        bar(1, 99_999_000, name="名" * 80, failed=("io",)),
+        bar(1, 27 * 99_999_000, name="tail", failed=(long,)),
+        bar(1, 2, name="again", failed=(long,)),
+    ]
+    lines = drawn(bars, 99_999_000, width)
+    assert max(cell_len(line.rstrip()) for line in lines) <= width
+    assert ["✗" in line for line in lines[1:5]] == [False, True, True, True]
+    assert "✗ io " in lines[2]
+    assert f"✗ {long}" in " ".join(" ".join(lines[5:]).split())
+    assert "0 … 100\u00a0s" in lines[0]
+    assert "2700\u00a0s" in lines[3]
+
+
+def test_nothing_failed_is_no_column() -> None:
+    lines = drawn([bar(0, 10, critical_us=1)], 10, 80)
+    assert "failed" not in lines[0]
+    assert "✗" not in "".join(lines)

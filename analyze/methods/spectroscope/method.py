@@ -14,10 +14,8 @@ from analyze.report.header import load_ratio
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.report.outcome import Weighed
-from analyze.report.sections.categories.categories_view import CATEGORIES
-from analyze.report.sections.mutations.mutations_view import MUTATIONS
-from analyze.report.sections.roots.roots_view import ROOTS
-from analyze.report.sections.sums.sums_view import SUMS
+from analyze.report.sections.mutations.mutation_page import MUTATIONS
+from analyze.report.sections.tables.tables_view import CATEGORIES, ROOTS, SUMS
 from schemas.report.categories import CategoriesSection
 from schemas.report.mutations import MutationsSection
 from schemas.report.report import Verdict
@@ -76,9 +74,9 @@ def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
                 f"by {settings.sm_threshold}. Paper mode cannot say how small a change it would have missed."
             ),
         )
-    structural = wording.counted(mutations.structural_total, "structural mutation")
-    timing = wording.counted(mutations.response_time_total, "response-time mutation")
-    return Verdict(outcome="mutations", text=f"{structural} and {timing} found.")
+    kinds = ((mutations.structural_total, "structural"), (mutations.response_time_total, "response-time"))
+    found = [wording.counted(total, f"{kind} mutation") for total, kind in kinds if total]
+    return Verdict(outcome="mutations", text=f"{' and '.join(found)} found.")
 
 
 def _notes(population: Population, result: PaperResult) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from analyze.paths.attribution import Attribution, recoverable_us
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Population
 from analyze.report import wording
-from analyze.report.drawing.accounts import structural_account, timing_account
+from analyze.report.drawing.accounts import structural_account, structure_account, timing_account
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
@@ -200,15 +200,15 @@ def _mutation(
     )
 
 
-def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount | None:
-    """Where its time went; None for a structural mutation without a precursor."""
+def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
+    """Where its time went; of a structural mutation without a precursor its own steps alone."""
     category = population.categories[found.category]
     if found.edges is not None:
         return timing_account(
             category, found.edges.attribution, found.edges.tests.changed, limits.graph_nodes
         )
     if found.candidates is None or len(found.candidates.category) == 0:
-        return None
+        return structure_account(category, limits.graph_nodes)
     best = population.categories[int(found.candidates.category[0])]
     return structural_account(category, best, limits.graph_nodes)
 

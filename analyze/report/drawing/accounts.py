@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from rapidfuzz.distance import LCSseq
 
 from analyze.paths.attribution import Attribution, critical_time_us
 from analyze.population import Category, GraphNode
-from analyze.report.drawing.align import Pair, align
-from schemas.report.step_account import StepAccount, StepName, StepRow
-from stitch.graph.placed import END, POINT, START
+from analyze.report.drawing.graph_views import node_name
+from schemas.report.step_account import StepAccount, StepRow
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
-_SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "start", END: "end"}
+Pair = tuple[int | None, int | None]
 
 
 def timing_account(category: Category, found: Attribution, changed: B1, limit: int) -> StepAccount:
@@ -39,7 +38,7 @@ def timing_account(category: Category, found: Attribution, changed: B1, limit: i
 def structural_account(mutation: Category, precursor: Category, limit: int) -> StepAccount:
     """Account of a precursor's requests before beside a mutation's after, steps aligned by name."""
     before, after = precursor.graph, mutation.graph
-    pairs = align(before.labels, after.labels, _loose(before.nodes), _loose(after.nodes))
+    pairs = align(before.nodes, after.nodes, _loose(before.nodes), _loose(after.nodes))
     return _account(
         (precursor, mutation),
         _by_step(precursor, critical_time_us(precursor, 0)),
@@ -50,9 +49,63 @@ def structural_account(mutation: Category, precursor: Category, limit: int) -> S
     )
 
 
-def _loose(nodes: Sequence[GraphNode]) -> list[str]:
-    """Names without component and host."""
-    return [GraphNode("", node.point, node.label, "", node.side).text for node in nodes]
+def structure_account(category: Category, limit: int) -> StepAccount:
+    """Account of one category by itself, where nothing is known that its requests took before.
+
+    Without requests in the reference the times before are 0.
+    """
+    steps = range(category.graph.n_nodes)
+    return _account(
+        (category, category),
+        _by_step(category, critical_time_us(category, 0)),
+        _by_step(category, critical_time_us(category, 1)),
+        [(step, step) for step in steps],
+        limit,
+        tested=np.zeros(len(steps), np.bool_),
+    )
+
+
+def _loose(nodes: Sequence[GraphNode]) -> list[GraphNode]:
+    """Nodes without component and host: the same work, wherever it is done."""
+    return [node._replace(component="", host="") for node in nodes]
+
+
+def align(
+    left: Sequence[Hashable],
+    right: Sequence[Hashable],
+    loose_left: Sequence[Hashable],
+    loose_right: Sequence[Hashable],
+) -> list[Pair]:
+    """Every position of both sides exactly once, ascending on either side; None for no counterpart.
+
+    First a longest common subsequence of `left` and `right`. In each gap between two partners a second one of
+    the loose names (the same work by another component) pairs what was replaced. O(n·m / 64).
+
+    >>> align(["a", "x/w", "y"], ["a", "z/w", "q"], ["a", "w", "y"], ["a", "w", "q"])
+    [(0, 0), (1, 1), (2, None), (None, 2)]
+    """
+    pairs: list[Pair] = []
+    at_left = at_right = 0
+    for i, j in [*common(left, right), (len(left), len(right))]:
+        inner = common(loose_left[at_left:i], loose_right[at_right:j])
+        for a, b in [*((at_left + a, at_right + b) for a, b in inner), (i, j)]:
+            pairs += [(k, None) for k in range(at_left, a)]
+            pairs += [(None, k) for k in range(at_right, b)]
+            pairs.append((a, b))
+            at_left, at_right = a + 1, b + 1
+    return pairs[:-1]
+
+
+def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Partners (i, j) of a longest common subsequence, ascending."""
+    gone, new = set(), set()
+    for edit in LCSseq.editops(left, right):
+        if edit.tag == "delete":
+            gone.add(edit.src_pos)
+        else:
+            new.add(edit.dest_pos)
+    kept = (i for i in range(len(left)) if i not in gone)
+    return list(zip(kept, (j for j in range(len(right)) if j not in new), strict=True))
 
 
 def _by_step(category: Category, by_edge: F8) -> F8:
@@ -73,8 +126,8 @@ def _account(
 ) -> StepAccount:
     rows = [
         StepRow(
-            before=None if i is None else _name(sides[0].graph.nodes[i]),
-            after=None if j is None else _name(sides[1].graph.nodes[j]),
+            before=None if i is None else node_name(sides[0].graph.nodes[i]),
+            after=None if j is None else node_name(sides[1].graph.nodes[j]),
             before_us=0.0 if i is None else float(before_us[i]),
             after_us=0.0 if j is None else float(after_us[j]),
             tested=j is not None and bool(tested[j]),
@@ -94,14 +147,6 @@ def _account(
 
 def _count(category: Category, sample: int) -> int:
     return len(category.sample[category.rows(sample)])
-
-
-def _name(node: GraphNode) -> StepName:
-    return StepName(
-        where=f"{node.host}/{node.component}" if node.host else node.component,
-        what=node.point if node.label is None else f"{node.point}/{node.label}",
-        side=_SIDES[node.side],
-    )
 
 
 def bounded(rows: Sequence[StepRow], limit: int) -> list[StepRow]:

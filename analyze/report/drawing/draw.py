@@ -113,9 +113,20 @@ def _label_room(drawn: Steps, marks: Marks) -> float:
 
 
 def _lines(step: Step) -> tuple[str, str]:
-    """Component and the rest, of a step that is not a fold."""
-    component, slash, rest = wording.visible(step.label).partition("/")
-    return (component, rest) if slash else ("", component)
+    """The two lines of a box that is not a fold, clipped: component, and what it does."""
+    name = step.names[0]
+    where, what = (wording.visible(text) for text in (name.where, name.what))
+    if not what:
+        where, what = "", where
+    happens = f" {name.happens}" if name.side and step.kind is StepKind.NODE else ""
+    return wording.clip(where, LABEL_CHARS), wording.clip(what, LABEL_CHARS - len(happens)) + happens
+
+
+def _title(step: Step) -> str:
+    """All a box stands for, in full: what the pointer shows."""
+    if step.kind is StepKind.SPAN:
+        return step.names[0].text
+    return " · ".join(f"{name.text} {name.happens}".rstrip() for name in step.names)
 
 
 def _box(step: Step, marks: Marks) -> Box:
@@ -124,8 +135,8 @@ def _box(step: Step, marks: Marks) -> Box:
     component, rest = _lines(step)
     row = _inner_edge(step, marks)
     widest = max(
-        min(len(component), LABEL_CHARS) * CHAR_PX * 0.92,
-        min(len(rest), LABEL_CHARS) * CHAR_PX,
+        len(component) * CHAR_PX * 0.92,
+        len(rest) * CHAR_PX,
         len(row.text) * LATENCY_PX if row is not None else 0,
     )
     return Box(max(90.0, widest + 26), 24.0 + (14 if component else 0) + (15 if row is not None else 0))
@@ -155,7 +166,7 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
             '<g class="{c}"><title>{t}</title><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{r}"/>'
         ).format(
             c=classes,
-            t=wording.visible(step.label),
+            t=wording.visible(_title(step)),
             x=_px(left),
             y=_px(top),
             w=_px(box.width),
@@ -170,9 +181,9 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
         component, rest = _lines(step)
         line = top + 16
         if component:
-            parts.append(_text(x, line - 1, wording.clip(component, LABEL_CHARS), "where"))
+            parts.append(_text(x, line - 1, component, "where"))
             line += 14
-        parts.append(_text(x, line, wording.clip(rest, LABEL_CHARS), "what"))
+        parts.append(_text(x, line, rest, "what"))
         if row is not None:
             parts.append(_text(x, line + 15, row.text, "latency"))
     if step.marked:

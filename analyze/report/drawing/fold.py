@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from schemas.report.drawn_graphs import GraphView
+from schemas.report.parts import NodeName
 
 FOLD_LEAST = 3
 """A stretch of fewer steps is drawn as it is: a pill would hide more than it saves."""
@@ -28,8 +29,8 @@ class Step:
     kind: StepKind
     members: tuple[int, ...]
     """Canonical positions, ascending."""
-    label: str
-    """Label of the node or operation; of a fold, what it hides."""
+    names: tuple[NodeName, ...]
+    """Of the members."""
     marked: bool
     """Has no partner in the other graph."""
 
@@ -142,13 +143,12 @@ def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
         ins[dst] += 1
     pairs = {}
     for src, dst in ((e.src, e.dst) for e in view.edges):
-        a, b = view.nodes[src].label, view.nodes[dst].label
+        start, end = view.nodes[src], view.nodes[dst]
         alone = outs[src] == 1 and ins[dst] == 1
         if (
             alone
-            and a[:-1] == b[:-1]
-            and a[-1:] == ">"
-            and b[-1:] == "<"
+            and (start.side, end.side) == ("start", "end")
+            and start.model_copy(update={"side": "end"}) == end
             and (src in marked) == (dst in marked)
         ):
             pairs[src] = dst
@@ -164,13 +164,9 @@ def _group(
     steps = []
     for g in order:
         members = groups[g]
-        label = view.nodes[members[0]].label
-        kind = StepKind.NODE
-        if g in folds:
-            kind, label = StepKind.FOLD, " · ".join(view.nodes[p].label for p in members)
-        elif len(members) == 2:
-            kind, label = StepKind.SPAN, label[:-1]
-        steps.append(Step(kind, members, label, members[0] in marked))
+        kind = StepKind.FOLD if g in folds else StepKind.SPAN if len(members) == 2 else StepKind.NODE
+        names = tuple(view.nodes[position] for position in members)
+        steps.append(Step(kind, members, names, members[0] in marked))
     arrows: dict[tuple[int, int], tuple[int, int] | None] = {}
     for src, dst in ((e.src, e.dst) for e in view.edges):
         if box[src] != box[dst]:

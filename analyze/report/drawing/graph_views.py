@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
-from analyze.population import Category
+from analyze.population import Category, GraphNode
 from analyze.stats.moments import NS_PER_US
-from schemas.report.drawn_graphs import GraphDifference, GraphEdge, GraphNode, GraphView
+from schemas.report.drawn_graphs import GraphDifference, GraphEdge, GraphView
+from schemas.report.parts import NodeName
+from stitch.graph.placed import END, POINT, START
+
+_SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "start", END: "end"}
+
+
+def node_name(node: GraphNode) -> NodeName:
+    """What a node is called, field by field."""
+    return NodeName(
+        component=node.component, point=node.point, label=node.label, host=node.host, side=_SIDES[node.side]
+    )
 
 
 def graph_view(category: Category, limit: int) -> GraphView:
@@ -18,10 +31,7 @@ def graph_view(category: Category, limit: int) -> GraphView:
     return GraphView(
         category=graph.key,
         root=graph.root,
-        nodes=tuple(
-            GraphNode(label=label, component=node.component)
-            for label, node in zip(graph.labels[:shown], graph.nodes[:shown], strict=True)
-        ),
+        nodes=tuple(node_name(node) for node in graph.nodes[:shown]),
         edges=tuple(
             GraphEdge(src=int(src), dst=int(dst), mean0_us=before, mean1_us=after)
             for (src, dst), before, after in zip(graph.edges, *means, strict=True)
@@ -45,13 +55,11 @@ def _mean_latency_us(category: Category, period: int) -> list[float | None]:
 
 
 def difference(mutation: GraphView, precursor: GraphView) -> GraphDifference:
-    """Nodes without a partner, by a longest common subsequence of labels in canonical order.
+    """Nodes without a partner, by a longest common subsequence of names in canonical order.
 
     Canonical order is topological, so common nodes keep their order of happening. O(n·m / 64).
     """
-    left = [node.label for node in mutation.nodes]
-    right = [node.label for node in precursor.nodes]
-    operations = LCSseq.editops(left, right)
+    operations = LCSseq.editops(mutation.nodes, precursor.nodes)
     return GraphDifference(
         precursor=precursor.category,
         only_mutation=tuple(op.src_pos for op in operations if op.tag == "delete"),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from analyze.report import wording
-from schemas.report.step_account import StepAccount, StepName, StepRow
+from schemas.report.parts import NodeName
+from schemas.report.step_account import StepAccount, StepRow
 
 MATERIAL = 0.03
 """A step with at least this share of the sum of all |parts| is pointed out: at most 33 of them."""
@@ -49,8 +50,8 @@ class Line:
     """One row of the drawing; a fold has the rows `inside` it (none where the model has only their sums)."""
 
     fate: Fate
-    before: StepName | None
-    after: StepName | None
+    before: NodeName | None
+    after: NodeName | None
     text: str
     """Of a fold."""
     before_us: float
@@ -119,6 +120,11 @@ class StepsView:
     def aligned(self) -> bool:
         """Whether two structures stand side by side."""
         return self.account.category0 != self.account.category1
+
+    @property
+    def new(self) -> bool:
+        """Whether there was nothing before to compare with: the times after stand alone."""
+        return self.account.requests0 == 0
 
 
 def steps_view(account: StepAccount) -> StepsView:

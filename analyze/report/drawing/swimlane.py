@@ -7,7 +7,7 @@ response; `flowdiff flow` draws them in the terminal.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -29,6 +29,8 @@ class Activity:
     critical_us: float
     """Time of this bar that lies on the critical path, microseconds."""
     deferred: bool
+    failed: tuple[str, ...] = ()
+    """Error classes of the nodes in it that failed, each once."""
 
     @property
     def duration_us(self) -> float:
@@ -79,6 +81,16 @@ def _lane(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], position:
     return f"{component}@{host}" if host is not None else component
 
 
+def _failures(flow: Mapping[str, Any]) -> dict[int, str]:
+    """Position of a node that failed -> its error class."""
+    return dict(zip(flow["error_position"], flow["error_class"], strict=True))
+
+
+def _classes(failures: Mapping[int, str], positions: Iterable[int]) -> tuple[str, ...]:
+    """Error classes of some positions, each once, in their order."""
+    return tuple(dict.fromkeys(failures[position] for position in positions if position in failures))
+
+
 def _name(node: Mapping[str, Any]) -> str:
     return str(node["point"]) + (f" [{node['label']}]" if node["label"] is not None else "")
 
@@ -87,6 +99,7 @@ def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> l
     """A bar a span, and a point a span event; a span's children follow it."""
     offsets = flow["offset_ns"]
     own = _own_critical_ns(nodes, offsets)
+    failures = _failures(flow)
     depth: dict[int, int] = {}
     bars = []
     for position in _nested([node["parent"] for node in nodes], offsets):
@@ -104,6 +117,7 @@ def _span_bars(flow: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> l
                 end_us=offsets[last] / 1e3,
                 critical_us=own.get(position, 0) / 1e3,
                 deferred=bool(node["deferred"]),
+                failed=_classes(failures, (position, last)),
             )
         )
     return bars
@@ -177,6 +191,7 @@ def _record_bars(
 ) -> list[Activity]:
     """A bar a run of consecutive records on one component and host (no split or join inside)."""
     offsets = flow["offset_ns"]
+    failures = _failures(flow)
     path = critical_positions(offsets, edges, responses)
     # The time of a critical edge belongs to the run in which it ends.
     waited = {dst: (offsets[dst] - offsets[src]) / 1e3 for src, dst in pairwise(path)}
@@ -217,6 +232,7 @@ def _record_bars(
             end_us=offsets[runs[i][-1]] / 1e3,
             critical_us=sum(waited.get(position, 0.0) for position in runs[i]),
             deferred=bool(nodes[runs[i][0]]["deferred"]),
+            failed=_classes(failures, runs[i]),
         )
         for i in _strand_by_strand(comes_from, [offsets[run[0]] for run in runs])
     ]

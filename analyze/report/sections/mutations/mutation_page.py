@@ -1,4 +1,7 @@
-"""Mutations on the page: what to look at first, the ranked lists, and one section a detailed mutation."""
+"""Mutations on the page: what to look at first, the ranked lists, and one section a detailed mutation.
+
+`MUTATIONS` is the section's view, on the page and on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ from analyze.report import wording
 from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.drawing.steps import StepsView, steps_view
 from analyze.report.page_templates import template
-from analyze.report.sections.mutations.mutation_words import explain, list_title
+from analyze.report.section_view import SectionView
+from analyze.report.sections.mutations.mutation_terminal import print_mutations
+from analyze.report.sections.mutations.mutation_words import explain, list_title, look_first
 from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import EdgeRow, Mutation, MutationKind, MutationsSection
 
 TOP_SENTENCES: Final = 3
-OPEN_SECTIONS: Final = TOP_SENTENCES
-"""Mutations whose details are open at first; print shows what is open."""
+"""Mutations to look at first: their details are open, and print shows what is open."""
 PRINTED_ROWS: Final = 25
 """Rows of a list that are printed; the page has all. The style sheet has the same number."""
 STORED_SHOWN: Final = 3
@@ -35,22 +39,23 @@ class Details:
     """With their captions."""
 
 
-def mutations_html(section: MutationsSection) -> Markup:
-    """The section's blocks of the page."""
-    top = section.mutations[:TOP_SENTENCES]
+def mutations_html(section: MutationsSection, end: str) -> Markup:
+    """The section's blocks of the page; `end` ends every id."""
+    top = look_first(section, TOP_SENTENCES)
     detailed = [m for m in section.mutations if m.category in section.graphs]
     page = template("analyze.report.sections.mutations", "mutations.html.jinja")
     return Markup(
         page.render(
             s=section,
+            end=end,
             lists=_lists(section),
             details={
                 m.rank: Details(steps_view(m.account) if m.account else None, _graphs(m, section))
                 for m in detailed
             },
-            sentences={m.rank: explain(m) for m in (*top, *detailed)},
+            sentences={m.rank: explain(m, section.graphs) for m in (*top, *detailed)},
             heat=_heat,
-            open_sections=OPEN_SECTIONS,
+            open_ranks={m.rank for m in top},
             printed_rows=PRINTED_ROWS,
             stored_shown=STORED_SHOWN,
             top=top,
@@ -112,3 +117,6 @@ def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], Edge
         first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)
         marks[edge.src, edge.dst] = EdgeMark(wording.duration(first if first is not None else second))
     return marks
+
+
+MUTATIONS: Final = SectionView(MutationsSection, mutations_html, print_mutations)

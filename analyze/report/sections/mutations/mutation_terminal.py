@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analyze.report import wording
-from analyze.report.sections.mutations.mutation_words import explain, list_title
+from analyze.report.sections.mutations.mutation_words import explain, list_title, look_first
 from schemas.report.mutations import Direction, Mutation, MutationKind, MutationsSection
 
 LISTED = 15
@@ -36,15 +36,16 @@ def print_mutations(section: MutationsSection, console: Console) -> None:
     by_rank = {mutation.rank: mutation for mutation in section.mutations}
     for listed in section.lists:
         members = [by_rank[rank] for rank in listed.ranks]
-        console.print(Text(f"\n{list_title(listed)[0]}", style="bold"))
+        title, meaning = list_title(listed)
+        console.print(Text(f"\n{title}", style="bold").append(f"  {meaning}", style="not bold dim"))
         console.print(_ranked(members[:LISTED], console.width))
         if len(members) > LISTED:
             console.print(Text(f"and {wording.count(len(members) - LISTED)} more", style="dim"))
     console.print(Text("\nLook first at", style="bold"))
-    for mutation in section.mutations[:SENTENCES]:
+    for mutation in look_first(section, SENTENCES):
         line = Text(wording.visible(f"{mutation.rank}. {mutation.root}"), style="bold")
         line.append(wording.visible(f"  (stored as {_stored(mutation)})"), style="not bold dim")
-        line.append(wording.visible(f"  {explain(mutation)}"), style="not bold")
+        line.append(wording.visible(f"  {explain(mutation, section.graphs)}"), style="not bold")
         console.print(line)
 
 
