@@ -20,9 +20,10 @@ PeriodOption = Annotated[
     str, typer.Option(help="Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'.")
 ]
 WHERE_HELP = (
-    "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, status, "
-    "duration, host, component, or any parameter (service.version); = != < <= > >= like in, joined by and. "
-    "Grammar: docs/concepts.md."
+    "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, kind (spans, "
+    "records), status (ok or the root's error class), inner_status (of the first failure below an ok root), "
+    "error (of any node that failed), duration, host, component, or any parameter (service.version); = != < "
+    "<= > >= like in, joined by and. Grammar: docs/concepts.md."
 )
 WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -10,11 +10,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from ingest.codecs.dead_letters import MAX_KEPT, MAX_KEPT_BYTES, RejectLog
+from ingest.codecs.dead_letters import MAX_KEPT_BYTES, RejectLog
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
 from ingest.source import Payloads, RecordSource, drain
-from schemas.config import DecodeConfig
+from schemas.config import MAX_KEPT, DecodeConfig
 from schemas.events import concat_events, empty_events
 from schemas.rejects import REJECT_SCHEMA, Reject, rejects_table
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretBytes, model_validator
 
 from schemas.windows import NS_PER_SECOND
+
+MAX_KEPT: Final = 10_000
+"""Dead letters kept of one decode; the others are counted only."""
 
 
 class Config(BaseModel):

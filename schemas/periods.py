@@ -7,12 +7,14 @@ an argument.
 
     FILTER    = CONDITION { and CONDITION }
     CONDITION = KEY ( = | != | < | <= | > | >= | like ) VALUE  |  KEY in ( VALUE { , VALUE } )
-    KEY       = root | status | duration | host | component | PARAMETER
+    KEY       = root | kind | status | inner_status | error | duration | host | component | PARAMETER
     PARAMETER = a word (service.version), or in double quotes: "http route", "host"
     VALUE     = a number, a word, or text in single quotes, one in it written twice; of duration: 250ms, 1.5s
 
-Words for `and`, `like` and `in` in any case. `like` takes % for any text and _ for one character. A filter is
-parsed here and turned into SQL by `analyze.sql.filters`, values bound.
+`status` is that of the root: `ok` or an error class; `inner_status` that of the earliest node that failed
+below a root that is `ok`, and `ok` where there is none; `error` any class of any node that failed, the root
+too; `kind` is `spans` or `records`. Words for `and`, `like` and `in` in any case. `like` takes % for any text
+and _ for one character. A filter is parsed here and turned into SQL by `analyze.sql.filters`, values bound.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from schemas.windows import NS_PER_DAY, NS_PER_SECOND, Window, parse_duration_ns
 MAX_TEXT = 4096
 """Longest period or filter text read, characters; longer is refused."""
 
-FLOW_KEYS = ("root", "status", "duration", "host", "component")
+FLOW_KEYS = ("root", "kind", "status", "inner_status", "error", "duration", "host", "component")
 """Keys that every request has. In double quotes such a word is a parameter."""
 DURATION_KEY = "duration"
+ERROR_KEY = "error"
 
 _RANGE_REMEDY = "Write START/END, START/DURATION, a date, today, yesterday, 'last 1h' or all."
 _INSTANT = re.compile(
@@ -307,6 +310,9 @@ class _Reader:
         is_parameter = kind == "quoted" or key not in FLOW_KEYS
         if key == DURATION_KEY and not is_parameter:
             values = self._durations(operator, values)
+        elif key == ERROR_KEY and not is_parameter and "ok" in values:
+            # No node fails with it, so `error != ok` would keep everything.
+            raise _filter_error(self._text, "'ok' is no error; where anything failed holds: error like '%'")
         elif operator is Operator.LIKE and not isinstance(values[0], str):
             raise _filter_error(self._text, "like takes text")
         return Condition(key, operator, values, is_parameter)

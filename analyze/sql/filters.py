@@ -1,9 +1,9 @@
 """A parsed filter (`schemas.periods.Filter`) as SQL terms: text from a closed list, values bound.
 
-Keys `root`, `status` and `duration` are columns of a flow; `host` and `component` hold for a flow if they
-hold for any of its nodes; every other key is a parameter of any node. `!=` holds if no node has an equal
-value, so a flow without the parameter passes. `<` and its like compare numbers with numeric parameters and
-text with text.
+Keys `root`, `kind`, `status`, `inner_status` and `duration` are columns of a flow; `host` and `component`
+hold for a flow if they hold for any of its nodes, `error` if it holds for any node that failed; every other
+key is a parameter of any node. `!=` holds if no node has an equal value, so a flow without the parameter
+passes. `<` and its like compare numbers with numeric parameters and text with text.
 """
 
 from __future__ import annotations
@@ -16,80 +16,46 @@ from schemas.periods import DURATION_KEY, Condition, Filter, Operator
 
 _EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
 
-# (subject, kind of test) -> term; @ is the number of the condition, which names its bound values.
-_TERMS: Final[Mapping[tuple[str, str], str]] = {
-    ("root", "equal"): "(root IN (SELECT unnest($texts_@)))",
-    ("root", "<"): "(root < $text_@)",
-    ("root", "<="): "(root <= $text_@)",
-    ("root", ">"): "(root > $text_@)",
-    ("root", ">="): "(root >= $text_@)",
-    ("root", "like"): "(root LIKE $text_@)",
-    ("status", "equal"): "(status IN (SELECT unnest($texts_@)))",
-    ("status", "<"): "(status < $text_@)",
-    ("status", "<="): "(status <= $text_@)",
-    ("status", ">"): "(status > $text_@)",
-    ("status", ">="): "(status >= $text_@)",
-    ("status", "like"): "(status LIKE $text_@)",
-    ("duration", "equal"): "(response_ns IN (SELECT unnest($numbers_@)))",
-    ("duration", "<"): "(response_ns < $number_@)",
-    ("duration", "<="): "(response_ns <= $number_@)",
-    ("duration", ">"): "(response_ns > $number_@)",
-    ("duration", ">="): "(response_ns >= $number_@)",
-    ("host", "equal"): "(list_has_any(host, $texts_@))",
-    ("host", "<"): "(len(list_filter(host, lambda name: name < $text_@)) > 0)",
-    ("host", "<="): "(len(list_filter(host, lambda name: name <= $text_@)) > 0)",
-    ("host", ">"): "(len(list_filter(host, lambda name: name > $text_@)) > 0)",
-    ("host", ">="): "(len(list_filter(host, lambda name: name >= $text_@)) > 0)",
-    ("host", "like"): "(len(list_filter(host, lambda name: name LIKE $text_@)) > 0)",
-    (
-        "component",
-        "equal",
-    ): "(category IN (SELECT category FROM component WHERE name IN (SELECT unnest($texts_@))))",
-    ("component", "<"): "(category IN (SELECT category FROM component WHERE name < $text_@))",
-    ("component", "<="): "(category IN (SELECT category FROM component WHERE name <= $text_@))",
-    ("component", ">"): "(category IN (SELECT category FROM component WHERE name > $text_@))",
-    ("component", ">="): "(category IN (SELECT category FROM component WHERE name >= $text_@))",
-    ("component", "like"): "(category IN (SELECT category FROM component WHERE name LIKE $text_@))",
-    ("text", "equal"): (
-        "(request IN (SELECT request FROM parameter WHERE key = $key_@"
-        " AND (text IN (SELECT unnest($texts_@)) OR num IN (SELECT unnest($numbers_@)))))"
+# What a condition asks of: term of equal values, term of the other tests. @ is the number of the condition,
+# which names its bound values; TEST stands for one of _TESTS.
+_SUBJECTS: Final[Mapping[str, tuple[str, str]]] = {
+    "root": ("(root IN (SELECT unnest($texts_@)))", "(root TEST $text_@)"),
+    "status": ("(status IN (SELECT unnest($texts_@)))", "(status TEST $text_@)"),
+    # Null where no inner node failed: said as `ok`, so that every condition is true or false.
+    "inner_status": (
+        "(coalesce(inner_status, 'ok') IN (SELECT unnest($texts_@)))",
+        "(coalesce(inner_status, 'ok') TEST $text_@)",
     ),
-    (
-        "text",
-        "<",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text < $text_@))",
-    (
-        "text",
-        "<=",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text <= $text_@))",
-    (
-        "text",
-        ">",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text > $text_@))",
-    (
-        "text",
-        ">=",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text >= $text_@))",
-    (
-        "text",
-        "like",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text LIKE $text_@))",
-    (
-        "number",
-        "<",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num < $number_@))",
-    (
-        "number",
-        "<=",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num <= $number_@))",
-    (
-        "number",
-        ">",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num > $number_@))",
-    (
-        "number",
-        ">=",
-    ): "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num >= $number_@))",
+    "kind": ("(kind IN (SELECT unnest($texts_@)))", "(kind TEST $text_@)"),
+    "error": (
+        "(list_has_any(error_class, $texts_@))",
+        "(len(list_filter(error_class, lambda name: name TEST $text_@)) > 0)",
+    ),
+    "duration": ("(response_ns IN (SELECT unnest($numbers_@)))", "(response_ns TEST $number_@)"),
+    "host": (
+        "(list_has_any(host, $texts_@))",
+        "(len(list_filter(host, lambda name: name TEST $text_@)) > 0)",
+    ),
+    "component": (
+        "(category IN (SELECT category FROM component WHERE name IN (SELECT unnest($texts_@))))",
+        "(category IN (SELECT category FROM component WHERE name TEST $text_@))",
+    ),
+    "text": (
+        "(request IN (SELECT request FROM parameter WHERE key = $key_@"
+        " AND (text IN (SELECT unnest($texts_@)) OR num IN (SELECT unnest($numbers_@)))))",
+        "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND text TEST $text_@))",
+    ),
+    "number": (
+        "",
+        "(request IN (SELECT request FROM parameter WHERE key = $key_@ AND num TEST $number_@))",
+    ),
+}
+_TESTS: Final[Mapping[Operator, str]] = {
+    Operator.LT: "<",
+    Operator.LE: "<=",
+    Operator.GT: ">",
+    Operator.GE: ">=",
+    Operator.LIKE: "LIKE",
 }
 
 
@@ -125,23 +91,32 @@ def _term(condition: Condition) -> tuple[str, dict[str, object]]:
         bound["texts"] = [_as_text(value) for value in condition.values]
         if condition.is_parameter:
             bound["numbers"] = _numbers(condition.values)
-        term = _TERMS["text" if condition.is_parameter else condition.key, "equal"]
-        return f"NOT {term}" if condition.operator is Operator.NE else term, bound
+        return _equal("text" if condition.is_parameter else condition.key, condition.operator), bound
     value = condition.values[0]
     if not condition.is_parameter or isinstance(value, str):
         bound["text"] = _as_text(value)
-        return _TERMS["text" if condition.is_parameter else condition.key, condition.operator.value], bound
+        return _other("text" if condition.is_parameter else condition.key, condition.operator), bound
     bound["number"] = value
-    return _TERMS["number", condition.operator.value], bound
+    return _other("number", condition.operator), bound
+
+
+def _equal(subject: str, operator: Operator) -> str:
+    """Term of =, in and !=."""
+    term, _ = _SUBJECTS[subject]
+    return f"NOT {term}" if operator is Operator.NE else term
+
+
+def _other(subject: str, operator: Operator) -> str:
+    """Term of the operators of _TESTS."""
+    _, term = _SUBJECTS[subject]
+    return term.replace("TEST", _TESTS[operator])
 
 
 def _duration_term(condition: Condition) -> tuple[str, dict[str, object]]:
     """Response times are whole nanoseconds."""
     if condition.operator in _EQUALITIES:
-        term = _TERMS[DURATION_KEY, "equal"]
-        bound: dict[str, object] = {"numbers": _numbers(condition.values)}
-        return f"NOT {term}" if condition.operator is Operator.NE else term, bound
-    return _TERMS[DURATION_KEY, condition.operator.value], {"number": condition.values[0]}
+        return _equal(DURATION_KEY, condition.operator), {"numbers": _numbers(condition.values)}
+    return _other(DURATION_KEY, condition.operator), {"number": condition.values[0]}
 
 
 def _as_text(value: str | float) -> str:

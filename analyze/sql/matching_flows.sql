@@ -7,7 +7,7 @@
 -- list of analyze.sql.filters, stand in place of the word `terms` below.
 WITH flow AS (
     SELECT filename, file_row_number AS row, (request_id, kind) AS request, root, category, host, status,
-        response_ns
+        inner_status, error_class, kind, response_ns
     FROM read_parquet($flows, filename = true, file_row_number = true, hive_partitioning = false)
 ),
 component AS (

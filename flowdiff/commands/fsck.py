@@ -8,11 +8,6 @@ from typing import Annotated
 import typer
 
 from schemas.errors import ConfigError, LakeError
-from schemas.lake import LAYOUT_VERSION
-from stitch.lake.disk import exclusive_lock
-from stitch.lake.fsck import check
-from stitch.lake.store import LocalStore
-from stitch.lake.upgrade import upgrade
 
 
 def command(
@@ -25,6 +20,9 @@ def command(
     ] = False,
 ) -> None:
     """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
+    from stitch.lake.fsck import check
+    from stitch.lake.store import LocalStore
+
     root = lake if folder is None else folder
     if root is None:
         raise ConfigError("No lake is named.", remedy="Write `flowdiff fsck LAKE`.")
@@ -41,6 +39,11 @@ def command(
 
 def _upgrade(root: Path) -> None:
     """Convert a lake, and say so. Raises LakeError."""
+    from schemas.lake import LAYOUT_VERSION
+    from stitch.lake.disk import exclusive_lock
+    from stitch.lake.store import LocalStore
+    from stitch.lake.upgrade import upgrade
+
     try:
         with exclusive_lock(root):
             n_files = upgrade(LocalStore.at(root), str(root))

@@ -11,24 +11,23 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 from pydantic import SecretBytes
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from flowdiff.listing import Heading, Kind, print_rows
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.streams import told_afterwards
 from flowdiff.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
 from schemas.windows import window_length_ns
-from stitch.drivers.batch import import_into
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
-from stitch.drivers.inputs import STDIN
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _SIZE = re.compile(r"^(\d+)\s*(K|M|G|T)?(i?B)?$", re.IGNORECASE)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
@@ -87,6 +86,10 @@ def command(
 
     The same file twice changes nothing. An import that was interrupted is completed by running it again.
     """
+    import pyarrow as pa
+
+    from stitch.drivers.batch import import_into
+
     rules = {"allow": allow_params, "deny": drop_params, "redact": redact_params, "hash": hash_params}
     params = _param_rules(rules, hash_key_file)
     # The pool that Arrow picks by default takes a third more CPU here, in page faults (on 1 M spans).
@@ -109,7 +112,9 @@ def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(summary.model_dump_json(indent=1))
         return
-    Console().print(_table(summary))
+    print_rows((Heading("import"), Heading("count", Kind.NUMBER)), _rows(summary))
+    if summary.commit is None:
+        typer.echo("nothing new: the lake is unchanged")
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
         typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(str(lake))} -c '{query}'")
@@ -148,6 +153,8 @@ def _split(values: list[str]) -> tuple[str, ...]:
 
 def _expand(patterns: list[str]) -> list[str]:
     """Files of every glob, in order of name. Raises InputError for one that finds nothing."""
+    from stitch.drivers.inputs import STDIN
+
     names: list[str] = []
     for pattern in patterns:
         if pattern == STDIN or Path(pattern).exists():
@@ -186,6 +193,15 @@ class _Bar:
 
 @contextmanager
 def _progress() -> Iterator[_Bar]:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -199,11 +215,9 @@ def _progress() -> Iterator[_Bar]:
         yield _Bar(bar)
 
 
-def _table(summary: ImportSummary) -> Table:
+def _rows(summary: ImportSummary) -> list[tuple[str, str]]:
+    """What was counted, zeros aside."""
     counters = summary.counters
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
     rows: list[tuple[str, int]] = [
         ("files imported", len(summary.files_imported)),
         ("files already in the lake", len(summary.files_known)),
@@ -218,9 +232,5 @@ def _table(summary: ImportSummary) -> Table:
         *((f"oddity: {name}", count) for name, count in counters.oddities.items()),
         *((f"quality: {flag}", count) for flag, count in counters.quality.items()),
     ]
-    for name, count in rows:
-        if count or name in {"events", "flows", "windows"}:
-            table.add_row(name, f"{count:,}")
-    if summary.commit is None:
-        table.add_row("nothing new: the lake is unchanged", "")
-    return table
+    always = {"events", "flows", "windows"}
+    return [(name, f"{count:,}") for name, count in rows if count or name in always]

@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from flowdiff.listing import Heading, Kind, print_rows
 from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
 from ingest.simulate.fit import PAPER, Fit, fit
 from ingest.simulate.output import Format, Run, run, write_lines
@@ -152,29 +152,33 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _print_catalogue() -> None:
-    console = Console()
-    table = _table("workload", "what it does", "requests sampled in the paper")
-    for workload in WORKLOADS.values():
-        table.add_row(workload.name, workload.about, f"{workload.paper_requests:,}")
-    console.print(table)
-    console.print()
-    table = _table("fault", "what changes", "severity", "of", "try with")
-    for fault in FAULTS.values():
-        table.add_row(fault.name, fault.about, f"{fault.severity:g}", fault.unit, fault.workload)
-    console.print(table)
-
-
-def _table(name: str, *others: str) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column(name, no_wrap=True)
-    for other in others:
-        table.add_column(other)
-    return table
+    print_rows(
+        (
+            Heading("workload", Kind.EXACT),
+            Heading("sampled in the paper", Kind.NUMBER),
+            Heading("what it does", Kind.PROSE),
+        ),
+        [(each.name, f"{each.paper_requests:,}", each.about) for each in WORKLOADS.values()],
+    )
+    typer.echo()
+    print_rows(
+        (
+            Heading("fault", Kind.EXACT),
+            Heading("severity", Kind.NUMBER),
+            Heading("of", Kind.TEXT),
+            Heading("try with", Kind.EXACT),
+            Heading("what changes", Kind.PROSE),
+        ),
+        [(each.name, f"{each.severity:g}", each.unit, each.workload, each.about) for each in FAULTS.values()],
+    )
 
 
 def _print_fit(workload: str, measured: Fit) -> None:
-    table = Table("figure", "run", "paper", box=None, header_style="bold")
     paper = asdict(PAPER[workload]) if workload in PAPER else {}
-    for key, value in asdict(measured).items():
-        table.add_row(key, f"{value:,.1f}".removesuffix(".0"), f"{paper[key]:,}" if key in paper else "-")
-    Console().print(table)
+    print_rows(
+        (Heading("figure", Kind.EXACT), Heading("run", Kind.NUMBER), Heading("paper", Kind.NUMBER)),
+        [
+            (key, f"{value:,.1f}".removesuffix(".0"), f"{paper[key]:,}" if key in paper else "-")
+            for key, value in asdict(measured).items()
+        ],
+    )

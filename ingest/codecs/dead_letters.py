@@ -9,11 +9,9 @@ from dataclasses import replace
 from typing import Final
 
 from ingest.codecs.privacy import privacy_of
-from schemas.config import DecodeConfig
+from schemas.config import MAX_KEPT, DecodeConfig
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
 
-MAX_KEPT: Final = 10_000
-"""Dead letters kept of one decode; the others are counted only."""
 MAX_KEPT_BYTES: Final = 8 * 2**20
 """Their raw bytes together; past it they are kept without."""
 

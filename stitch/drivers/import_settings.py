@@ -6,9 +6,8 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
-from ingest.codecs.dead_letters import MAX_KEPT
 from schemas.commits import Counters
-from schemas.config import Config, DecodeConfig, StitchConfig
+from schemas.config import MAX_KEPT, Config, DecodeConfig, StitchConfig
 
 DECODERS: Final = 2
 """Chunks decoded at once, each in a thread: DuckDB and Arrow free the lock, ptars partly."""

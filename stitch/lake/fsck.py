@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +18,10 @@ from schemas.errors import LakeError
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
-from stitch.lake.layout import LAKE_FILE, REPORTS, data_files, read_info
+from stitch.lake.layout import COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
 from stitch.lake.store import Store
+
+T = TypeVar("T")
 
 NAMED_REQUESTS: Final = 10
 """Requests named of those that are there more than once."""
@@ -35,37 +38,60 @@ class Finding(Config):
 def check(store: Store, lake: str = "LAKE") -> list[Finding]:
     """All that is wrong with the lake; empty when nothing is. Reads every data file once.
 
-    Meant for a lake at rest: files of a commit that is being published are reported under I3.
-    Memory: the request ids of the whole lake, about 100 bytes each. Raises LakeError for a lake of another
-    layout version.
+    What the system will not let us read is a finding, too, and the rest is checked all the same. Meant for a
+    lake at rest: files of a commit that is being published are reported under I3. Memory: the request ids of
+    the whole lake, about 100 bytes each. Raises LakeError for a lake of another layout version.
     """
-    info = read_info(store, lake)
+    info = _attempt(lambda: read_info(store, lake), LAKE_FILE, "layout")
     if info is None:
         return [Finding(invariant="layout", detail=f"{LAKE_FILE} is missing")]
     commits: list[CommitRecord] = []
-    findings: list[Finding] = []
-    for lane in lanes(store):
-        try:
-            commits += [link.record for link in read_chain(store, lane)]
-            tail = read_tail(store, lane)
-        except LakeError as error:
-            findings.append(Finding(invariant="I6", detail=error.message))
+    findings = [info] if isinstance(info, Finding) else []
+    there = _attempt(partial(lanes, store), COMMITS, "I6")
+    if isinstance(there, Finding):
+        return [*findings, there, *_reports(store)]
+    for lane in there:
+        chain = _attempt(partial(_chain, store, lane), lane_folder(lane), "I6")
+        if isinstance(chain, Finding):
+            findings.append(chain)
             continue
-        findings += _checkpoint(commits, lane, tail.checkpoint is not None and tail.checkpoint.through)
-    if findings:
-        return [*findings, *_reports(store)]
-    lengths = {record.window_length_ns for record in commits} - {info.window_length_ns}
-    if lengths:
+        commits += chain[0]
+        findings += chain[1]
+    whole = not findings
+    if not isinstance(info, Finding) and any(r.window_length_ns != info.window_length_ns for r in commits):
         findings.append(
             Finding(invariant="layout", detail=f"{LAKE_FILE} and commits differ on the window length")
         )
     findings += _ledger(commits)
     findings += _positions(commits)
-    findings += _unnamed_files(store, commits)
+    if whole:  # else the files of a lane that cannot be read would all be in no commit
+        findings += _unnamed_files(store, commits)
     findings += [finding for record in commits for item in record.publish for finding in _file(store, item)]
     if not findings:
         findings += _request_ids(store, commits)
     return [*findings, *_reports(store)]
+
+
+def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Finding:
+    """What `look` sees; where the system refuses, a finding about `name`."""
+    try:
+        return look()
+    except OSError as error:
+        # Of a folder's files, the one it is.
+        shown = name if str(error.filename or name).endswith(name) else error.filename
+        why = error.strerror or str(error)
+        return Finding(invariant=invariant, detail=f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
+
+
+def _chain(store: Store, lane: int) -> tuple[list[CommitRecord], list[Finding]]:
+    """Commits of a lane, none where its chain is broken, and what is wrong with them."""
+    try:
+        commits = [link.record for link in read_chain(store, lane)]
+        tail = read_tail(store, lane)
+    except LakeError as error:
+        return [], [Finding(invariant="I6", detail=error.message)]
+    through = tail.checkpoint is not None and tail.checkpoint.through
+    return commits, [*_checkpoint(commits, lane, through)]
 
 
 def _checkpoint(commits: list[CommitRecord], lane: int, found: int | bool) -> Iterator[Finding]:
@@ -102,16 +128,25 @@ def _positions(commits: list[CommitRecord]) -> Iterator[Finding]:
 
 def _unnamed_files(store: Store, commits: list[CommitRecord]) -> Iterator[Finding]:
     named = {item.final for record in commits for item in record.publish}
-    for name in data_files(store):
+    names = _attempt(lambda: [*data_files(store)], "the folders of data", "I2")
+    if isinstance(names, Finding):
+        yield names
+        return
+    for name in names:
         if name not in named:
             yield Finding(invariant="I2", detail=f"'{name}' is in no commit")
 
 
 def _file(store: Store, item: Publish) -> Iterator[Finding]:
-    if store.size(item.final) is None:
+    data = _attempt(
+        lambda: None if store.size(item.final) is None else store.read(item.final), item.final, "I3"
+    )
+    if data is None:
         yield Finding(invariant="I3", detail=f"'{item.final}' was committed and is not there")
         return
-    data = store.read(item.final)
+    if isinstance(data, Finding):
+        yield data
+        return
     if hashlib.sha256(data).hexdigest() != item.sha256:
         yield Finding(invariant="I2", detail=f"'{item.final}' is not what was committed (sha256)")
         return
@@ -143,17 +178,28 @@ def _request_ids(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Find
 
 def _reports(store: Store) -> Iterator[Finding]:
     """Reports are in no commit; what can be told is whether each file of them can be opened."""
-    for report in store.names(REPORTS):
-        if report.startswith("."):  # on its way, or left by a process that died
-            continue
-        folder = f"{REPORTS}/{report}"
-        names = store.names(folder)
-        if not names:
-            yield Finding(invariant="report", detail=f"'{folder}' is empty")
-        for name in names:
-            why = _unreadable(name, store.read(f"{folder}/{name}"))
-            if why is not None:
-                yield Finding(invariant="report", detail=f"'{folder}/{name}' {why}: repeat the comparison")
+    reports = _attempt(lambda: store.names(REPORTS), REPORTS, "report")
+    if isinstance(reports, Finding):
+        yield reports
+        return
+    for report in reports:
+        if not report.startswith("."):  # on its way, or left by a process that died
+            yield from _report(store, f"{REPORTS}/{report}")
+
+
+def _report(store: Store, folder: str) -> Iterator[Finding]:
+    names = _attempt(lambda: store.names(folder), folder, "report")
+    if isinstance(names, Finding):
+        yield names
+        return
+    if not names:
+        yield Finding(invariant="report", detail=f"'{folder}' is empty")
+    for name in names:
+        data = _attempt(partial(store.read, f"{folder}/{name}"), f"{folder}/{name}", "report")
+        if isinstance(data, Finding):
+            yield data
+        elif (why := _unreadable(name, data)) is not None:
+            yield Finding(invariant="report", detail=f"'{folder}/{name}' {why}: repeat the comparison")
 
 
 def _unreadable(name: str, data: pa.Buffer) -> str | None:

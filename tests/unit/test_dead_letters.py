@@ -13,12 +13,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pydantic import SecretBytes, ValidationError
 
-from ingest.codecs.dead_letters import MAX_KEPT, MAX_KEPT_BYTES
+from ingest.codecs.dead_letters import MAX_KEPT_BYTES
 from ingest.codecs.privacy import REDACTED, Keep, privacy_of
 from ingest.decoding import DecodedBatch
 from ingest.files import decode_file
 from ingest.formats import codec_for
-from schemas.config import DecodeConfig, ParamRules
+from schemas.config import MAX_KEPT, DecodeConfig, ParamRules
 from schemas.rejects import Reason
 
 T0 = 1_700_000_000_000_000_000

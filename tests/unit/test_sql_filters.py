@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -12,10 +13,11 @@ from oracles.refined import T0, event, table
 from analyze.load import read_flows
 from analyze.scope import LakePeriod
 from analyze.sql.connection import locked_connection
+from flowdiff.options import WHERE_HELP
 from schemas.config import StitchConfig
 from schemas.errors import PeriodError
 from schemas.lake import TABLES
-from schemas.periods import Period, parse_filter
+from schemas.periods import FLOW_KEYS, Period, parse_filter
 from stitch.kernel import stitch
 
 
@@ -33,6 +35,8 @@ REQUESTS = {
     "r3": ("c", "timeout", [text("size", "16"), text("it's; --", "x")]),
     "r4": (None, "ok", []),
 }
+INNER = {"r2": "refused", "r3": "late"}
+"""Error class of the second node."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             component="app" if at == 0 else "db",
             point="p",
             host=host,
-            status=status if at == 0 else "ok",
+            status=status if at == 0 else INNER.get(name, "ok"),
             params=params if at == 1 else None,
         )
         for name, (host, status, params) in REQUESTS.items()
@@ -109,6 +113,22 @@ def kept(files: dict[str, Path], where: str) -> str:
         ("root >= 'b'", ""),
         ("status != 'ok'", "r3"),
         ("status in (ok, timeout)", "r1 r2 r3 r4"),
+        ("inner_status = refused", "r2"),
+        ("inner_status != 'ok'", "r2"),
+        ("inner_status = ok", "r1 r3 r4"),
+        ("inner_status != refused", "r1 r3 r4"),
+        ("inner_status > 'p'", "r2"),
+        ("inner_status like 'o_'", "r1 r3 r4"),
+        ("error = refused", "r2"),
+        ("error = late", "r3"),
+        ("error in (timeout, refused)", "r2 r3"),
+        ("error != late", "r1 r2 r4"),
+        ("error < m", "r3"),
+        ("error like '%'", "r2 r3"),
+        ("kind = records", "r1 r2 r3 r4"),
+        ("kind = spans", ""),
+        ("kind != spans", "r1 r2 r3 r4"),
+        ("kind like 'r%'", "r1 r2 r3 r4"),
         ("duration > 5ns", "r1 r2 r3 r4"),
         ("duration > 10ns", ""),
         ("duration >= 0.01us", "r1 r2 r3 r4"),
@@ -137,7 +157,22 @@ def test_a_key_that_is_not_there_is_told_with_those_that_are(
 ) -> None:
     with pytest.raises(PeriodError, match=f"(?i){told}") as caught:
         kept(files, where)
-    assert "root, status, duration, host, component" in str(caught.value)
+    assert ", ".join(FLOW_KEYS) in str(caught.value)
+
+
+def test_ok_is_no_error() -> None:
+    with pytest.raises(PeriodError, match="where anything failed holds: error like"):
+        parse_filter("error != 'ok'")
+    assert parse_filter("\"error\" != 'ok'").conditions[0].is_parameter
+
+
+@pytest.mark.parametrize("key", FLOW_KEYS)
+def test_every_key_is_told(key: str) -> None:
+    grammar = (Path(__file__).resolve().parents[2] / "docs" / "concepts.md").read_text()
+    (line,) = re.findall(r"^    KEY +=(.*)", grammar, re.MULTILINE)
+    assert {*line.replace("|", " ").split()} == {*FLOW_KEYS, "PARAMETER"}
+    assert re.search(rf"\b{key}\b", WHERE_HELP)
+    assert re.search(rf"\| `{key} ", grammar)
 
 
 def test_a_key_that_is_there_and_one_that_need_not_be_raise_nothing(files: dict[str, Path]) -> None:

@@ -11,6 +11,7 @@
 -- deferred       BOOLEAN    the response does not wait for this node
 -- host           VARCHAR    machine, pod or instance; null where unknown
 -- offset_us      DOUBLE     microseconds since the start of the request
+-- status         VARCHAR    its own: ok, or its error class; of a span at its start only, so that each counts once
 CREATE VIEW nodes AS
 SELECT
     f.request_id,
@@ -23,9 +24,12 @@ SELECT
     CASE node.side WHEN 1 THEN 'start' WHEN 2 THEN 'end' ELSE 'point' END AS side,
     node.deferred AS deferred,
     f.host[f.position]::VARCHAR AS host,
-    f.offset_ns[f.position] / 1e3 AS offset_us
+    f.offset_ns[f.position] / 1e3 AS offset_us,
+    coalesce(f.error_class[list_position(f.error_position, (f.position - 1)::INTEGER)]::VARCHAR, 'ok') AS status
 FROM (
-    SELECT request_id, kind, category, offset_ns, host, unnest(range(1, n_nodes::BIGINT + 1)) AS position
+    SELECT
+        request_id, kind, category, offset_ns, host, error_position, error_class,
+        unnest(range(1, n_nodes::BIGINT + 1)) AS position
     FROM _flows
 ) AS f
 JOIN (

@@ -13,7 +13,7 @@
 -- deferred       BOOLEAN    the response does not wait for it
 -- critical       BOOLEAN    on the critical path: going back from the response, the call that ended last
 -- critical_us    DOUBLE     part of the response time that was its own work, microseconds; 0 off the path
--- status         VARCHAR    of the request: ok, or the error class of its root (a span's own is not kept)
+-- status         VARCHAR    its own: ok, or its error class (the request's is requests.status)
 CREATE VIEW spans AS
 SELECT
     request_id,
@@ -47,7 +47,7 @@ SELECT
             list_filter(awaited, lambda c: c.up = span.p AND list_contains(path, c.p)), lambda c: c.e - c.s
         )), 0), 0
     ) ELSE 0 END / 1e3 AS critical_us,
-    status
+    coalesce(error_class[list_position(error_position, span.p)]::VARCHAR, 'ok') AS status
 FROM (
     SELECT
         * EXCLUDE (taken),
@@ -84,7 +84,8 @@ FROM (
                     f.category::VARCHAR AS category,
                     f.start_ns,
                     f.host,
-                    f.status::VARCHAR AS status,
+                    f.error_position,
+                    f.error_class,
                     s.nodes,
                     list_transform(s.starts, lambda p: {
                         's': f.offset_ns[p + 1],
