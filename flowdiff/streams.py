@@ -19,11 +19,12 @@ from schemas.visible import visible
 def open_closed_streams() -> None:
     """Give the process the standard streams that whoever started it has closed.
 
-    Standard input is then empty, and writing to standard output fails. To be called before anything is
+    Reading standard input then fails, and so does writing to standard output. To be called before anything is
     opened: the next file would otherwise become a standard stream.
     """
     if sys.stdin is None:
-        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+        # For writing: what is not there is an error and not an empty file.
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r", encoding="utf-8")
     if sys.stdout is None:
         # For reading: a write is an error and not lost in silence.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")

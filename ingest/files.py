@@ -20,6 +20,7 @@ from ingest.source import Payloads
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 from schemas.rejects import MAX_RAW_BYTES, Reason, Reject
+from schemas.visible import readable_name
 
 CHUNK_BYTES: Final = 16 * 2**20
 """Bytes of payload in a poll, about."""
@@ -63,6 +64,7 @@ class FileSource:
     ) -> None:
         """Raises UnknownFormatError for a `format_` that is none. Nothing is opened before the first poll."""
         self._path = path
+        self._stream = readable_name(str(path))
         self._format = None if format_ is None else format_of(format_)
         self._limit = config.max_payload_bytes
         self._chunk_bytes = chunk_bytes
@@ -111,13 +113,13 @@ class FileSource:
 
     def _rejected(self, reject: Reject) -> Payloads:
         """A poll that says only why something was refused."""
-        return Payloads(str(self._path), None, [], [], reject.payload + 1, [reject])
+        return Payloads(self._stream, None, [], [], reject.payload + 1, [reject])
 
     def _document(self, format_: Format, head: bytes, source: ByteSource) -> Payloads:
         """The whole file as one payload."""
         text = head + source.read(MAX_DOCUMENT_BYTES + 1 - len(head))
         if len(text) <= MAX_DOCUMENT_BYTES:
-            return Payloads(str(self._path), format_.name, [text], [0], 1)
+            return Payloads(self._stream, format_.name, [text], [0], 1)
         limit = f"{MAX_DOCUMENT_BYTES // 2**20} MB"
         detail = f"one document of more than {limit}: split it, or write one object a line"
         return self._rejected(Reject(Reason.TOO_LARGE, detail, text[:MAX_RAW_BYTES]))
@@ -170,7 +172,7 @@ class FileSource:
             yield self._of_lines(format_, part, number + at, number + last)
 
     def _of_lines(self, format_: Format, text: bytes, number: int, until: int) -> Payloads:
-        stream, name = str(self._path), format_.name
+        stream, name = self._stream, format_.name
         if format_.layout is Layout.LINE_BLOCKS and len(text) <= self._limit:
             is_full = bool(text.strip())
             return Payloads(stream, name, [text] if is_full else [], [number] if is_full else [], until)
@@ -185,7 +187,7 @@ class FileSource:
         self, format_: Format, framing: Framing, head: bytes, source: ByteSource
     ) -> Iterator[Payloads]:
         """Framed messages. One over the limit is refused, and never held whole."""
-        stream, name = str(self._path), format_.name
+        stream, name = self._stream, format_.name
         rest, number = head, 0
         while True:
             view = memoryview(rest)

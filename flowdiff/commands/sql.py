@@ -88,6 +88,8 @@ def _piped() -> str:
         query = sys.stdin.read()
     except UnicodeDecodeError as error:
         raise QueryError("The query on standard input is not UTF-8.", remedy="Convert it.") from error
+    except OSError as error:
+        raise QueryError("Standard input holds no query.", remedy="Give one with -c.") from error
     if not query.strip():
         raise QueryError("Standard input holds no query.", remedy="Give one with -c, or pipe one in.")
     return query

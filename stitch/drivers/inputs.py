@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from ingest.formats import format_names
 from schemas.commits import InputFile
 from schemas.errors import FlowdiffError, InputError, UnknownFormatError
 from schemas.rejects import Reason
+from schemas.visible import readable_name
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
 STDIN: Final = "-"
@@ -82,23 +82,33 @@ def open_sources(
 def _rereadable(name: str, spool: Path, stdin: BinaryIO) -> Path:
     """The file itself, or a copy of what comes through a pipe."""
     if name == STDIN:
-        _copy(stdin, spool)
+        _copy(name, stdin, spool)
         return spool
     path = Path(name)
     if path.exists() and not path.is_file():
         try:
-            with path.open("rb") as pipe:
-                _copy(pipe, spool)
+            pipe = path.open("rb")
         except OSError as error:
             raise _unreadable(name, error) from error
+        with pipe:
+            _copy(name, pipe, spool)
         return spool
     return path
 
 
-def _copy(stream: BinaryIO, spool: Path) -> None:
+def _copy(name: str, stream: BinaryIO, spool: Path) -> None:
+    """What a pipe gives, as a file. A pipe that cannot be read is an InputError, a full disk an OSError."""
     spool.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     with os.fdopen(os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
-        shutil.copyfileobj(stream, file, 1 << 20)
+        while block := _read(name, stream):
+            file.write(block)
+
+
+def _read(name: str, stream: BinaryIO) -> bytes:
+    try:
+        return stream.read(1 << 20)
+    except OSError as error:
+        raise _unreadable(name, error) from error
 
 
 def _unreadable(name: str, error: OSError) -> InputError:
@@ -112,7 +122,7 @@ def _open(name: str, path: Path) -> Source:
         status = path.stat()
     except OSError as error:
         raise _unreadable(name, error) from error
-    return Source(name, path, sha256, status.st_size, status.st_mtime_ns)
+    return Source(readable_name(name), path, sha256, status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
