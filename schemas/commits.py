@@ -6,9 +6,9 @@ records are chained and hashed is in `stitch.lake.chain`.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from schemas.config import Config
 
@@ -17,10 +17,17 @@ NO_COMMIT: Final = "0" * 64
 """`previous` of the first record of a lane."""
 
 
+def _spelled(name: object) -> object:
+    """A name of the system that is not UTF-8, its odd bytes as `\\xff`: a record is text."""
+    if not isinstance(name, str):
+        return name
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class InputFile(Config):
     """One imported file; the content decides, the name is for people."""
 
-    name: str
+    name: Annotated[str, BeforeValidator(_spelled)]
     sha256: str
     size: int
     format: str | None = None

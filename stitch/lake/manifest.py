@@ -155,7 +155,7 @@ class Manifest:
             whole = self.store.size(name) == size
             whole = whole and hashlib.sha256(self.store.read_end(name, footer_size)).digest() == footer_sha256
         except OSError as error:
-            raise unreadable(self.lake, name) from error
+            raise unreadable(self.lake, name, str(error.strerror or error).lower()) from error
         if not whole:
             raise unreadable(self.lake, name)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -261,6 +264,27 @@ def test_a_query_may_not_compute_for_ever(lake: Path, text: str) -> None:
             for _ in session.stream(text):
                 pass
         assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("flowdiff", "sql", "-c", "select * from requests"),
+        ("flowdiff", "windows"),
+        ("flowdiff", "categories"),
+        ("pytest", "-q", "-p", "no:cacheprovider", "tests/unit/test_sql_filters.py", "-k", "duration"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_said_at_the_end_of_a_process(
+    small: Path, repository: Path, arguments: tuple[str, ...]
+) -> None:
+    """DuckDB complains of what outlives it: a thread, a connection, a cache."""
+    environment = {**os.environ, "FLOWDIFF_LAKE": str(small)}
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=repository, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_reading_slowly_is_not_computing(lake: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_reference_to_the_parent_is_no_link_wherever_it_stands() -> None:
     assert (decoded[0]["parents"], decoded[0]["links"]) == ([bytes(range(8))], None)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(messages().filter(bool), min_size=1, max_size=4))
 def test_all_at_once_and_one_by_one(payloads: list[bytes]) -> None:
     fast = codec_for("jaeger-proto").decode(payloads, CONFIG)

@@ -17,7 +17,7 @@ batches = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(rows=batches, cap=st.sampled_from([20_000, 3]))
 def test_events_in_are_events_out(rows: list[Row], cap: int) -> None:
     config = StitchConfig(max_events_per_flow=cap)
@@ -35,7 +35,7 @@ def test_events_in_are_events_out(rows: list[Row], cap: int) -> None:
         assert counts["capped"] == 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(rows=batches, watermark=st.integers(0, 200))
 def test_what_waits_is_stitched_later(rows: list[Row], watermark: int) -> None:
     config = StitchConfig(idle_ns=20, max_age_ns=10**9)
@@ -47,7 +47,7 @@ def test_what_waits_is_stitched_later(rows: list[Row], watermark: int) -> None:
     assert both == stitch(table_of(rows), config).flows.to_pylist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=batches)
 def test_rows_of_a_table_fit_each_other(rows: list[Row]) -> None:
     result = stitch(table_of(rows), StitchConfig())

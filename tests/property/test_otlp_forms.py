@@ -18,7 +18,7 @@ def rows(events: pa.Table) -> list[dict[str, object]]:
     return events.to_pylist()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=3))
 def test_protobuf_json_and_the_slow_parser_agree(batch: list[ExportTraceServiceRequest]) -> None:
     batch = [r for r in batch if r.ByteSize()]

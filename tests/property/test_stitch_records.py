@@ -12,13 +12,13 @@ from schemas.config import StitchConfig
 from stitch.kernel import stitch
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rows=record_batches(), cap=st.sampled_from([20_000, 20_000, 7]))
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:
     check(rows, cap)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(spans=span_rows(request_id="r0"), records=record_batches())
 def test_records_and_spans_of_one_id_are_two_flows(spans: list[Row], records: list[Row]) -> None:
     check(spans + records, 20_000)

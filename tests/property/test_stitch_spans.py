@@ -14,7 +14,7 @@ from stitch.kernel import stitch
 LONE_ORPHAN = [{"request_id": "t", "id": "00", "kind": 17, "ts_ns": 7, "end_ns": 8, "follows": ["gone"]}]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(rows=span_batches(), cap=st.sampled_from([20_000, 20_000, 4]))
 @example(rows=LONE_ORPHAN, cap=20_000)
 def test_kernel_agrees_with_the_oracle(rows: list[Row], cap: int) -> None:

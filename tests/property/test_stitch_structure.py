@@ -111,7 +111,7 @@ def check_text(template: Template) -> None:
     assert nx.is_isomorphic(parsed, text_graph(template), node_match=lambda a, b: a["text"] == b["text"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(template=dag_templates())
 def test_text_reads_back_as_the_graph(template: Template) -> None:
     check_text(template)
@@ -140,13 +140,13 @@ def check_folding(structure: Structure) -> None:
     assert n_words == len(names)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(template=st.one_of(dag_templates(), bodies.map(run)))
 def test_folded_positions_are_the_words_of_the_text(template: Template) -> None:
     check_folding(describe(template))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), body=bodies)
 def test_each_level_refines_the_next(data: st.DataObject, body: Body) -> None:
     others = [recounted(data.draw, body) for _ in range(3)]
@@ -193,7 +193,7 @@ def test_rows_read_back(templates: list[Template]) -> None:
     assert [structure_from_row(row) for row in structures_table(structures).to_pylist()] == structures
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data(), template=dag_templates())
 def test_keys_of_all_levels_know_what_the_text_shows(data: st.DataObject, template: Template) -> None:
     """A graph and the same graph with one edge more: also where joins do not nest, keys tell them apart."""

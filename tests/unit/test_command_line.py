@@ -49,6 +49,8 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("categories", "--help"),
         ("sql", "--help"),
         ("export", "--help"),
+        ("import", "--help"),
+        ("fsck", "--help"),
     ],
 )
 def test_help_imports_nothing_that_works(arguments: tuple[str, ...]) -> None:
