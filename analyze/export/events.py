@@ -10,6 +10,7 @@ share a category stay (tested too).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
-from stitch.graph.placed import END, POINT, START
+from stitch.graph.labels import SYNTHETIC_POINTS
+from stitch.graph.placed import END, MISSING_EVENT, POINT, ROOT_EVENT, START
 
 I8 = npt.NDArray[np.int64]
 
@@ -32,8 +34,8 @@ _STRINGS: Final = pa.list_(pa.string())
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 """What the two records made of a span add to the name of its operation."""
 
-SYNTHETIC: Final = "?"
-"""Component of nodes that the kernel put in (`?/missing`, `?/root`): they are no events."""
+_NO_COMPONENT: Final = "?"
+"""Also what spans without a service name have."""
 
 
 class EventForm(StrEnum):
@@ -143,6 +145,8 @@ class _Category:
 
     nodes: list[dict[str, Any]]
     edges: list[tuple[int, int]]
+    made_up: frozenset[int]
+    """Nodes that the kernel put in: they are no events."""
     request_id: pa.Array
     """[requests]"""
     times: I8
@@ -152,7 +156,31 @@ class _Category:
 
     def predecessors(self, position: int) -> list[int]:
         """Nodes right before one, but for those the kernel put in."""
-        return [s for s, d in self.edges if d == position and self.nodes[s]["component"] != SYNTHETIC]
+        return [s for s, d in self.edges if d == position and s not in self.made_up]
+
+
+def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> frozenset[int]:
+    """Nodes that the kernel put in: named as it names them, and with nodes below, for whose sake it did.
+
+    A recorded node of that name and kind, with nodes below, cannot be told from it; read again, the kernel
+    puts it back.
+    """
+    from_spans = any(node["side"] == START for node in nodes)
+    below = Counter(node["parent"] for node in nodes) if from_spans else Counter(src for src, _ in edges)
+    kinds = (EventKind.EVENT, EventKind.SPAN_UNSPECIFIED)
+    named = [
+        position
+        for position, node in enumerate(nodes)
+        if node["component"] == _NO_COMPONENT and node["label"] is None and node["kind"] in kinds
+    ]
+    leading = {
+        p
+        for p in named
+        # Two nodes make one below: the two sides of a span.
+        if (nodes[p]["point"] == SYNTHETIC_POINTS[MISSING_EVENT] and below[p])
+        or (nodes[p]["point"] == SYNTHETIC_POINTS[ROOT_EVENT] and below[p] > (2 if from_spans else 1))
+    }
+    return frozenset(leading | {p for p in named if from_spans and nodes[p]["mate"] in leading})
 
 
 def _category_events(
@@ -162,9 +190,11 @@ def _category_events(
     nodes: list[dict[str, Any]] = structure["nodes"]
     offsets = flows["offset_ns"].combine_chunks().flatten().to_numpy().reshape(flows.num_rows, len(nodes))
     start = flows["start_ns"].to_numpy()
+    edges = [(edge["src"], edge["dst"]) for edge in structure["in_edges"]]
     category = _Category(
         nodes=nodes,
-        edges=[(edge["src"], edge["dst"]) for edge in structure["in_edges"]],
+        edges=edges,
+        made_up=_made_up(nodes, edges),
         request_id=request_id,
         times=offsets + start[:, None],
         end_ns=start + flows["response_ns"].to_numpy(),
@@ -177,7 +207,7 @@ def _category_events(
     batches = []
     errors = _Errors(flows)
     for position, node in enumerate(nodes):
-        if node["component"] == SYNTHETIC or (as_spans and (node["side"] == END or _is_mark(node))):
+        if position in category.made_up or (as_spans and (node["side"] == END or _is_mark(node))):
             continue
         n = flows.num_rows
         at = pa.array(np.arange(n) * len(nodes) + position)
@@ -247,7 +277,8 @@ def _span(category: _Category, position: int) -> dict[str, Any]:
     node = nodes[position]
     columns: dict[str, Any] = {"kind": _kinds(node["kind"], n), "end_ns": pa.array(times[:, node["mate"]])}
     parent = node["parent"]
-    if parent >= 0 and not (nodes[parent]["component"] == SYNTHETIC and nodes[parent]["point"] == "root"):
+    root = SYNTHETIC_POINTS[ROOT_EVENT]
+    if parent >= 0 and not (parent in category.made_up and nodes[parent]["point"] == root):
         messaging = node["kind"] in (EventKind.SPAN_PRODUCER, EventKind.SPAN_CONSUMER)
         waits = (node["mate"], nodes[parent]["mate"]) in category.edges
         asynchronous = node["deferred"] and not messaging and not waits

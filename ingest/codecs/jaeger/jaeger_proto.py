@@ -21,7 +21,8 @@ from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
-from ingest.codecs.values.nested import batches_of
+from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
+from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, groups_of
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
@@ -50,6 +51,7 @@ _MESSAGES = {
 }
 """Fields of api_v2/model.proto: number, name, type; `*` repeated."""
 
+_CROWDED = f"the span has more than {MAX_FIELDS:,} tags, logs and references"
 _REFERENCE_TYPES = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 
 
@@ -94,27 +96,46 @@ class JaegerProtoCodec:
         """See `Codec.decode`; `item` is 0."""
         good, log = sized(payloads, config)
         results: list[SpanResult] = []
-        left = set(good)
-        pieces = list(batches_of(_HANDLER, JaegerSpan, payloads, good))
-        if pieces:
-            index = np.array([i for part, _ in pieces for i in part], np.int64)
-            left.difference_update(index.tolist())
-            table = pa.Table.from_batches([batch for _, batch in pieces]).combine_chunks()
-            spans = span_columns(table.to_batches()[0])
-            results.append(events_of_spans(replace(spans, payload=index[spans.payload]), config))
-        rows = SpanRows()
-        for index_ in sorted(left):
-            try:
-                add_message(rows, index_, JaegerSpan.FromString(payloads[index_]))
-            except DecodeError:
-                detail = "no jaeger.api_v2.Span message"
-                log.add(Reject(Reason.BAD_PROTOBUF, detail, payloads[index_], index_))
-        if len(rows):
-            results.append(events_of_spans(rows.batch(), config))
+        left = _read_grouped(payloads, good, GROUP_BYTES, config, results)
+        # What is dense is read in small groups; what ptars refuses, by protobuf's own parser.
+        for group in groups_of(payloads, sorted(left), PART_BYTES):
+            sound = [i for i in group if not _is_crowded(payloads[i])]
+            for index in sorted(set(group).difference(sound)):
+                log.add(Reject(Reason.TOO_LARGE, _CROWDED, payloads[index], index))
+            rows = SpanRows()
+            for index in sorted(_read_grouped(payloads, sound, PART_BYTES, config, results)):
+                try:
+                    add_message(rows, index, JaegerSpan.FromString(payloads[index]))
+                except DecodeError:
+                    detail = "no jaeger.api_v2.Span message"
+                    log.add(Reject(Reason.BAD_PROTOBUF, detail, payloads[index], index))
+            if len(rows):
+                results.append(events_of_spans(rows.batch(), config))
         for result in results:
             log_bad_spans(result.bad, lambda payload: lambda _: payloads[payload], log)
         oddities = sum((r.oddities for r in results), Counter[str]())
         return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
+
+
+def _is_crowded(payload: bytes) -> bool:
+    return len(payload) > PART_BYTES and has_many_fields(payload, JaegerSpan.DESCRIPTOR)
+
+
+def _read_grouped(
+    payloads: Sequence[bytes],
+    indexes: list[int],
+    group_bytes: int,
+    config: DecodeConfig,
+    results: list[SpanResult],
+) -> set[int]:
+    """Append events of what `batches_of` gives, in one batch; the indexes of the others."""
+    pieces = list(batches_of(_HANDLER, JaegerSpan, payloads, indexes, group_bytes))
+    index = np.array([i for part, _ in pieces for i in part], np.int64)
+    if pieces:
+        table = pa.Table.from_batches([batch for _, batch in pieces]).combine_chunks()
+        spans = span_columns(table.to_batches()[0])
+        results.append(events_of_spans(replace(spans, payload=index[spans.payload]), config))
+    return set(indexes).difference(index.tolist())
 
 
 def add_message(rows: SpanRows, payload: int, span: Any) -> None:

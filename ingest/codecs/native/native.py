@@ -21,7 +21,15 @@ from pydantic import ValidationError
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.native.native_columns import DUCKDB_TYPES, check_record, events_of_columns
 from ingest.codecs.native.ndjson_reader import NdjsonReader
-from ingest.codecs.payloads import JSON_ERRORS, is_json, parse_json, sized, without_bom
+from ingest.codecs.payloads import (
+    DENSE_JSON,
+    JSON_ERRORS,
+    is_dense_json,
+    is_json,
+    parse_json,
+    sized,
+    without_bom,
+)
 from ingest.codecs.port import Decoded
 from schemas.config import DecodeConfig
 from schemas.events import concat_events, empty_events
@@ -34,6 +42,9 @@ _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
 """Garbage repeats: so many short lines are explained once a call."""
+_MANY_LINES = 300_000
+"""More than a poll of a file has."""
+_LONG_LINE = 4096
 _RUN_BYTES = 256 * 2**20
 """Lines are read in runs of about this size."""
 
@@ -118,7 +129,13 @@ class _Lines:
     def add(self, payload: bytes, index: int) -> Reject | None:
         """Add the records of a payload; a reject if it is a broken array."""
         text = without_bom(payload).strip(b" \t\r\n")
-        if text.startswith(b"["):
+        count = _line_ends(text) + 1
+        is_array = text.startswith(b"[")
+        # Of ordinary lines no more are looked at than their ends.
+        is_odd = is_array or count > _MANY_LINES or len(text) > count * _LONG_LINE
+        if is_odd and is_dense_json(text):
+            return Reject(Reason.TOO_LARGE, DENSE_JSON, payload, index)
+        if is_array:
             records = _array_items(text, index)
             if isinstance(records, Reject):
                 return records
@@ -127,7 +144,7 @@ class _Lines:
         elif b"\n" in text and text.startswith(b"{") and is_json(text):
             self._append(msgspec.json.format(text, indent=-1), index, 1)
         else:
-            self._append(text, index, _line_ends(text) + 1)
+            self._append(text, index, count)
         return None
 
     def _append(self, text: bytes, index: int, count: int, items: list[int] | None = None) -> None:

@@ -21,7 +21,7 @@ import pyarrow.json as pj
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, span_values
-from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, sized
+from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
@@ -44,6 +44,7 @@ class OtlpJsonCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. In a payload of several lines, `item` is the line. O(bytes)."""
         good, log = sized(payloads, config)
+        good = refuse_dense(payloads, good, log)
         documents: list[_Document] = []
         for index in good:
             texts = documents_of(payloads[index])

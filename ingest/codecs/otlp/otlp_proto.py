@@ -13,25 +13,38 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR, ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from ptars import HandlerPool
 
+from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import MAX_KIND, STATUS_ERROR, OtlpArrowReader
+from ingest.codecs.otlp.otlp_parts import count_spans, cut_request
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
-from ingest.codecs.spans.spans_to_events import events_of_spans, in_payload_order
-from ingest.codecs.values.nested import batches_of
+from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
+from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
+from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, groups_of, owners, ragged
 from schemas.config import DecodeConfig
 from schemas.events import SPAN_KIND_BASE
 from schemas.rejects import Reason, Reject
 
 _LEGAL_BYTES = {"trace": (0, 8, 16), "span": (0, 8)}
+_DETAILS = {
+    Reason.BAD_PROTOBUF: "no ExportTraceServiceRequest message",
+    Reason.TOO_LARGE: f"more than {MAX_FIELDS:,} attributes, events and links belong to one span",
+}
+_MAX_NESTED_BYTES = 2**16
+"""A larger array or object is told by its size: of its text `max_text_bytes` would be kept."""
+_ELEMENT_BYTES = 2
+"""Tag and length."""
 _HANDLER = HandlerPool([DESCRIPTOR]).get_for_message(ExportTraceServiceRequest.DESCRIPTOR)
 
 
@@ -43,26 +56,119 @@ class OtlpProtoCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. O(bytes)."""
         good, log = sized(payloads, config)
+        one_by_one = [i for i in good if len(payloads[i]) > GROUP_BYTES]
+        grouped = sorted(set(good).difference(one_by_one))
+        reader = _Reader(payloads, config, log)
+        read = reader.read_grouped(grouped)
+        left = sorted(set(grouped).difference(read))
+        one_by_one += [i for i in left if len(payloads[i]) > PART_BYTES]
+        reader.read_small([i for i in left if len(payloads[i]) <= PART_BYTES])
+        for index in one_by_one:
+            reader.read_in_parts(index)
+        return Decoded(in_payload_order(reader.results), log.in_order(), reader.oddities, log.counts)
+
+
+class _Reader:
+    """Collects events of one decode, and logs what becomes none."""
+
+    def __init__(self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog) -> None:
+        self.results: list[SpanResult] = []
+        self.oddities: Counter[str] = Counter()
+        self._payloads = payloads
+        self._config = config
+        self._log = log
+
+    def take(self, spans: SpanBatch, part: bytes | None = None, first: int = 0) -> None:
+        """Read spans of payloads; or of a part of one, whose first span is item `first` of it."""
+        result = events_of_spans(spans, self._config)
+        self.oddities += result.oddities
+        bad = result.bad
+        if part is None:
+            log_bad_spans(bad, lambda payload: _raw_spans(self._payloads[payload]), self._log)
+        elif len(bad):
+            bad = replace(bad, item=bad.item + first)
+            log_bad_spans(bad, lambda _: _raw_spans(part, first), self._log)
+        if len(result.payload):
+            self.results.append(result)
+
+    def read_grouped(self, indexes: list[int]) -> list[int]:
+        """Payloads up to GROUP_BYTES, all at once: the fast path. Which of them it read."""
         pieces = [
             (part, batch.column(0))
-            for part, batch in batches_of(_HANDLER, ExportTraceServiceRequest, payloads, good)
+            for part, batch in batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, indexes)
         ]
-        rows = SpanRows()
-        for index in sorted(set(good).difference(*(part for part, _ in pieces))):
-            try:
-                add_request(rows, index, parse_request(payloads[index]))
-            except DecodeError:
-                detail = "no ExportTraceServiceRequest message"
-                log.add(Reject(Reason.BAD_PROTOBUF, detail, payloads[index], index))
-        batches = [rows.batch()] if len(rows) else []
         if pieces:
-            batches.append(_span_batch(pieces))
-        results = [events_of_spans(batch, config) for batch in batches]
-        oddities: Counter[str] = Counter()
-        for result in results:
-            oddities += result.oddities
-            log_bad_spans(result.bad, lambda p: _raw_spans(payloads[p]), log)
-        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
+            self.take(_span_batch(pieces))
+        return [index for part, _ in pieces for index in part]
+
+    def read_small(self, indexes: list[int]) -> None:
+        """Payloads up to PART_BYTES that the fast path left: dense ones, and those ptars refuses."""
+        for group in groups_of(self._payloads, indexes, PART_BYTES):
+            rows = SpanRows()
+            pieces = list(batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, group, PART_BYTES))
+            for part, batch in pieces:
+                self.take(_span_batch([(part, batch.column(0))]))
+            for index in sorted(set(group).difference(*(part for part, _ in pieces))):
+                try:
+                    add_request(rows, index, parse_request(self._payloads[index]))
+                except DecodeError:
+                    self._refuse(Reason.BAD_PROTOBUF, index, 0, self._payloads[index])
+            if len(rows):
+                self.take(rows.batch())
+
+    def read_in_parts(self, index: int) -> None:
+        """A payload of any size, a megabyte at a time; what is dense or refused of it in smaller parts.
+
+        Of a malformed message so large only the parts are lost that are malformed.
+        """
+        item = 0
+        try:
+            for part in cut_request(self._payloads[index], GROUP_BYTES):
+                # What could not be cut is counted first: its columns alone could take 250 MB.
+                is_crowded = len(part) > 2 * GROUP_BYTES and has_many_fields(
+                    part, ExportTraceServiceRequest.DESCRIPTOR
+                )
+                if not is_crowded and (spans := _spans_of_part(part, GROUP_BYTES)) is not None:
+                    self._take_part(index, item, part, spans)
+                    item += len(spans)
+                    continue
+                for smaller in cut_request(part, PART_BYTES):
+                    item += self._read_closely(index, item, smaller)
+        except DecodeError:
+            self._refuse(Reason.BAD_PROTOBUF, index, item, self._payloads[index])
+
+    def _take_part(self, index: int, item: int, part: bytes, spans: SpanBatch) -> None:
+        self.take(replace(spans, payload=np.full(len(spans), index)), part, item)
+
+    def _read_closely(self, index: int, item: int, part: bytes) -> int:
+        """Read a part of about PART_BYTES, or refuse it; the number of its spans."""
+        # With a resource of that size it is twice as large; what is larger still could not be cut.
+        if len(part) > 2 * PART_BYTES and has_many_fields(part, ExportTraceServiceRequest.DESCRIPTOR):
+            n_spans = count_spans(part)
+            self._refuse(Reason.TOO_LARGE, index, item, part)
+            self._log.count(Reason.TOO_LARGE, max(n_spans, 1) - 1)
+            return n_spans
+        spans = _spans_of_part(part, PART_BYTES)
+        if spans is None:
+            rows = SpanRows()
+            try:
+                add_request(rows, index, parse_request(part))
+            except DecodeError:
+                self._refuse(Reason.BAD_PROTOBUF, index, item, part)
+                return count_spans(part)
+            spans = rows.batch()
+        self._take_part(index, item, part, spans)
+        return len(spans)
+
+    def _refuse(self, reason: Reason, index: int, item: int, raw: bytes) -> None:
+        self._log.add(Reject(reason, _DETAILS[reason], raw, index, item))
+
+
+def _spans_of_part(part: bytes, group_bytes: int) -> SpanBatch | None:
+    """Span columns; None where ptars refuses the message, or it is dense (`batches_of`)."""
+    for piece, batch in batches_of(_HANDLER, ExportTraceServiceRequest, [part], [0], group_bytes):
+        return _span_batch([(piece, batch.column(0))])
+    return None
 
 
 def _span_batch(pieces: list[tuple[list[int], pa.Array]]) -> SpanBatch:
@@ -78,20 +184,30 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
 
     Python per value, once per distinct one: command lines and the like repeat in every resource.
     """
+    if which == "bytes_value":
+        return pa.array(
+            [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()], pa.string()
+        )
     known: dict[tuple[bytes, ...], str] = {}
     out: list[str | None] = []
-    for value in column.to_pylist():
+    large = _large_values(column)
+    for row, value in enumerate(pc.if_else(pa.array(large == 0), column, None).to_pylist()):
         if value is None:
-            out.append(None)
-            continue
-        if which == "bytes_value":
-            out.append(base64.b64encode(value).decode())
+            out.append(f"({large[row]} bytes)" if large[row] else None)
             continue
         elements = tuple(value["values"] or ())
         if elements not in known:
             known[elements] = _json_of(elements, which)
         out.append(known[elements])
     return pa.array(out, pa.string())
+
+
+def _large_values(column: pa.Array) -> npt.NDArray[np.int64]:
+    """[rows] bytes of the values that are not written as JSON; 0 for the others."""
+    lengths, elements = ragged(pc.struct_field(column, "values"))
+    sizes = pc.binary_length(elements).to_numpy(zero_copy_only=False) + _ELEMENT_BYTES
+    total = np.bincount(owners(lengths), sizes, len(column)).astype(np.int64)
+    return np.where(total > _MAX_NESTED_BYTES, total, 0)
 
 
 def _json_of(elements: tuple[bytes, ...], which: str) -> str:
@@ -107,13 +223,16 @@ def _json_of(elements: tuple[bytes, ...], which: str) -> str:
     return msgspec.json.encode(plain).decode()
 
 
-def _raw_spans(payload: bytes) -> Callable[[int], bytes]:
-    """Bytes of a span of the message by item; of the whole message if protobuf itself refuses it."""
+def _raw_spans(payload: bytes, first: int = 0) -> Callable[[int], bytes]:
+    """Bytes of a span of the message by item (that of its first is `first`).
+
+    Bytes of the whole message if protobuf itself refuses it.
+    """
     try:
         spans = list(spans_of(parse_request(payload)))
     except DecodeError:
         return lambda _: payload
-    return lambda item: spans[item].SerializeToString()
+    return lambda item: spans[item - first].SerializeToString()
 
 
 _READER = OtlpArrowReader(lambda name: name, _nested_text)

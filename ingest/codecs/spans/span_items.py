@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ingest.codecs.dead_letters import RejectLog
-from ingest.codecs.payloads import json_bytes, sized
+from ingest.codecs.payloads import json_bytes, refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
@@ -22,6 +22,7 @@ def decode_json_spans(
 ) -> Decoded:
     """Decode payloads of JSON documents (one, or one a line) whose items are spans."""
     good, log = sized(payloads, config)
+    good = refuse_dense(payloads, good, log)
     result = read_json_spans(payloads, good, config, items_of, add_span, log)
     return Decoded(result.events, log.in_order(), result.oddities, log.counts)
 

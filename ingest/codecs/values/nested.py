@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +25,64 @@ def owners(lengths: I8) -> I8:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
+GROUP_BYTES: Final = 2**20
+"""Messages are given to ptars in groups of about this size: 80 MB of columns at most, then looked at."""
+PART_BYTES: Final = 2**17
+"""The same for messages whose columns are far larger than they: 11 MB, 35 MB when read as spans."""
+_DENSE = 4
+"""Columns of so many bytes a byte of message. Spans that say something have 2."""
+_MUCH = 8 * 2**20
+"""Columns of fewer bytes do no harm."""
+
+
 def batches_of(
-    handler: Any, message: Any, payloads: Sequence[bytes], indexes: list[int]
+    handler: Any,
+    message: Any,
+    payloads: Sequence[bytes],
+    indexes: list[int],
+    group_bytes: int = GROUP_BYTES,
 ) -> Iterator[tuple[list[int], pa.RecordBatch]]:
     """(payload indexes, their messages) for the payloads that a ptars handler of `message` takes, in order.
 
-    One malformed message makes ptars refuse a whole list: it is halved until the culprits stand alone.
+    One malformed message makes ptars refuse a whole list: it is halved until the culprits stand alone. A
+    group that is all items and no content is left out too: with 2 bytes an item its columns take 80 times
+    its size.
     """
-    indexes = [i for i in indexes if _RUN_OF_ONES not in payloads[i] or _parses(message, payloads[i])]
-    if indexes:
-        yield from _batches_of(handler, payloads, indexes)
+    indexes = [
+        i for i in indexes if _overflow_sign(payloads[i]) not in payloads[i] or _parses(message, payloads[i])
+    ]
+    for group in groups_of(payloads, indexes, group_bytes):
+        size = sum(len(payloads[i]) for i in group)
+        for part, batch in _batches_of(handler, payloads, group):
+            if batch.nbytes <= max(_DENSE * size, _MUCH) or group_bytes <= PART_BYTES:
+                yield part, batch
 
 
-_RUN_OF_ONES = b"\xff\xff\xff\xff"
-"""Bytes 5 to 8 of a length so near 2^64 that adding it to a position overflows: ptars then panics.
+def groups_of(payloads: Sequence[bytes], indexes: Sequence[int], group_bytes: int) -> Iterator[list[int]]:
+    """`indexes` cut into runs of at most `group_bytes`, but for payloads that are larger alone."""
+    group: list[int] = []
+    size = 0
+    for index in indexes:
+        size += len(payloads[index])
+        if group and size > group_bytes:
+            yield group
+            group, size = [], len(payloads[index])
+        group.append(index)
+    if group:
+        yield group
 
-Other bytes that hold it (negative numbers, mostly) are read by protobuf's own parser first.
-"""
+
+def _overflow_sign(payload: bytes) -> bytes:
+    """Bytes of a length so near 2^64 that adding a position in the payload overflows: ptars then panics.
+
+    A varint has 7 bits a byte, so all bits but the lowest 14 (21, 35) are seven (six, four) bytes 0xff. The
+    longer the run, the faster the search. Other bytes that hold it (negative numbers, mostly) are read by
+    protobuf's own parser first.
+    """
+    return _RUNS_OF_ONES[(len(payload) >= 2**14) + (len(payload) >= 2**21)]
+
+
+_RUNS_OF_ONES = (b"\xff" * 7, b"\xff" * 6, b"\xff" * 4)
 
 
 def _parses(message: Any, payload: bytes) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.codecs.payloads import sized
+from ingest.codecs.payloads import refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.codecs.values.attributes import attribute_table, plain_value
@@ -64,6 +64,7 @@ class XTraceCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the report in its payload."""
         good, log = sized(payloads, config)
+        good = refuse_dense(payloads, good, log)
         reports: list[_Report] = []
         source: list[int] = []
 

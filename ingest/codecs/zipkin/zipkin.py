@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.codecs.payloads import sized, without_bom
+from ingest.codecs.payloads import refuse_dense, sized, without_bom
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import NO_TIME, log_bad_spans
 from ingest.codecs.spans.span_items import read_json_spans
@@ -29,6 +29,7 @@ class ZipkinCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
         good, log = sized(payloads, config)
+        good = refuse_dense(payloads, good, log)
         typed = {i: spans for i in good if (spans := parse_typed(without_bom(payloads[i]))) is not None}
         results: list[SpanResult] = []
         if any(typed.values()):

@@ -1,0 +1,86 @@
+"""Request messages cut into smaller ones of the same spans, without parsing the spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_TAG_BYTES = 2
+"""Tag and length of a field, at least."""
+
+
+def _classes() -> tuple[Any, Any, Any]:
+    """Classes of the three outer levels, each with the levels below it as bytes."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="flowdiff_otlp_parts.proto", package="flowdiff.parts", syntax="proto3"
+    )
+    levels = (("Request", "resource_spans"), ("Resource", "resource scope_spans"), ("Scope", "scope spans"))
+    for name, fields in levels:
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(fields.split(), 1):
+            # What comes once is repeated here too: a field that was written twice stays as it was.
+            message.field.add(name=field, number=number, label=_FIELD.LABEL_REPEATED, type=_FIELD.TYPE_BYTES)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    request, resource, scope = (
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"flowdiff.parts.{name}"))
+        for name, _ in levels
+    )
+    return request, resource, scope
+
+
+_Request, _Resource, _Scope = _classes()
+
+
+def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
+    """Messages with the spans of `payload`, in their order; each of about `part_bytes`, or of one span.
+
+    The resource of a part is added to its size. Raises google.protobuf.message.DecodeError where an outer
+    level is malformed, maybe after some parts.
+    """
+    if len(payload) <= part_bytes:
+        yield payload
+        return
+    for blocks in _runs(_Request.FromString(payload).resource_spans, part_bytes):
+        if len(blocks[0]) <= part_bytes:
+            yield _Request(resource_spans=blocks).SerializeToString()
+            continue
+        resource = _Resource.FromString(blocks[0])
+        for scopes in _runs(resource.scope_spans, part_bytes):
+            if len(scopes[0]) <= part_bytes:
+                yield _message(resource, scopes)
+                continue
+            for spans in _runs(_Scope.FromString(scopes[0]).spans, part_bytes):
+                yield _message(resource, [_Scope(spans=spans).SerializeToString()])
+
+
+def count_spans(payload: bytes) -> int:
+    """How many spans a message has. Raises google.protobuf.message.DecodeError."""
+    return sum(
+        len(_Scope.FromString(scope).spans)
+        for block in _Request.FromString(payload).resource_spans
+        for scope in _Resource.FromString(block).scope_spans
+    )
+
+
+def _message(resource: Any, scopes: list[bytes]) -> bytes:
+    block = _Resource(resource=resource.resource, scope_spans=scopes).SerializeToString()
+    message: bytes = _Request(resource_spans=[block]).SerializeToString()
+    return message
+
+
+def _runs(pieces: Iterable[bytes], part_bytes: int) -> Iterator[list[bytes]]:
+    """`pieces` in runs of at most `part_bytes`; a larger one stands alone."""
+    run: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece) + _TAG_BYTES
+        if run and size > part_bytes:
+            yield run
+            run, size = [], len(piece) + _TAG_BYTES
+        run.append(piece)
+    if run:
+        yield run

@@ -1,0 +1,77 @@
+"""8 MB of input that names millions of things stays below MEMORY_MB, and every refusal is counted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from oracles.bombs import BOMBS
+
+MEMORY_MB = 300
+
+SCRIPT = """
+import ctypes, json, re, sys
+sys.path[:0] = sys.argv[2:]
+import pyarrow as pa
+from ingest.formats import codec_for
+from oracles.bombs import BOMBS
+from schemas.config import DecodeConfig
+
+def status(name):
+    text = open("/proc/self/status").read()
+    return int(re.search(name + r":\\s+(\\d+)", text)[1]) / 1024
+
+def rest():
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak begins anew
+
+pa.set_memory_pool(pa.system_memory_pool())  # as the import does
+codec, config = codec_for(sys.argv[1]), DecodeConfig()
+codec.decode([b"{}"], config)
+rest()
+idle = status("VmRSS")
+out = {}
+for name, (format_, make) in BOMBS.items():
+    if format_ == sys.argv[1]:
+        bomb = make()
+        rest()
+        decoded = codec.decode([bomb], config)
+        out[name] = {"mb": status("VmHWM") - idle, "events": len(decoded.events), **decoded.refused}
+        del bomb, decoded
+print(json.dumps(out))
+"""
+
+MANY = 4_193_804
+"""Fields of two bytes in a bomb."""
+EXPECTED = {
+    "spans": {"events": 0, "missing-field": MANY},
+    "spans of a byte": {"events": 0, "missing-field": MANY // 2},
+    "spans and ones": {"events": 0, "missing-field": MANY // 131072 * 131072, "bad-protobuf": 1},
+    "ids only": {"events": 279_586},
+    "attributes": {"events": 0, "too-large": 1},
+    "events": {"events": 0, "too-large": 1},
+    "links": {"events": 0, "too-large": 1},
+    "pairs": {"events": 1},
+    "tags": {"events": 0, "too-large": 1},
+    "json spans": {"events": 0, "too-large": 1},
+    "zipkin spans": {"events": 0, "too-large": 1},
+    "native records": {"events": 0, "too-large": 1},
+}
+"""What becomes of some."""
+
+
+@pytest.mark.parametrize("format_", sorted({format_ for format_, _ in BOMBS.values()}))
+def test_a_bomb_takes_little_memory(format_: str, repository: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, format_, str(repository), str(repository / "tests")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    peaks = {name: one.pop("mb") for name, one in found.items()}
+    assert max(peaks.values()) < MEMORY_MB, peaks
+    for name, expected in EXPECTED.items():
+        if BOMBS[name][0] == format_:
+            assert found[name] == expected, name
