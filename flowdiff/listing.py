@@ -183,3 +183,10 @@ def print_sentence(text: str, style: str = "dim") -> None:
     console = Console()
     for line in lines:
         console.print(Text(line, style=style), soft_wrap=True)
+
+
+def print_drawing(text: str) -> None:
+    """A text whose lines belong under each other: none is broken, nothing in it steers the terminal."""
+    console = Console()
+    for line in text.splitlines():
+        console.print(Text(visible(line)), soft_wrap=True)

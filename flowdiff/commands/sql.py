@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flowdiff.listing import Heading, Kind, print_rows, print_sentence
+from flowdiff.listing import Heading, Kind, print_drawing, print_rows, print_sentence
 from flowdiff.options import LakeOption, PeriodOption, TableFormat, period_of
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHELL_ROWS: Final = 100
 """Rows a terminal shows; the rest is counted."""
+PLAN: Final = ["explain_key", "explain_value"]
+"""Columns of what EXPLAIN answers: one text, drawn over many lines."""
 
 _SUFFIXES: Final = {".csv": TableFormat.CSV, ".json": TableFormat.JSON, ".parquet": TableFormat.PARQUET}
 
@@ -109,6 +111,10 @@ def _print_rows(session: Session, query: str) -> None:
     from analyze.report.wording import count
 
     reader = session.stream(query)
+    if reader.schema.names == PLAN:
+        for text in reader.read_all()["explain_value"].to_pylist():
+            print_drawing(text)
+        return
     rows: list[list[str]] = []
     total = 0
     for batch in reader:

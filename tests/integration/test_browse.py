@@ -154,6 +154,9 @@ def test_sql_writes_csv_json_and_parquet(lake: Path, tmp_path: Path) -> None:
     run("sql", "--lake", str(lake), "-c", query, "-o", str(tmp_path / "out.parquet"))
     assert (tmp_path / "out.parquet").read_bytes()[:4] == b"PAR1"
     assert str(SHOP_FLOWS) in run("sql", "--lake", str(lake), text=b"SELECT count(*) FROM requests")
+    plan = run("sql", "--lake", str(lake), "-c", "EXPLAIN SELECT count(*) FROM requests")
+    assert len(plan.splitlines()) > 3
+    assert "\u240a" not in plan
     assert "[query]" in run("sql", "--lake", str(lake), "-c", "DROP VIEW requests", code=2)
     assert "[config]" in run("sql", "--lake", str(lake), "-c", "SELECT 1", "--format", "parquet", code=2)
 

@@ -31,8 +31,8 @@ from schemas.config import DecodeConfig
 from schemas.rejects import Reject
 
 _FEW, _FEW_BYTES = 4, 64 * 2**10
-"""A refused list of so many documents, or bytes, is read item by item rather than halved again: a call of pyarrow
-costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s."""
+"""A refused list of so many documents, or bytes, is read item by item rather than halved again: a call of
+pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s."""
 _RUN_BYTES = 64 * 2**20
 """Documents are given to pyarrow in runs of about this size: its offsets are 32 bit."""
 
