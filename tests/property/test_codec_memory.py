@@ -55,7 +55,7 @@ EXPECTED = {
     "attributes": {"events": 0, "too-large": 1},
     "events": {"events": 0, "too-large": 1},
     "links": {"events": 0, "too-large": 1},
-    "pairs": {"events": 1},
+    "pairs": {"events": 0, "too-large": 1},
     "tags": {"events": 0, "too-large": 1},
     "json spans": {"events": 0, "too-large": 1},
     "zipkin spans": {"events": 0, "too-large": 1},
