@@ -43,7 +43,7 @@ test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m "not bench"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench"
 
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
