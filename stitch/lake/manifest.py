@@ -155,7 +155,8 @@ class Manifest:
             whole = self.store.size(name) == size
             whole = whole and hashlib.sha256(self.store.read_end(name, footer_size)).digest() == footer_sha256
         except OSError as error:
-            raise unreadable(self.lake, name) from error
+            why = error.strerror or str(error)
+            raise unreadable(self.lake, name, why[:1].lower() + why[1:]) from error
         if not whole:
             raise unreadable(self.lake, name)
 

@@ -21,7 +21,7 @@ from schemas.lake import RECORDS, SPANS
 from schemas.periods import parse_period
 from stitch.drivers.batch import ImportSettings, ImportSummary, import_into
 from stitch.lake.fsck import check
-from stitch.lake.store import LocalDisk
+from stitch.lake.store import LocalStore
 
 TRACE = "00000000000000000000000000000abc"
 AT = 1_763_600_000_000_000_000
@@ -49,7 +49,7 @@ def put(lake: Path, *files: Path) -> ImportSummary:
         stdin=io.BytesIO(),
         progress=Quiet(),
     )
-    assert check(LocalDisk(lake)) == []
+    assert check(LocalStore.at(lake)) == []
     assert summary.counters.balanced
     return summary
 
