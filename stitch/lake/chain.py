@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from schemas.commits import NO_COMMIT, CommitRecord
 from schemas.errors import LakeError
-from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file, stage_folder
+from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file
 from stitch.lake.store import Store
 
 _HEAD: Final = b'{"sha256": "'
@@ -114,14 +114,15 @@ def broken(name: str, why: str) -> LakeError:
     )
 
 
-def put_record(store: Store, record: CommitRecord) -> Chained:
+def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
     """Step 3 of the protocol, the commit: the record under its number, unless that is taken.
 
-    Raises CommitTakenError: the caller's staged files are then garbage. OSError as `Store.put_if_absent`.
+    `stage` is the writer's own folder, for drafts. Raises CommitTakenError: the caller's staged files are
+    then garbage. OSError as `Store.put_if_absent`.
     """
     data, sha256 = encode_record(record)
     try:
-        store.put_if_absent(commit_name(record.lane, record.seq), data, stage_folder(record.lane, record.seq))
+        store.put_if_absent(commit_name(record.lane, record.seq), data, stage)
     except (FileExistsError, FileNotFoundError) as error:  # taken, or taken and our draft swept
         raise taken(record.lane, record.seq) from error
     return Chained(record=record, sha256=sha256)

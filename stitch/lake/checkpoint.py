@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
 from schemas.windows import Window
 from stitch.lake.chain import Chained, broken, numbers, read_chain, read_record, verify_links
-from stitch.lake.layout import checkpoint_folder, commit_name, stage_folder
+from stitch.lake.layout import checkpoint_folder, commit_name
 from stitch.lake.store import Move, Store
 
 CHECKPOINT_EVERY: Final = 64
@@ -177,14 +177,13 @@ def is_due(tail: Tail) -> bool:
     return len(tail.records) >= CHECKPOINT_EVERY
 
 
-def write_checkpoint(store: Store, tail: Tail, inputs: Iterable[InputFile]) -> CheckpointRef:
+def write_checkpoint(store: Store, tail: Tail, inputs: Iterable[InputFile], stage: str) -> CheckpointRef:
     """Write what the lane published and imported up to its last commit, durably; nobody reads it before a
-    commit names it.
+    commit names it. `stage` is the writer's own folder.
 
     The same chain gives the same bytes, so a checkpoint that a dead writer left is as good as ours.
     """
     listed = pa.Table.from_pylist([file.model_dump() for file in inputs], schema=INPUTS_SCHEMA)
-    stage = stage_folder(tail.lane, tail.head + 1)
     moves, hashes = [], []
     for part, table in (("files", tail.files().unify_dictionaries()), ("inputs", listed)):
         data = _encoded(table)
