@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
+from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.chain import Chained, broken, numbers, read_chain, read_record, verify_links
-from stitch.lake.layout import checkpoint_folder, commit_name
+from stitch.lake.layout import LAKE_FILE, checkpoint_folder, commit_name
 from stitch.lake.store import Move, Store
 
 CHECKPOINT_EVERY: Final = 64
@@ -120,6 +121,17 @@ def _table(store: Store, name: str, sha256: str) -> pa.Table | None:
     if hashlib.sha256(data).hexdigest() != sha256:
         return None
     return pq.read_table(pa.BufferReader(data))
+
+
+def verify_window_length(tail: Tail, window_length_ns: int) -> None:
+    """Raises LakeError where commits were made with windows of another length than LAKE_FILE tells."""
+    others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
+    if others:
+        raise LakeError(
+            f"{LAKE_FILE} tells a window length of {window_length_ns // 10**9} s, "
+            f"the commits of lane {tail.lane} {max(others) // 10**9} s.",
+            remedy=f"Restore {LAKE_FILE} from a backup.",
+        )
 
 
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:

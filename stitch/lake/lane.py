@@ -22,10 +22,10 @@ from stitch.lake.checkpoint import (
     read_tail,
     sweep_checkpoints,
     trimmed,
+    verify_window_length,
     write_checkpoint,
 )
 from stitch.lake.layout import (
-    LAKE_FILE,
     LakeInfo,
     data_files,
     lane_folder,
@@ -159,7 +159,7 @@ class Lane:
             # Whoever put the last record may have died before the sync; what it says must not be undone.
             self._store.settle(lane_folder(self.lane))
             self._tail = read_tail(self._store, self.lane)
-            self._verify_info()
+            verify_window_length(self._tail, self._info.window_length_ns)
             if self._tail.records:
                 last = self._tail.records[-1].record
                 self._publish((*last.carried, *last.publish))
@@ -187,15 +187,6 @@ class Lane:
             f"Another writer keeps committing to lane {self.lane}.",
             remedy="Stop it, or wait until it is done.",
         )
-
-    def _verify_info(self) -> None:
-        lengths = {link.record.window_length_ns for link in self._tail.records}
-        if lengths - {self._info.window_length_ns}:
-            raise LakeError(
-                f"{LAKE_FILE} tells a window length of {self._info.window_length_ns // 10**9} s, "
-                f"the commits of lane {self.lane} {max(lengths - {self._info.window_length_ns}) // 10**9} s.",
-                remedy=f"Restore {LAKE_FILE} from a backup.",
-            )
 
     def _file_of_no_commit(self) -> str | None:
         """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""

@@ -216,6 +216,8 @@ def test_a_lake_file_that_disagrees_with_the_commits_is_refused(store: LocalStor
     assert info is not None
     with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
         Lane(store, info, owner="test", created_by="test")
+    with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
+        open_manifest(store)
     assert "layout" in {finding.invariant for finding in check(store)}
 
 
