@@ -52,6 +52,7 @@ INPUTS_SCHEMA: Final = pa.schema(
         pa.field("size", pa.int64()),
         pa.field("format", pa.string()),
         pa.field("events", pa.int64()),
+        pa.field("quarantined", pa.int64()),
     ]
 )
 """One row an imported file, in the order of commits: the fields of InputFile."""
