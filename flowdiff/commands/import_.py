@@ -120,9 +120,7 @@ def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
         query = "select * from dead_letters"
         typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(str(lake))} -c '{query}'")
     if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
-        typer.echo(
-            f"{absurd:,} quarantined for their time: --any-time keeps them"
-        )
+        typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:

@@ -393,6 +393,28 @@ def test_a_writer_that_gives_up_leaves_the_files_of_another_alone(
     assert store.names("stage/lane=0") == []
 
 
+class RepeatsPuts(ObjectStore):
+    """A client that repeats a put by itself, as the answer to the first was lost."""
+
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        super().put_if_absent(name, data, stage)
+        if name.startswith("control/commits"):
+            super().put_if_absent(name, data, stage)
+
+
+def test_a_commit_whose_answer_was_lost_is_known_for_ours() -> None:
+    store = RepeatsPuts()
+    lane = open_lane(store)
+    make(lane, HISTORY[0])
+    assert lane.seq == 2
+    assert check(store) == []
+
+
+def test_a_record_that_is_missing_is_told(store: LocalStore) -> None:
+    with pytest.raises(LakeError, match=r"000000000009\.json': it is missing"):
+        read_record(store, 0, 9)
+
+
 def test_fsck_finds_every_kind_of_harm(store: LocalStore, tmp_path: Path) -> None:
     assert check(store) == []
     flows = sorted(tmp_path.glob("flows/*/*.parquet"))
