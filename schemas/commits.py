@@ -34,12 +34,17 @@ class InputFile(Config):
     """Format that was asked for; None: told by content."""
     events: int | None = None
     """Events read from it; None: not noted, then there were some."""
+    quarantined: int = 0
+    """Of these, the ones that were refused for an absurd time."""
 
-    def is_settled(self, format_: str | None) -> bool:
+    def is_settled(self, format_: str | None, *, any_time: bool = False) -> bool:
         """Whether to import the file again, as `format_`, would be to repeat it.
 
-        A file of which nothing came may be tried in another format.
+        A file of which nothing came may be tried in another format, and one of which something was
+        quarantined once more without quarantine (`any_time`).
         """
+        if any_time and self.quarantined:
+            return False
         return self.events != 0 or self.format == format_
 
 

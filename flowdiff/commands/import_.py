@@ -23,6 +23,7 @@ from flowdiff.streams import told_afterwards
 from flowdiff.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
+from schemas.rejects import Reason
 from schemas.windows import window_length_ns
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
@@ -118,6 +119,8 @@ def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
         typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(str(lake))} -c '{query}'")
+    if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
+        typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:

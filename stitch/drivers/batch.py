@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ingest.decoding import DecodedBatch
 from ingest.files import decode_file
 from ingest.formats import format_of
-from schemas.commits import CommitBody, CommitRecord, Counters
+from schemas.commits import CommitBody, CommitRecord, Counters, InputFile
 from schemas.errors import LakeError
 from schemas.events import with_text_ids
 from schemas.quality import Quality
@@ -130,7 +130,9 @@ def import_files(
     """As `import_into`, on any store; the caller holds the lock and clears `scratch`."""
     info = ensure_lake(store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     lane = Lane(store, info, owner=owner, created_by=created_by)
-    sources = open_sources(names, lane.known_inputs(), settings.format, scratch, stdin)
+    sources = open_sources(
+        names, lane.known_inputs(), settings.format, scratch, stdin, any_time=settings.any_time
+    )
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
     with lane.stage() as staging:
@@ -138,7 +140,7 @@ def import_files(
         counters, spilled = run.run(sources.fresh, scratch)
         body = CommitBody(
             kind="import",
-            inputs=tuple(run.tally.input_file(source) for source in sources.fresh),
+            inputs=tuple(run.input_file(source) for source in sources.fresh),
             counters=counters,
             config=settings.model_dump(mode="json", include={"format", "params_share", "decode", "stitch"}),
         )
@@ -199,7 +201,7 @@ class _Import:
         self._totals: Counter[str] = Counter()
         self._oddities: Counter[str] = Counter()
         self._quality: Counter[str] = Counter()
-        self.tally = Tally(settings.format)
+        self._tally = Tally(settings.format)
         self._memo = StructureMemo(settings.memory_bytes // (MEMO_SHARE * MEMO_BYTES_PER_STRUCTURE))
         self._dead_letters = DeadLetters(staging, settings.max_dead_letters_per_file)
         self._days = DaysSeen()
@@ -216,8 +218,9 @@ class _Import:
         spill = EventSpill(scratch, limit_bytes)
         self._progress.begin(sum(source.size for source in sources))
         self._decode(sources, spill)
-        self.tally.require_events(sources)
-        self._absurd_days = self._days.absurd()
+        self._tally.require_events(sources)
+        if not self._settings.any_time:
+            self._absurd_days = self._days.absurd()
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="stitch") as pool:
             running: deque[Future[_Outcome]] = deque()
             for part, load in enumerate(spill.groups()):
@@ -228,6 +231,10 @@ class _Import:
                 self._finish(running.popleft().result())
         self._dead_letters.flush()
         return self._counters(), spill.spilled
+
+    def input_file(self, source: Source) -> InputFile:
+        """What the commit says of a file. After `run`."""
+        return self._tally.input_file(source, self._days.count(source.sha256, self._absurd_days))
 
     def _counters(self) -> Counters:
         return Counters.model_validate(
@@ -251,12 +258,12 @@ class _Import:
                     self._progress.decoded(source.size, 0)
                     continue
                 n_events = decoded.events.num_rows
-                self.tally.add(source, decoded)
+                self._tally.add(source, decoded)
                 self._totals["events_read"] += n_events
                 self._oddities.update(decoded.oddities)
                 self._dead_letters.add(decoded.rejects, source.name, decoded.refused)
                 if n_events:
-                    self._days.add(decoded.events["ts_ns"])
+                    self._days.add(source.sha256, decoded.events["ts_ns"])
                     spill.add(decoded.events)
                 self._progress.decoded(0, n_events)
 
@@ -325,7 +332,7 @@ class _Import:
         if not refused.num_rows:
             return events
         kept = np.argsort(hash_rows(refused), kind="stable")[: self._settings.max_dead_letters_per_file]
-        detail = "years away from the other records of the import: a wrong clock, or a wrong unit"
+        detail = "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
         outcome.rejects += reject_rows(refused, kept, Reason.ABSURD_TIME, detail)
         outcome.refused[Reason.ABSURD_TIME.value] += refused.num_rows
         outcome.totals["events_rejected"] += refused.num_rows

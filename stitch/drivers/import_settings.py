@@ -28,6 +28,8 @@ class ImportSettings(Config):
     """Share of requests, by a hash of the id, whose parameters are kept."""
     max_windows: int = Field(default=MAX_WINDOWS, ge=1)
     """Most windows of one import: each costs three files and folders, synced one by one."""
+    any_time: bool = False
+    """Keep records of any time, also months or years away from the bulk of their file."""
     max_dead_letters_per_file: int = Field(default=MAX_KEPT, ge=0, le=MAX_KEPT)
     """Dead letters kept of one input file; more are counted only."""
     decode: DecodeConfig = DecodeConfig()

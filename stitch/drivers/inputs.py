@@ -61,6 +61,8 @@ def open_sources(
     format_: str | None,
     scratch: Path,
     stdin: BinaryIO,
+    *,
+    any_time: bool = False,
 ) -> Sources:
     """Hash every file (1 GB/s or so) and put aside what the lake has (`InputFile.is_settled`).
 
@@ -72,7 +74,7 @@ def open_sources(
     for number, name in enumerate(names):
         source = _open(name, _rereadable(name, scratch / f"input-{number}", stdin))
         before = known.get(source.sha256)
-        if source.sha256 in fresh or (before is not None and before.is_settled(format_)):
+        if source.sha256 in fresh or (before is not None and before.is_settled(format_, any_time=any_time)):
             seen.append(source)
         else:
             fresh[source.sha256] = source
@@ -146,14 +148,15 @@ class Tally:
             first = decoded.rejects.slice(0, 1).to_pylist()[0]
             self._refusals[source.sha256] = _Refusal(first["reason"], first["detail"])
 
-    def input_file(self, source: Source) -> InputFile:
-        """What the commit record says of a file."""
+    def input_file(self, source: Source, quarantined: int) -> InputFile:
+        """What the commit record says of a file, of which so many events were quarantined."""
         return InputFile(
             name=source.name,
             sha256=source.sha256,
             size=source.size,
             format=self.format,
             events=self._events[source.sha256],
+            quarantined=quarantined,
         )
 
     def require_events(self, sources: Sequence[Source]) -> None:

@@ -1,12 +1,12 @@
 """Finds events with an absurd time: a clock ten years ahead, or one that starts in 1970.
 
-The rule looks at the days (UTC) of all events of an import together, so it depends neither on the order of
-files nor on the memory budget:
+The rule looks at the days (UTC) of all events of one file together, so it depends neither on the order of
+events nor on the memory budget, and files of January and of March may come in one import:
 
 * Days with events, with no more than MAX_SILENCE_DAYS between one and the next, are an *island*.
-* Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all
-events,
+* Islands that hold at least BULK_SHARE of the events each are the *bulk*; if the bulk holds most of all,
   events of the other islands are absurd. If it does not, nothing is far from anything, and none is.
+* A day that is absurd in one file and not in another of the same import is kept.
 
     day       19000 19001 19002 …  22650        0
     events     5000  9000  4000      120       40     of 18160: one island is the bulk; 160 events are absurd
@@ -16,7 +16,7 @@ An event is quarantined by the time it starts; what is left of its request is st
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Final
 
 import numpy as np
@@ -33,33 +33,48 @@ B1 = npt.NDArray[np.bool_]
 MAX_SILENCE_DAYS: Final = 31
 """A recording may pause for a month; clocks that are wrong are so by years."""
 BULK_SHARE: Final = 0.1
-"""Of all events: a smaller island is not what the import is about."""
+"""Of a file's events: a smaller island is not what the file is about."""
 
 
 class DaysSeen:
-    """Counts events by day. Memory: 584 years have 213,504 days."""
+    """Counts events by file and day. Memory: 584 years have 213,504 days."""
 
     def __init__(self) -> None:
-        self._events: Counter[int] = Counter()
+        self._events: defaultdict[str, Counter[int]] = defaultdict(Counter)
 
-    def add(self, ts_ns: pa.ChunkedArray) -> None:
-        """Count a batch; events without a time count nowhere. O(events)."""
+    def add(self, file: str, ts_ns: pa.ChunkedArray) -> None:
+        """Count a batch of a file; events without a time count nowhere. O(events)."""
         days, counts = count_values(_days(ts_ns.drop_null()))
-        self._events.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+        self._events[file].update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
 
     def absurd(self) -> I8:
         """Days whose events are quarantined, ascending; mostly none."""
-        days = np.array(sorted(self._events), dtype=np.int64)
-        if not len(days):
-            return days
-        events = np.array([self._events[day] for day in days.tolist()], dtype=np.int64)
-        island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_SILENCE_DAYS)))
-        size = np.bincount(island, events)
-        is_bulk = size >= BULK_SHARE * events.sum()
-        if 2 * size[is_bulk].sum() <= events.sum():
-            return days[:0]
-        absurd: I8 = days[~is_bulk[island]]
-        return absurd
+        far: set[int] = set()
+        fine: set[int] = set()
+        for events in self._events.values():
+            found = set(_absurd(events).tolist())
+            far |= found
+            fine |= events.keys() - found
+        return np.array(sorted(far - fine), dtype=np.int64)
+
+    def count(self, file: str, absurd_days: I8) -> int:
+        """Events of a file on some days."""
+        return sum(self._events[file][day] for day in absurd_days.tolist())
+
+
+def _absurd(events_by_day: Counter[int]) -> I8:
+    """Days that are absurd in one file, ascending."""
+    days = np.array(sorted(events_by_day), dtype=np.int64)
+    if not len(days):
+        return days
+    events = np.array([events_by_day[day] for day in days.tolist()], dtype=np.int64)
+    island = np.concatenate(([0], np.cumsum(np.diff(days) > MAX_SILENCE_DAYS)))
+    size = np.bincount(island, events)
+    is_bulk = size >= BULK_SHARE * events.sum()
+    if 2 * size[is_bulk].sum() <= events.sum():
+        return days[:0]
+    absurd: I8 = days[~is_bulk[island]]
+    return absurd
 
 
 def is_absurd(ts_ns: pa.ChunkedArray, absurd_days: I8) -> B1:

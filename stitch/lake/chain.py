@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from schemas.commits import NO_COMMIT, CommitRecord
 from schemas.errors import LakeError
-from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file, stage_folder
+from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file
 from stitch.lake.store import Store
 
 _HEAD: Final = b'{"sha256": "'
@@ -54,7 +54,10 @@ def encode_record(record: CommitRecord) -> tuple[bytes, str]:
 def read_record(store: Store, lane: int, seq: int) -> Chained:
     """One record, checked against its own hash and its name. Raises LakeError."""
     name = commit_name(lane, seq)
-    data = store.read(name).to_pybytes()
+    try:
+        data = store.read(name).to_pybytes()
+    except FileNotFoundError as error:
+        raise broken(name, "it is missing") from error
     start = len(_HEAD) + _HASH_LENGTH
     body = data[start + len(_BODY) : -len(_TAIL)]
     told = data[len(_HEAD) : start].decode("ascii", "replace")
@@ -114,15 +117,22 @@ def broken(name: str, why: str) -> LakeError:
     )
 
 
-def put_record(store: Store, record: CommitRecord) -> Chained:
+def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
     """Step 3 of the protocol, the commit: the record under its number, unless that is taken.
 
-    Raises CommitTakenError: the caller's staged files are then garbage. OSError as `Store.put_if_absent`.
+    `stage` is the writer's own folder, for drafts. Raises CommitTakenError: the caller's staged files are
+    then garbage. OSError as `Store.put_if_absent`.
     """
     data, sha256 = encode_record(record)
+    name = commit_name(record.lane, record.seq)
     try:
-        store.put_if_absent(commit_name(record.lane, record.seq), data, stage_folder(record.lane, record.seq))
-    except (FileExistsError, FileNotFoundError) as error:  # taken, or taken and our draft swept
+        store.put_if_absent(name, data, stage)
+    except FileExistsError as error:
+        # Ours, where a client repeated a put whose answer was lost; else another writer's.
+        if store.read(name).to_pybytes() != data:
+            raise taken(record.lane, record.seq) from error
+        store.settle(lane_folder(record.lane))
+    except FileNotFoundError as error:  # taken, and our draft swept
         raise taken(record.lane, record.seq) from error
     return Chained(record=record, sha256=sha256)
 

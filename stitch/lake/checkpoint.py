@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
+from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.chain import Chained, broken, numbers, read_chain, read_record, verify_links
-from stitch.lake.layout import checkpoint_folder, commit_name, stage_folder
+from stitch.lake.layout import LAKE_FILE, checkpoint_folder, commit_name
 from stitch.lake.store import Move, Store
 
 CHECKPOINT_EVERY: Final = 64
@@ -51,6 +52,7 @@ INPUTS_SCHEMA: Final = pa.schema(
         pa.field("size", pa.int64()),
         pa.field("format", pa.string()),
         pa.field("events", pa.int64()),
+        pa.field("quarantined", pa.int64()),
     ]
 )
 """One row an imported file, in the order of commits: the fields of InputFile."""
@@ -122,6 +124,17 @@ def _table(store: Store, name: str, sha256: str) -> pa.Table | None:
     return pq.read_table(pa.BufferReader(data))
 
 
+def verify_window_length(tail: Tail, window_length_ns: int) -> None:
+    """Raises LakeError where commits were made with windows of another length than LAKE_FILE tells."""
+    others = {link.record.window_length_ns for link in tail.records} - {window_length_ns}
+    if others:
+        raise LakeError(
+            f"{LAKE_FILE} tells a window length of {window_length_ns // 10**9} s, "
+            f"the commits of lane {tail.lane} {max(others) // 10**9} s.",
+            remedy=f"Restore {LAKE_FILE} from a backup.",
+        )
+
+
 def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
     """Every file a lane imported, by sha256 of its bytes; of several times the last."""
     records: Iterable[Chained] = tail.records
@@ -177,14 +190,13 @@ def is_due(tail: Tail) -> bool:
     return len(tail.records) >= CHECKPOINT_EVERY
 
 
-def write_checkpoint(store: Store, tail: Tail, inputs: Iterable[InputFile]) -> CheckpointRef:
+def write_checkpoint(store: Store, tail: Tail, inputs: Iterable[InputFile], stage: str) -> CheckpointRef:
     """Write what the lane published and imported up to its last commit, durably; nobody reads it before a
-    commit names it.
+    commit names it. `stage` is the writer's own folder.
 
     The same chain gives the same bytes, so a checkpoint that a dead writer left is as good as ours.
     """
     listed = pa.Table.from_pylist([file.model_dump() for file in inputs], schema=INPUTS_SCHEMA)
-    stage = stage_folder(tail.lane, tail.head + 1)
     moves, hashes = [], []
     for part, table in (("files", tail.files().unify_dictionaries()), ("inputs", listed)):
         data = _encoded(table)

@@ -22,16 +22,17 @@ from stitch.lake.checkpoint import (
     read_tail,
     sweep_checkpoints,
     trimmed,
+    verify_window_length,
     write_checkpoint,
 )
 from stitch.lake.layout import (
-    LAKE_FILE,
     LakeInfo,
     data_files,
     lane_folder,
     origin,
     stage_folder,
     stage_lane_folder,
+    staged_seq,
 )
 from stitch.lake.staging import Staging
 from stitch.lake.store import Move, Store, UncertainError
@@ -76,8 +77,7 @@ class Lane:
         staging = Staging(self._store, self.lane, self.seq)
         try:
             yield staging
-        except (UncertainError, CommitTakenError):
-            # It may be the truth by now, or the other writer's: whoever opens the lane next finds out.
+        except UncertainError:  # it may be the truth by now: whoever opens the lane next finds out
             raise
         except BaseException:
             if self.seq == staging.seq:
@@ -106,14 +106,16 @@ class Lane:
                 raise taken(self.lane, self.seq) from error
         reference = None
         if is_due(self._tail):
-            reference = write_checkpoint(self._store, self._tail, self.known_inputs().values())
+            reference = write_checkpoint(
+                self._store, self._tail, self.known_inputs().values(), staging.folder
+            )
         record = self._record(body).model_copy(
             update={"publish": items, "carried": self._unpublished, "checkpoint": reference}
         )
-        self._tail = trimmed(self._tail, put_record(self._store, record), reference)
+        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), reference)
         self._unpublished = (*record.carried, *items)
         self._publish(self._unpublished)
-        self._store.remove(stage_folder(self.lane, record.seq))
+        self._store.remove(staging.folder)
         self._unpublished = ()
         if reference is not None:
             sweep_checkpoints(self._store, self.lane)
@@ -157,7 +159,7 @@ class Lane:
             # Whoever put the last record may have died before the sync; what it says must not be undone.
             self._store.settle(lane_folder(self.lane))
             self._tail = read_tail(self._store, self.lane)
-            self._verify_info()
+            verify_window_length(self._tail, self._info.window_length_ns)
             if self._tail.records:
                 last = self._tail.records[-1].record
                 self._publish((*last.carried, *last.publish))
@@ -170,29 +172,21 @@ class Lane:
                     remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
                 )
             head = self._tail.head
-            if self._staged(above=head):
+            if any(seq > head for seq in self._staged().values()):
                 try:
-                    fence = put_record(self._store, self._record(CommitBody(kind="takeover")))
+                    record = self._record(CommitBody(kind="takeover"))
+                    fence = put_record(self._store, record, stage_folder(self.lane, record.seq))
                 except CommitTakenError:
                     continue
                 self._tail = trimmed(self._tail, fence, None)
-            for seq in self._staged(above=0):
+            for folder, seq in self._staged().items():
                 if seq <= self._tail.head:
-                    self._store.remove(stage_folder(self.lane, seq))
+                    self._store.remove(folder)
             return self._tail
         raise LakeError(
             f"Another writer keeps committing to lane {self.lane}.",
             remedy="Stop it, or wait until it is done.",
         )
-
-    def _verify_info(self) -> None:
-        lengths = {link.record.window_length_ns for link in self._tail.records}
-        if lengths - {self._info.window_length_ns}:
-            raise LakeError(
-                f"{LAKE_FILE} tells a window length of {self._info.window_length_ns // 10**9} s, "
-                f"the commits of lane {self.lane} {max(lengths - {self._info.window_length_ns}) // 10**9} s.",
-                remedy=f"Restore {LAKE_FILE} from a backup.",
-            )
 
     def _file_of_no_commit(self) -> str | None:
         """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""
@@ -202,10 +196,11 @@ class Lane:
                 return name
         return None
 
-    def _staged(self, above: int) -> list[int]:
-        """Numbers of the stage folders above `above`, ascending."""
-        names = [name for name in self._store.names(stage_lane_folder(self.lane)) if name.isdecimal()]
-        return sorted(seq for seq in map(int, names) if seq > above)
+    def _staged(self) -> dict[str, int]:
+        """Every stage folder of the lane, and the number of the commit it is for."""
+        above = stage_lane_folder(self.lane)
+        told = {f"{above}/{name}": staged_seq(name) for name in self._store.names(above)}
+        return {folder: seq for folder, seq in told.items() if seq is not None}
 
 
 def verify_target(store: Store, item: Publish) -> None:

@@ -7,6 +7,7 @@ a record says.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from typing import Final, Literal
 
@@ -71,8 +72,17 @@ def stage_lane_folder(lane: int) -> str:
 
 
 def stage_folder(lane: int, seq: int) -> str:
-    """Where the files of one coming commit are written."""
-    return f"{stage_lane_folder(lane)}/{seq:012d}"
+    """A new folder for the files of one attempt at a commit.
+
+    Two writers may be at the same number: neither may touch what the other wrote, so no two share a folder.
+    """
+    return f"{stage_lane_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}"
+
+
+def staged_seq(folder: str) -> int | None:
+    """Number of the coming commit that a stage folder (its last part) is for; None for a name not ours."""
+    seq = folder.partition("-")[0]
+    return int(seq) if seq.isdecimal() else None
 
 
 def file_name(lane: int, seq: int, part: int, generation: int = 0) -> str:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.chain import lanes
-from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail
+from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
 from stitch.lake.layout import LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
@@ -155,7 +155,8 @@ class Manifest:
             whole = self.store.size(name) == size
             whole = whole and hashlib.sha256(self.store.read_end(name, footer_size)).digest() == footer_sha256
         except OSError as error:
-            raise unreadable(self.lake, name, str(error.strerror or error).lower()) from error
+            why = error.strerror or str(error)
+            raise unreadable(self.lake, name, why[:1].lower() + why[1:]) from error
         if not whole:
             raise unreadable(self.lake, name)
 
@@ -169,8 +170,9 @@ def _of_table(listed: pa.Table, table: str) -> npt.NDArray[np.bool_]:
 def open_manifest(store: Store, lake: str = "LAKE") -> Manifest:
     """Read and verify the end of every lane's chain. `lake` is its name for messages.
 
-    Raises LakeError where there is no lake or a broken one: also where a file of the last commit is neither
-    published nor waiting for it, for then no reader may take the lake for whole. No data file is opened.
+    Raises LakeError where there is no lake or a broken one: also where flowdiff.json tells another window
+    length than the commits, and where a file of the last commit is neither published nor waiting for it, for
+    then no reader may take the lake for whole. No data file is opened.
     """
     info = read_info(store, lake)
     if info is None:
@@ -181,6 +183,7 @@ def open_manifest(store: Store, lake: str = "LAKE") -> Manifest:
     pending = 0
     listings = [FILES_SCHEMA.empty_table()]
     for tail in tails:
+        verify_window_length(tail, info.window_length_ns)
         listing = tail.files()
         waiting = _waiting(store, tail, lake)
         if waiting:

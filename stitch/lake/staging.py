@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from schemas.commits import Publish
 from schemas.windows import Window
-from stitch.lake.chain import taken
 from stitch.lake.encoding import encode, footer_size
 from stitch.lake.layout import SideTable, WindowTable, file_name, stage_folder, window_folder
 from stitch.lake.store import Store
@@ -28,11 +27,8 @@ class Staging:
         self._store = store
         self._items: list[Publish] = []
         self._lock = threading.Lock()
-
-    @property
-    def folder(self) -> str:
-        """Where the files are."""
-        return stage_folder(self._lane, self.seq)
+        self.folder = stage_folder(lane, seq)
+        """Where the files are; nobody else writes there."""
 
     def add_window(self, table_name: WindowTable, window: Window, part: int, table: pa.Table) -> None:
         """Write one file of a window; nothing happens for a table without rows. Raises OSError."""
@@ -49,10 +45,7 @@ class Staging:
     def _add(self, table_name: str, stem: str, final: str, window: str | None, table: pa.Table) -> None:
         data = encode(table_name, table, window)
         item = described(table_name, window, f"{self.folder}/{stem}.parquet", final, table, data)
-        try:
-            self._store.put(item.stage, data)
-        except FileExistsError as error:  # somebody else stages under our number
-            raise taken(self._lane, self.seq) from error
+        self._store.put(item.stage, data)
         with self._lock:
             self._items.append(item)
 

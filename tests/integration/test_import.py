@@ -390,6 +390,28 @@ def one_record(request: str, ts_ns: int) -> str:
 MONDAY_NS = 19_000 * 86_400 * 10**9
 
 
+def test_files_of_two_months_are_both_right_in_one_import(tmp_path: Path) -> None:
+    for name, day, n in (("jan", 0, 10), ("mar", 60, 200)):
+        lines = [one_record(f"{name}{k}", MONDAY_NS + day * 86_400 * 10**9 + k) for k in range(n)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    together = put(tmp_path / "lake", tmp_path / "jan", tmp_path / "mar")
+    assert (together.counters.flows, together.counters.rejects) == (210, {})
+    for name in ("jan", "mar"):
+        put(tmp_path / "other", tmp_path / name)
+    assert sorted(map(str, rows(tmp_path / "lake"))) == sorted(map(str, rows(tmp_path / "other")))
+
+
+def test_what_was_quarantined_can_be_imported_after_all(tmp_path: Path) -> None:
+    lines = [one_record(f"r{n}", MONDAY_NS + n) for n in range(50)]
+    lines += [one_record("far", MONDAY_NS + 60 * 86_400 * 10**9)]
+    (tmp_path / "a").write_text("\n".join(lines) + "\n")
+    assert put(tmp_path / "lake", tmp_path / "a").counters.rejects == {"absurd-time": 1}
+    assert put(tmp_path / "lake", tmp_path / "a").commit is None
+    again = put(tmp_path / "lake", tmp_path / "a", settings=ImportSettings(any_time=True))
+    assert (again.counters.flows, again.counters.flows_duplicate, again.counters.rejects) == (1, 50, {})
+    assert put(tmp_path / "lake", tmp_path / "a", settings=ImportSettings(any_time=True)).commit is None
+
+
 def test_a_clock_ten_years_ahead_is_quarantined_and_counted(tmp_path: Path) -> None:
     good = [one_record(f"r{n}", MONDAY_NS + n) for n in range(50)]
     ahead = [one_record(f"r{n}", MONDAY_NS + 3_650 * 86_400 * 10**9) for n in (3, 70)]

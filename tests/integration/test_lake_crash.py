@@ -25,7 +25,6 @@ from stitch.lake.checkpoint import Tail
 from stitch.lake.fsck import Finding
 from stitch.lake.fsck import check as check_store
 from stitch.lake.lane import Lane
-from stitch.lake.layout import stage_folder
 from stitch.lake.store import LocalStore, Store
 
 DiskFactory = Callable[[], MemoryDisk]
@@ -310,9 +309,9 @@ def test_a_disk_that_cheats_is_caught(mutant: type[MemoryDisk]) -> None:
         all_schedules(mutant)
 
 
-def publishes_before_commit(store: Store, record: CommitRecord) -> Chained:
+def publishes_before_commit(store: Store, record: CommitRecord, stage: str) -> Chained:
     store.publish([lane.Move(item.stage, item.final) for item in record.publish])
-    return put_record(store, record)
+    return put_record(store, record, stage)
 
 
 def test_publishing_before_the_commit_is_caught() -> None:
@@ -380,8 +379,8 @@ def test_sweeping_without_a_fence_is_caught() -> None:
         self._tail = lane.read_tail(self._store, self.lane)
         if self._tail.records:
             self._publish(self._tail.records[-1].record.publish)
-        for seq in self._staged(above=0):
-            self._store.remove(stage_folder(self.lane, seq))
+        for folder in self._staged():
+            self._store.remove(folder)
         return self._tail
 
     with patch.object(Lane, "_open", sweeps):

@@ -7,6 +7,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from oracles.lake_script import HISTORY, WINDOW_NS, Acknowledged, Import, make, open_lane, run, stage
 from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.object_store import ObjectStore
 
 from schemas.commits import CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake import checkpoint
-from stitch.lake.chain import read_chain, read_record
+from stitch.lake import lane as lane_module
+from stitch.lake.chain import Chained, CommitTakenError, read_chain, read_record
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalStore
+from stitch.lake.store import LocalStore, Store
 
 
 @pytest.fixture
@@ -98,6 +101,16 @@ def test_a_file_of_another_size_is_not_given_to_readers(store: LocalStore, tmp_p
     with pytest.raises(LakeError, match=rf"'L/{file.name}' cannot be read\. Run `flowdiff fsck L`"):
         manifest.files("flows")
     assert manifest.files("structures")
+
+
+def test_why_a_file_cannot_be_read_is_told(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(self: LocalStore, name: str) -> int:
+        raise PermissionError(13, "Permission denied", name)
+
+    manifest = open_manifest(store, "L")
+    monkeypatch.setattr(LocalStore, "size", refuses)
+    with pytest.raises(LakeError, match=r"'L/flows/.* cannot be read: permission denied\."):
+        manifest.files("flows")
 
 
 def test_files_near_some_windows_are_found_without_looking_at_others(tmp_path: Path) -> None:
@@ -203,6 +216,8 @@ def test_a_lake_file_that_disagrees_with_the_commits_is_refused(store: LocalStor
     assert info is not None
     with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
         Lane(store, info, owner="test", created_by="test")
+    with pytest.raises(LakeError, match=r"flowdiff\.json tells a window length of 60 s, .* lane 0 300 s"):
+        open_manifest(store)
     assert "layout" in {finding.invariant for finding in check(store)}
 
 
@@ -343,6 +358,61 @@ def test_a_commit_that_fails_leaves_nothing_on_the_stage(tmp_path: Path) -> None
     assert list((tmp_path / "stage").rglob("*.parquet")) == []
     make(lane, HISTORY[0])
     assert [link.record.kind for link in read_chain(store, 0)] == ["import"]
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("on_disk", [True, False])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_writer_that_gives_up_leaves_the_files_of_another_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, *, on_disk: bool
+) -> None:
+    """Both want the same number, with a checkpoint (`before` 2) or without."""
+    store: Store = LocalStore.at(tmp_path) if on_disk else ObjectStore()
+    run(store, Acknowledged(), STEPS[:before])
+    first, second = open_lane(store, "first"), open_lane(store, "second")
+    put_record = lane_module.put_record
+
+    def fails() -> None:
+        with second.stage() as staging:
+            stage(staging, STEPS[before])
+            raise ZeroDivisionError
+
+    def gives_up(*given: Any) -> Chained:
+        monkeypatch.setattr(lane_module, "put_record", put_record)
+        with pytest.raises(ZeroDivisionError):
+            fails()
+        return put_record(*given)
+
+    monkeypatch.setattr(lane_module, "put_record", gives_up)
+    make(first, STEPS[before])
+    with pytest.raises(CommitTakenError):
+        make(second, STEPS[before + 1])
+    assert check(store) == []
+    assert open_lane(store).seq == before + 2
+    assert [link.record.kind for link in read_chain(store, 0)] == ["import"] * (before + 1)
+    assert store.names("stage/lane=0") == []
+
+
+class RepeatsPuts(ObjectStore):
+    """A client that repeats a put by itself, as the answer to the first was lost."""
+
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        super().put_if_absent(name, data, stage)
+        if name.startswith("control/commits"):
+            super().put_if_absent(name, data, stage)
+
+
+def test_a_commit_whose_answer_was_lost_is_known_for_ours() -> None:
+    store = RepeatsPuts()
+    lane = open_lane(store)
+    make(lane, HISTORY[0])
+    assert lane.seq == 2
+    assert check(store) == []
+
+
+def test_a_record_that_is_missing_is_told(store: LocalStore) -> None:
+    with pytest.raises(LakeError, match=r"000000000009\.json': it is missing"):
+        read_record(store, 0, 9)
 
 
 def test_fsck_finds_every_kind_of_harm(store: LocalStore, tmp_path: Path) -> None:

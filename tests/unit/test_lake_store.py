@@ -44,7 +44,7 @@ def test_a_commit_really_syncs_files_and_folders_in_the_order_of_the_protocol(
         return max(place for place, step in enumerate(done) if step == (what, name))
 
     commit = place("link", "control/commits/lane=0/000000000001.json")
-    stage = "stage/lane=0/000000000001"
+    stage = record.publish[0].stage.rpartition("/")[0]
     draft = place("sync", f"{stage}/drafts/000000000001.json-0")
     assert len(record.publish) == 5
     for item in record.publish:

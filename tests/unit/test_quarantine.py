@@ -20,7 +20,7 @@ def times(days: dict[int, int]) -> pa.ChunkedArray:
 def absurd(*batches: dict[int, int]) -> list[int]:
     seen = DaysSeen()
     for batch in batches:
-        seen.add(times(batch))
+        seen.add("a", times(batch))
     return seen.absurd().tolist()
 
 
@@ -49,6 +49,22 @@ def test_the_share_of_an_island_that_belongs_to_the_bulk() -> None:
     tenth = round(100 * BULK_SHARE)
     assert absurd({0: tenth, 10_000: 100 - tenth}) == []
     assert absurd({0: tenth - 1, 10_000: 100 - tenth + 1}) == [0]
+
+
+def test_each_file_is_judged_by_itself() -> None:
+    seen = DaysSeen()
+    january, march, wrong = 19_000, 19_060, 22_650
+    for file, days in {
+        "jan": {january: 100},
+        "mar": {march: 2_000, wrong: 3},
+        "apr": {wrong - 90: 1},
+    }.items():
+        seen.add(file, times(days))
+    found = seen.absurd()
+    assert found.tolist() == [wrong]
+    assert [seen.count(file, found) for file in ("jan", "mar", "apr")] == [0, 3, 0]
+    seen.add("wrong", times({wrong: 1}))
+    assert seen.absurd().tolist() == []
 
 
 def test_no_event_has_a_time() -> None:
