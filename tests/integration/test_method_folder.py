@@ -101,14 +101,23 @@ TEMPLATE = """<section class="slowest" aria-labelledby="slow{{ end }}"><h2 id="s
 PERIODS = ("--reference", "2022-08-23T16:55/10m", "--problem", "2022-08-23T15:10/5m")
 
 
-@pytest.fixture
-def slowest_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    folder = tmp_path / "methods" / "slowest_roots"
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> Path:
+    """Add a method's folder."""
+    folder = tmp_path / "methods" / name
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
-    (folder / "method.py").write_text(METHOD, encoding="utf-8")
-    (folder / "slowest.html.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "method.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(analyze.methods, "__path__", [*analyze.methods.__path__, str(folder.parent)])
+    # Restored, and so forgotten, at the end: another test may bring a method of this name.
+    for module in (f"analyze.methods.{name}", f"analyze.methods.{name}.method"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return folder
+
+
+@pytest.fixture
+def slowest_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = install(tmp_path, monkeypatch, "slowest_roots", METHOD)
+    (folder / "slowest.html.jinja").write_text(TEMPLATE, encoding="utf-8")
     yield
     for name in [name for name in sys.modules if name.startswith("analyze.methods.slowest_roots")]:
         del sys.modules[name]
@@ -164,6 +173,39 @@ def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[st
     assert [method["settings"]["alpha"] for method in found["methods"]] == [0.01, 0.25]
     assert {section["method"] for section in found["sections"][:-1]} == {"paper"}
     assert found["sections"][-1]["method"] == "slowest-roots"
+
+
+ROBUST = """
+from dataclasses import replace
+
+from analyze.methods.spectroscope.method import METHOD as PAPER
+
+METHOD = replace(PAPER, name="robust", title="The same again")
+"""
+
+
+def test_two_methods_share_tables_views_and_export(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    install(tmp_path, monkeypatch, "robust", ROBUST)
+    methods = ("--method", "robust", "--method", "paper", "--fail-on", "never")
+    assert run("compare", "--lake", str(lake), *PERIODS, *methods) == 0
+    report = Path(capsys.readouterr().out.rsplit("Report: ", 1)[1].strip()).parent.name
+    query = (
+        "SELECT m.method, count(DISTINCT m.rank) AS n, count(*) AS rows FROM mutations AS m"
+        f" JOIN mutation_requests AS r USING (report, method, rank) WHERE report = '{report}' GROUP BY ALL"
+    )
+    assert run("sql", "--lake", str(lake), "--format", "json", "-c", query) == 0
+    counted = {row.pop("method"): row for row in json.loads(capsys.readouterr().out)}
+    assert counted.keys() == {"paper", "robust"}
+    assert counted["paper"] == counted["robust"]
+    assert counted["paper"]["n"] > 0
+    asked = ("export", "--lake", str(lake), "--format", "dot", "--report", report)
+    assert run(*asked) == 0
+    listed = "SELECT count(DISTINCT request_id) AS n FROM mutation_requests WHERE report = "
+    graphs = capsys.readouterr().out.count("Digraph")
+    assert run("sql", "--lake", str(lake), "--format", "json", "-c", f"{listed}'{report}'") == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": graphs}]
 
 
 @pytest.mark.usefixtures("slowest_roots")
