@@ -208,6 +208,102 @@ def test_two_methods_share_tables_views_and_export(
     assert json.loads(capsys.readouterr().out) == [{"n": graphs}]
 
 
+COUNTING = """
+from typing import Literal
+
+from markupsafe import Markup
+
+from analyze.methods.port import Method, Result, SampleCount
+from analyze.report.section_view import SectionView
+from schemas.config import Config
+from schemas.report.report import Verdict
+from schemas.report.section import Section
+
+
+class CountSettings(Config):
+    pass
+
+
+class CountSection(Section):
+    section: Literal["count"] = "count"
+    requests: dict[str, int]
+
+
+def counted(population):
+    return {{
+        sample.name: sum(c.rows(number).stop - c.rows(number).start for c in population.categories)
+        for number, sample in enumerate(population.samples)
+    }}
+
+
+def analyse(population, history, settings, limits):
+    found = counted(population) | ({{}} if history is None else counted(history))
+    return Result(
+        settings=settings,
+        verdict=Verdict(outcome="counted", text="Counted."),
+        sections=(CountSection(requests=found),),
+    )
+
+
+def page(section, end):
+    return Markup("<p>{{}}</p>").format(section.requests)
+
+
+METHOD = Method(
+    name="count",
+    title="Counts",
+    settings=CountSettings,
+    samples=SampleCount({least}, {most}),
+    analyse=analyse,
+    sections=(SectionView(CountSection, page, None),),
+)
+"""
+MINUTES = ("2022-08-23T16:55/5m", "2022-08-23T17:00/5m", "2022-08-23T15:10/5m")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_methods_of_one_and_of_three_samples_are_run(
+    n: int,
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    install(tmp_path, monkeypatch, "count", COUNTING.format(least=n, most=n))
+    samples = [f"--sample=s{at}={period}" for at, period in enumerate(MINUTES[:n])]
+    usual = [f"--history={period}" for period in MINUTES[n:]]
+    compare = ("compare", "--lake", str(lake), "--method", "count")
+    assert run(*compare, *samples, *usual, "--json", "-", "--no-save") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [sample["name"] for sample in found["samples"]] == [f"s{at}" for at in range(n)]
+    names = [f"s{at}" for at in range(n)] + [f"history {at}" for at in range(1, 4 - n)]
+    (section,) = found["sections"]
+    assert list(section["requests"]) == names
+    assert sum(section["requests"].values()) == 1011
+    assert all(section["requests"].values())
+    # Told before anything is looked for: there is no such lake.
+    assert run("compare", "--lake", str(tmp_path / "none"), "--method", "count", *samples, *samples) == 2
+    assert "Two samples are called 's0'" in capsys.readouterr().err
+    assert run("compare", "--lake", str(tmp_path / "none"), "--method", "count", *PERIODS) == 2
+    assert f"takes {n} sample{'s'[: n - 1]}, and 2 given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((), "takes 2 samples: --reference and --problem missing"),
+        (PERIODS[:2], "takes 2 samples: --problem missing"),
+        ((*PERIODS, "--sample", "a=all"), "not both"),
+        (("--sample", "a=all"), "takes 2 samples, and 1 given"),
+        (("--sample", "all"), "write NAME=PERIOD"),
+        (("--sample", "a=all", "--sample", "b=all", "--problem-where", "x=1"), "no --problem"),
+    ],
+)
+def test_what_is_missing_is_named(given: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]):
+    assert run("compare", "--lake", "/none", *given) == 2
+    assert words in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("slowest_roots")
 def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixture[str]):
     assert run("compare", "--method", "slowest-roots", "--help") == 0
