@@ -97,7 +97,7 @@ def load_population(
             flows.append_column("sample", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
         )
         structures += [read_stored(found, path, _STRUCTURE_COLUMNS) for path in found.structures]
-        if (note := pending_note(found)) is not None:
+        if number < len(samples) and (note := pending_note(found)) is not None:
             notes[f"Lake {found.root.name}: {note}"] = None
     refined = refine(
         pa.concat_tables(tables).unify_dictionaries(),
@@ -105,6 +105,7 @@ def load_population(
         settings,
         tuple(_sample(name, found.period) for name, found in asked),
         asked[0][1].window_ns,
+        len(samples),
     )
     population = replace(
         refined,

@@ -467,6 +467,8 @@ def test_notes_on_moved_order_compare_the_first_sample_with_each_other_one() -> 
     assert note.endswith("% of the evening requests that have both; one order is laid over all.")
     for n in (1, 2):
         assert refine(*stored(batches[:n]), RefineSettings(), samples[:n]).notes == ()
+        # What comes after those compared is history.
+        assert refine(*stored(batches), RefineSettings(), samples, n_compared=n).notes == ()
 
 
 def test_notes_on_asynchrony_name_every_sample() -> None:
@@ -480,6 +482,9 @@ def test_notes_on_asynchrony_name_every_sample() -> None:
             rows += request_events(logs(end), f"{number:08x}{at:024x}", T0 + (number * 3_600 + at) * 10**9)
         batches.append(table(rows))
     samples = tuple(Sample(name) for name in ("a", "b", "c"))
+    assert refine(*stored(batches), RefineSettings(), samples, n_compared=1).notes == ()
+    (note,) = refine(*stored(batches[1:]), RefineSettings(), samples[1:], n_compared=1).notes
+    assert note.endswith("web/log below web/get (in 100% of its calls).")  # of b's
     assert refine(*stored(batches), RefineSettings(), samples).notes == (
         "web/log outlives its parent web/get in 0% of the a, 100% of the b and 0% of the c calls: taken as "
         "awaited in all.",
