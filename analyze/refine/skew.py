@@ -85,7 +85,7 @@ def estimate_clocks(
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
-    told = calls.reshape(-1, n_hosts, n_hosts)[:n_compared].any(axis=0)
+    told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
     notes = _notes({pair: clock for pair, clock in fitted.items() if told[pair]}, hosts)
     return Clocks(_solve(fitted, n_calls), host_code, notes)
 

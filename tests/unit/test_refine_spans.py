@@ -331,6 +331,13 @@ def test_awaited_work_below_a_deferred_child_keeps_its_place() -> None:
     )
 
 
+def test_a_step_of_the_parent_at_the_very_start_of_the_child_is_its_next() -> None:
+    """`load` starts with `log`: what `log` does later, nobody waits for."""
+    open_ = call("log/open", 20, 500)
+    request = call("web/get", 0, 1000, call("web/log", 10, 2000, open_), call("web/load", 10, 400))
+    assert "log/open>" not in only(population([request] * 40)).graph.labels
+
+
 def test_work_that_goes_on_past_the_parents_next_step_is_deferred_with_its_child() -> None:
     """`connect` is over before the set-up ends in 90 % of the requests, 95 % are asked for."""
     requests = [*repeated(27, pipeline), *repeated(3, lambda rng: pipeline(rng, connected=200))]
