@@ -86,18 +86,24 @@ def chosen(*methods: AnyMethod) -> list[Chosen[Config]]:
 
 
 @pytest.mark.parametrize(
-    ("n", "sentence", "left_out"),
+    ("n", "sentence", "left_out", "tiles"),
     [
-        (1, "2 requests, 1 ms on average.", []),
+        (1, "2 requests, 1 ms on average.", [], "1 ms"),
         (
             2,
             "Mean response time rose from 1 ms to 2 ms (+100 %).",
             ["0 flows of the s0, 1 of the s1 period."],
+            "1 ms → 2 ms",
         ),
-        (3, "6 requests in 3 samples.", ["0 flows of the s0, 1 of the s1, 2 of the s2 period."]),
+        (
+            3,
+            "6 requests in 3 samples.",
+            ["0 flows of the s0, 1 of the s1, 2 of the s2 period."],
+            "1 ms · 2 ms · 3 ms",
+        ),
     ],
 )
-def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list[str]):
+def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list[str], tiles: str):
     outcome = compare(sampled(n), chosen(counting("counting", ANY)))
     report = outcome.report
     assert [sample.mean_us for sample in report.samples] == [1000.0 * (i + 1) for i in range(n)]
@@ -109,6 +115,9 @@ def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list
     page = render_html(report, outcome.views)
     assert f"<p>{2 * n}</p>" in page
     assert all(sample.text in page for sample in report.samples)
+    means = re.search(r"<dt>Mean</dt><dd>(.*?)</dd>", page)
+    assert means is not None
+    assert re.sub(r"<.*?>", "", means[1]).replace("\u00a0", " ") == tiles
     out = StringIO()
     print_report(report, outcome.views, Console(file=out, width=100, color_system=None))
     assert f"count {2 * n}" in out.getvalue()
