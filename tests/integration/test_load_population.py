@@ -15,7 +15,7 @@ import pytest
 
 from analyze.load import load_population, read_flows
 from analyze.paths.attribution import attribute
-from analyze.population import Category, Population
+from analyze.population import Category, Population, no_params
 from analyze.refine.settings import RefineSettings
 from analyze.scope import resolve
 from analyze.sql.session import open_session
@@ -243,6 +243,7 @@ def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: py
     assert not set(read) & params
 
     found = population.params(1)
+    assert found.schema.equals(no_params(1).schema)
     assert set(read) & params == set(samples[1][1].params)
     told = [(row["request_id"], row["key"], row["num"], row["text"]) for row in found.to_pylist()]
     assert told == [
