@@ -21,6 +21,7 @@ from analyze.report.section_view import views_by_tag
 from analyze.stats.moments import category_moments
 from schemas.errors import ConfigError
 from schemas.report.report import MethodRun, Preparation, Report, with_id
+from schemas.report.report_tables import METHOD_COLUMN
 
 
 def compare(
@@ -37,8 +38,8 @@ def compare(
 
     refined tells how the population was made, for the report; None: not by the refinement. source (a lake's
     name) and created_at (ISO, UTC) are shown but are not part of the id. Deterministic in its arguments.
-    Raises ConfigError where a method takes another number of samples, ValueError where two methods write a
-    table of one name.
+    Raises ConfigError where a method takes another number of samples, TypeError where two methods write a
+    table of one name with unlike columns.
     """
     bounds = limits if limits is not None else ReportLimits()
     n = len(population.samples)
@@ -70,7 +71,7 @@ def compare(
         ),
     )
     views = views_by_tag(view for chosen in methods for view in chosen.method.sections)
-    return Outcome(with_id(report), _tables(results), views, results[0].weighed)
+    return Outcome(with_id(report), _tables(methods, results), views, results[0].weighed)
 
 
 def _preparation(settings: RefineSettings) -> Preparation:
@@ -87,11 +88,25 @@ def _method_run(chosen: Chosen[Any], result: Result) -> MethodRun:
     )
 
 
-def _tables(results: Sequence[Result]) -> Mapping[str, pa.Table]:
-    tables: dict[str, pa.Table] = {}
-    for result in results:
-        twins = sorted(tables.keys() & result.tables.keys())
-        if twins:
-            raise ValueError(f"two methods write the table '{twins[0]}'")
-        tables |= result.tables
-    return tables
+def _tables(methods: Sequence[Chosen[Any]], results: Sequence[Result]) -> Mapping[str, pa.Table]:
+    """Tables by name, each with its method's name first; what several methods give lies in one table."""
+    parts: dict[str, list[tuple[str, pa.Table]]] = {}
+    for chosen, result in zip(methods, results, strict=True):
+        for name, table in result.tables.items():
+            parts.setdefault(name, []).append((chosen.method.name, table))
+    return {name: _joined(name, tables) for name, tables in parts.items()}
+
+
+def _joined(name: str, tables: Sequence[tuple[str, pa.Table]]) -> pa.Table:
+    first, schema = tables[0][0], tables[0][1].schema
+    for method, table in tables:
+        if METHOD_COLUMN.name in table.column_names:
+            raise TypeError(f"table '{name}' of method '{method}' has a column 'method', which the run adds")
+        if not table.schema.equals(schema):
+            raise TypeError(f"table '{name}' of method '{method}' has other columns than that of '{first}'")
+    return pa.concat_tables(
+        [
+            table.add_column(0, METHOD_COLUMN, pa.repeat(pa.scalar(method), table.num_rows))
+            for method, table in tables
+        ]
+    )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.population import Population, Sample
+from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, pending_note
@@ -43,14 +43,9 @@ _FLOW_COLUMNS: Final = [
 ]
 
 _CODED_COLUMNS: Final = ["category", "host.list.element", "status"]
-_PARAMS_AS_TEXT: Final = pa.schema(
-    [
-        f.with_type(f.type.value_type if pa.types.is_dictionary(f.type) else f.type).with_nullable(True)
-        for f in PARAMS_SCHEMA
-    ]
-)
 MOST_SAMPLES: Final = 256
-"""A sample's code is one byte."""
+"""A sample's code is one byte. Who looks for a change in many windows takes one sample, and its windows by
+`start_ns`."""
 _STRUCTURE_COLUMNS: Final = [
     "category",
     "root",
@@ -97,7 +92,7 @@ def load_population(
             flows.append_column("sample", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
         )
         structures += [read_stored(found, path, _STRUCTURE_COLUMNS) for path in found.structures]
-        if (note := pending_note(found)) is not None:
+        if number < len(samples) and (note := pending_note(found)) is not None:
             notes[f"Lake {found.root.name}: {note}"] = None
     refined = refine(
         pa.concat_tables(tables).unify_dictionaries(),
@@ -105,6 +100,7 @@ def load_population(
         settings,
         tuple(_sample(name, found.period) for name, found in asked),
         asked[0][1].window_ns,
+        len(samples),
     )
     population = replace(
         refined,
@@ -147,8 +143,8 @@ def read_params(
         theirs = pc.field("request_id").isin(requests)
         wanted = theirs if wanted is None else wanted & theirs
     parts = [read_stored(found, path, PARAMS_SCHEMA.names, where=wanted) for path in found.params]
-    plain = [part.cast(_PARAMS_AS_TEXT) for part in parts]
-    return pa.concat_tables(plain) if plain else _PARAMS_AS_TEXT.empty_table()
+    plain = [part.cast(PARAMS_AS_TEXT) for part in parts]
+    return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()
 
 
 def read_stored(

@@ -141,13 +141,22 @@ class Category:
         return slice(int(first), int(past))
 
 
+PARAMS_AS_TEXT: Final = pa.schema(
+    [
+        f.with_type(f.type.value_type if pa.types.is_dictionary(f.type) else f.type).with_nullable(True)
+        for f in PARAMS_SCHEMA
+    ]
+)
+"""`schemas.lake.PARAMS_SCHEMA` with plain text for dictionaries: what `ReadParams` gives."""
+
+
 class ReadParams(Protocol):
     """Parameters of a sample's requests, read when they are asked for."""
 
     def __call__(
         self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
     ) -> pa.Table:
-        """Rows of `schemas.lake.PARAMS_SCHEMA` of one sample's period, in the order of the files.
+        """Rows of PARAMS_AS_TEXT of one sample's period, in the order of the files.
 
         keys: only these parameters. requests: only these request ids, text. None: all. A request that the
         sample's filter leaves out may be among them. Raises LakeError where a file cannot be read.
@@ -160,7 +169,7 @@ def no_params(
 ) -> pa.Table:
     """Of a population that was made by hand: none."""
     del keys, requests
-    return PARAMS_SCHEMA.empty_table()
+    return PARAMS_AS_TEXT.empty_table()
 
 
 @dataclass(frozen=True, slots=True)

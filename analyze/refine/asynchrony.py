@@ -23,7 +23,7 @@ import numpy.typing as npt
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
-from analyze.refine.stored import Operation, StoredCategory
+from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -55,6 +55,10 @@ class _Votes:
     requests: F8
     calls: F8
     ayes: F8
+
+    def of_first(self, n_samples: int) -> _Votes:
+        """The votes of the first samples only, at all places."""
+        return _Votes(self.places, self.requests[:n_samples], self.calls[:n_samples], self.ayes[:n_samples])
 
     def shares(self) -> F8:
         """[samples, places] share of the calls that agree; NaN where there is none."""
@@ -122,7 +126,7 @@ class _Ballot:
 
 
 def find_asynchronous(
-    categories: Sequence[StoredCategory],
+    flows: FlowMatrices,
     times: Sequence[I8],
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
@@ -130,10 +134,12 @@ def find_asynchronous(
 ) -> tuple[list[Asynchrony], tuple[str, ...]]:
     """Find awaited children that outlive their parent in at least `async_share` of all calls.
 
-    Pooled over all `samples` (names) by (parent operation, child operation). Returns what was found by
-    category, and sentences on it. O(spans), and O(spans below asynchronous children · children).
+    Pooled over all samples by (parent operation, child operation). Returns what was found by category, and
+    sentences on it in `samples`, the names of those compared, the first of the flows'. O(spans), and O(spans
+    below asynchronous children · children).
     """
-    lateness = _Ballot(len(samples))
+    categories = flows.categories
+    lateness = _Ballot(flows.n_samples)
     for category, matrix, tree in zip(categories, times, trees, strict=True):
         if tree is None:
             continue
@@ -144,7 +150,7 @@ def find_asynchronous(
     outlives = lateness.count()
     asynchronous = outlives.carried(settings.async_share, settings)
     left = [frozenset() if tree is None else _units_of(tree, asynchronous) for tree in trees]
-    waiting = _Ballot(len(samples))
+    waiting = _Ballot(flows.n_samples)
     candidates = []
     for category, matrix, tree, behind in zip(categories, times, trees, left, strict=True):
         below = [] if tree is None else list(_below(tree, behind))
@@ -165,7 +171,7 @@ def find_asynchronous(
         for unit, child in below
         if (unit, tree.parent[child]) in here.waited
     }
-    return found, _notes(outlives, asynchronous, stays, samples)
+    return found, _notes(outlives.of_first(len(samples)), asynchronous, stays, samples)
 
 
 def _units_of(tree: SpanTree, asynchronous: set[Place]) -> frozenset[int]:
@@ -250,7 +256,8 @@ def _notes(
     differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
     number = {place: at for at, place in enumerate(outlives.places)}
     told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
-    for at in sorted(told, key=lambda at: (-calls[at], _text(outlives.places[at]))):
+    here = [at for at in told if calls[at]]
+    for at in sorted(here, key=lambda at: (-calls[at], _text(outlives.places[at]))):
         place = outlives.places[at]
         parent, child = _text(place)
         if differs[at]:

@@ -36,7 +36,8 @@ def decide_order(
     Asked in turn, until one has enough requests: parents of the same operation *with the same child keys*
     (an operation like `GET` stands for many programs, its set of calls tells them apart), all parents of the
     operation, all pairs of the same two components, the request itself. `children` are the keys by code.
-    Notes tell of pairs whose share differs between the first of the `samples` (names) and another one.
+    Notes tell of pairs whose share differs between the first of the `samples` (names of those compared, the
+    first of the evidence's) and another one.
     """
     if not evidence:
         return Consensus(np.zeros(0, dtype=np.int8), ())
@@ -123,7 +124,7 @@ def _shift_notes(
     groups: _Groups, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
 ) -> tuple[str, ...]:
     """Sentences on pairs whose order moved from the first sample to another (Bonferroni p < 0.05)."""
-    traces, weight, before, after = _by_kind(groups.counts)
+    traces, weight, before, after = _by_kind(groups.counts)[:, : len(samples)]
     # Both directions: the smaller key need not be the one that comes first.
     pairs = np.concatenate((groups.key[:, 2:], groups.key[:, :1:-1]))
     n, total = np.tile(traces, 2), np.tile(weight, 2)

@@ -38,7 +38,10 @@ class HostLabels:
 
 
 def decide_host_labels(flows: FlowMatrices, settings: RefineSettings, samples: Sequence[str]) -> HostLabels:
-    """Apply `settings.host_policy` to the hosts that the `samples` (names) show. O(nodes) for `auto`."""
+    """Apply `settings.host_policy`. O(nodes) for `auto`.
+
+    `samples` are the names of those compared, the first of the flows'; renaming is looked for among them.
+    """
     components = frozenset(c for category in flows.categories for c in category.structure.component)
     policy = settings.host_policy
     if policy == "auto" and settings.host_roles:
@@ -87,7 +90,7 @@ def _auto_components(
         known = marks[:, :-1]
         if not 2 <= int(known.any(axis=0).sum()) <= max_hosts:
             continue
-        renamed = _renamed(known)
+        renamed = _renamed(known[: len(samples)])
         if renamed is None:
             labelled.append(component)
             continue
@@ -103,7 +106,7 @@ def _renamed(known: B1) -> tuple[int, int, int] | None:
     """(another sample, a host that only the first sample has, one that only the other has); None for none.
 
     known: [samples, hosts]. The first sample is the reference: where it and another one have hosts of their
-    own each, the component was renamed. Blocks of history are not compared with each other: of several small
+    own each, the component was renamed. The others are not compared with each other: of several small
     ones, some two would miss hosts by chance.
     """
     first = known[0]

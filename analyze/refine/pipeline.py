@@ -37,8 +37,12 @@ def refine(
     settings: RefineSettings,
     samples: tuple[Sample, ...] = PAIR,
     window_ns: int = DEFAULT_WINDOW_NS,
+    n_compared: int | None = None,
 ) -> Population:
     """Refine the flows of all samples together.
+
+    Only the first `n_compared` samples (None: all) are held against each other and told of in notes; those
+    after them are a history, which lends its evidence.
 
     `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order;
     `structures` a row for each of their categories (repetitions are ignored). The same rows give the same
@@ -47,12 +51,12 @@ def refine(
     testable, excluded = _without_untestable(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
     trees = [span_tree(category.structure) for category in matrices.categories]
-    clocks = _clocks(matrices, trees, settings)
+    clocks = _clocks(matrices, trees, settings, len(samples[:n_compared]))
     times = [
         corrected_offsets(category, tree, clocks)
         for category, tree in zip(matrices.categories, trees, strict=True)
     ]
-    names = [sample.name for sample in samples]
+    names = [sample.name for sample in samples[:n_compared]]
     trees, async_notes = _pruned(matrices, times, trees, settings, names)
     ordered, order_notes = _ordered(matrices, times, trees, settings, names)
     labels = decide_host_labels(matrices, settings, names)
@@ -93,10 +97,17 @@ def _clocks(
     matrices: FlowMatrices,
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
+    n_compared: int,
 ) -> Clocks:
     if not settings.correct_skew:
         return no_clocks(np.full(len(matrices.hosts) + 1, -1, dtype=np.int64))
-    return estimate_clocks(matrices, trees, max_hosts=settings.max_skew_hosts, min_calls=settings.min_traces)
+    return estimate_clocks(
+        matrices,
+        trees,
+        max_hosts=settings.max_skew_hosts,
+        min_calls=settings.min_traces,
+        n_compared=n_compared,
+    )
 
 
 def _pruned(
@@ -111,7 +122,7 @@ def _pruned(
     if settings.level == "L3":
         trees = [None if tree is None else boundaries(tree) for tree in trees]
     if settings.find_asynchrony:
-        late, notes = find_asynchronous(matrices.categories, times, trees, settings, samples)
+        late, notes = find_asynchronous(matrices, times, trees, settings, samples)
         trees = [
             None
             if tree is None
@@ -142,7 +153,7 @@ def _ordered(
         found.append(here)
         if tree is None:
             continue
-        crowded += any(
+        crowded += bool((category.sample < len(samples)).any()) and any(
             len(tree.awaited_children(unit)) > settings.max_siblings for unit in range(tree.n_units)
         )
         if here:

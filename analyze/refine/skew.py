@@ -54,13 +54,14 @@ class Clocks:
 
 
 def estimate_clocks(
-    flows: FlowMatrices, trees: Sequence[SpanTree | None], *, max_hosts: int, min_calls: int
+    flows: FlowMatrices, trees: Sequence[SpanTree | None], *, max_hosts: int, min_calls: int, n_compared: int
 ) -> Clocks:
     """Estimate the clock correction of every host.
 
     `trees` go with `flows.categories`. A pair of hosts with fewer than `min_calls` remote calls decides
     nothing: where they contradict, they are corrected request by request. O(spans); the second pass over
-    the data runs only if some pair of hosts contradicts, in some sample.
+    the data runs only if some pair of hosts contradicts, in some sample. Notes are on pairs that call each
+    other in the first `n_compared` samples.
     """
     host_code = _frequent_hosts(flows, trees, max_hosts)
     n_hosts = int(host_code.max(initial=-1)) + 1
@@ -84,7 +85,9 @@ def estimate_clocks(
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
-    return Clocks(_solve(fitted, n_calls), host_code, _notes(fitted, hosts))
+    told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
+    notes = _notes({pair: clock for pair, clock in fitted.items() if told[pair]}, hosts)
+    return Clocks(_solve(fitted, n_calls), host_code, notes)
 
 
 def no_clocks(host_code: I8) -> Clocks:

@@ -14,7 +14,6 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.drawing.plot import draw_histogram
 
 
 def template(package: str, file: str) -> Template:
@@ -44,7 +43,6 @@ def _environment() -> Environment:
         clip=wording.clip,
         count=wording.count,
         number=wording.significant,
-        plot=draw_histogram,
         breakable=_breakable,
     )
     return environment

@@ -17,7 +17,7 @@ import pyarrow as pa
 from analyze.sql.catalog import VIEWS, relation
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import REJECT_SCHEMA
-from schemas.report.report_tables import MUTATIONS_SCHEMA, REQUESTS_SCHEMA
+from schemas.report.report_tables import REPORT_TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ LISTED: Final = {
         " FROM read_parquet(getvariable('params_files'), hive_partitioning = false)",
     ),
     "mutations": StoredTable(
-        MUTATIONS_SCHEMA,
+        REPORT_TABLES["mutations"],
         "CREATE TABLE _schema_mutations AS SELECT *, '' AS filename FROM _schema",
         "CREATE VIEW _mutations AS FROM _schema_mutations",
         "CREATE VIEW _mutations AS SELECT s.* FROM"
@@ -89,7 +89,7 @@ LISTED: Final = {
         " UNION ALL BY NAME FROM _schema_mutations",
     ),
     "report_requests": StoredTable(
-        REQUESTS_SCHEMA,
+        REPORT_TABLES["requests"],
         "CREATE TABLE _schema_report_requests AS SELECT *, '' AS filename FROM _schema",
         "CREATE VIEW _report_requests AS FROM _schema_report_requests",
         "CREATE VIEW _report_requests AS SELECT s.* FROM"
@@ -98,7 +98,8 @@ LISTED: Final = {
         "SET VARIABLE report_requests_files = ?",
         "CREATE OR REPLACE VIEW _report_requests AS"
         " FROM read_parquet(getvariable('report_requests_files'),"
-        " filename = true, hive_partitioning = false)",
+        " filename = true, union_by_name = true, hive_partitioning = false)"
+        " UNION ALL BY NAME FROM _schema_report_requests",
     ),
     "dead_letters": StoredTable(
         REJECT_SCHEMA,

@@ -1,4 +1,4 @@
-"""`flowdiff compare`: what changed between two periods.
+"""`flowdiff compare`: what changed between two periods, or what a method finds in one or many.
 
 What does the work is imported where it is called: help and completion need the options only.
 """
@@ -27,6 +27,7 @@ from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.options import warn_of_pending
 from flowdiff.output import open_output
 from flowdiff.streams import told_afterwards
+from schemas.errors import ConfigError
 from schemas.periods import parse_period
 from schemas.report.report import to_json
 
@@ -44,15 +45,28 @@ _REFINE_OPTIONS: Final = ModelOptions(
 
 
 def _compare(
-    reference: Annotated[str, typer.Option(help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`.")],
-    problem: Annotated[str, typer.Option(help="Period after, written the same way.")],
     *,
     chosen: Sequence[Chosen[Any]],
+    reference: Annotated[
+        str | None, typer.Option(help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`.")
+    ] = None,
+    problem: Annotated[str | None, typer.Option(help="Period after, written the same way.")] = None,
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PERIOD",
+            help="Instead of the two: a period of this name; repeated, for methods of one or many samples.",
+        ),
+    ] = None,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PERIOD", help="A period of ordinary times, for methods that look; repeated."),
+    ] = None,
     lake: Annotated[
         Path | None, typer.Option(envvar="FLOWDIFF_LAKE", help="Lake of periods that name none.")
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="Filter of both periods: \"service.version = 'v2' and host = 'a'\".")
+        str | None, typer.Option(help="Filter of all periods: \"service.version = 'v2' and host = 'a'\".")
     ] = None,
     reference_where: Annotated[str | None, typer.Option(help="Filter of the reference only.")] = None,
     problem_where: Annotated[str | None, typer.Option(help="Filter of the problem period only.")] = None,
@@ -82,18 +96,29 @@ def _compare(
 
     del method  # read before the options were made: see CompareCommand
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
+    asked = asked_samples(reference, problem, sample or ())
+    refuse_sample_count([method.method for method in chosen], [name for name, _ in asked])
+    own = {"reference": reference_where, "problem": problem_where}
+    if stray := [name for name, text in own.items() if text is not None and name not in dict(asked)]:
+        raise ConfigError(f"--{stray[0]}-where is given, and no --{stray[0]}.")
+    usual = [(f"history {number}", text) for number, text in enumerate(history or (), 1)]
     now_ns = time.time_ns()
-    sides = [
-        resolve(
-            parse_period(text, now_ns=now_ns, where=_both(where, own)),
-            default_lake=None if lake is None else str(lake),
+    found = [
+        (
+            name,
+            resolve(
+                parse_period(text, now_ns=now_ns, where=_both(where, own.get(name))),
+                default_lake=None if lake is None else str(lake),
+            ),
         )
-        for text, own in ((reference, reference_where), (problem, problem_where))
+        for name, text in (*asked, *usual)
     ]
-    warn_of_pending(sides)
-    refuse_overlap(sides)
-    outcome = _run(sides, chosen, refine)
-    page = _write(outcome, lake or sides[1].root, save=save, json_file=json_file, html_file=html_file)
+    periods = [period for _, period in found]
+    warn_of_pending(periods)
+    refuse_overlap(periods)
+    outcome = _run(found[: len(asked)], found[len(asked) :], chosen, refine)
+    last = periods[len(asked) - 1].root
+    page = _write(outcome, lake or last, save=save, json_file=json_file, html_file=html_file)
     if json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())
     else:
@@ -109,19 +134,54 @@ def _compare(
         raise typer.Exit(1)
 
 
+def asked_samples(reference: str | None, problem: str | None, named: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, period) of each sample asked for, in order. Raises ConfigError."""
+    pair = [
+        (name, text) for name, text in (("reference", reference), ("problem", problem)) if text is not None
+    ]
+    if pair and named:
+        raise ConfigError("Give --reference and --problem, or --sample NAME=PERIOD, not both.")
+    samples = pair
+    for text in named:
+        name, equals, period = text.partition("=")
+        if not (name and equals and period):
+            raise ConfigError(f"--sample {text}: write NAME=PERIOD, for example `monday=2026-11-16/1d`.")
+        if name in dict(samples):
+            raise ConfigError(f"Two samples are called '{name}'.")
+        samples.append((name, period))
+    return samples
+
+
+def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str]) -> None:
+    """Raise ConfigError where a method takes another number of samples, before anything is read."""
+    for method in methods:
+        if method.samples.allows(len(names)):
+            continue
+        missing = [f"--{name}" for name in ("reference", "problem") if name not in names]
+        taken = f"The method '{method.name}' takes {method.samples.text}"
+        if method.samples.allows(2) and set(names) <= {"reference", "problem"}:
+            raise ConfigError(f"{taken}: {' and '.join(missing)} missing.")
+        raise ConfigError(f"{taken}, and {len(names)} given.", remedy="Give each as --sample NAME=PERIOD.")
+
+
 def _both(where: str | None, own: str | None) -> str | None:
     """A filter for both periods and one for this, as one."""
     parts = [part for part in (where, own) if part is not None]
     return " and ".join(parts) if parts else None
 
 
-def _run(sides: Sequence[LakePeriod], chosen: Sequence[Chosen[Any]], refine: RefineSettings) -> Outcome:
+def _run(
+    samples: Sequence[tuple[str, LakePeriod]],
+    history: Sequence[tuple[str, LakePeriod]],
+    chosen: Sequence[Chosen[Any]],
+    refine: RefineSettings,
+) -> Outcome:
     from analyze.compare import compare
     from analyze.load import load_population
 
     with _stage("Loading and refining"):
-        loaded = load_population(list(zip(("reference", "problem"), sides, strict=True)), refine)
-    roots = dict.fromkeys(side.root.resolve().name for side in sides)
+        loaded = load_population(samples, refine, history=history)
+    roots = dict.fromkeys(period.root.resolve().name for _, period in samples)
     with _stage("Comparing"):
         return compare(
             loaded.population, chosen, history=loaded.history, refined=refine, source=", ".join(roots)

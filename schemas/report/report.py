@@ -143,9 +143,16 @@ class Report(Frozen):
         """The sample of a name. Raises KeyError."""
         return {sample.name: sample for sample in self.samples}[name]
 
-    def section(self, model: type[S]) -> S:
-        """The first section of a type. Raises KeyError."""
-        found = next((section for section in self.sections if isinstance(section, model)), None)
+    def section(self, model: type[S], method: str | None = None) -> S:
+        """The first section of a type, of any method or of one. Raises KeyError."""
+        found = next(
+            (
+                section
+                for section in self.sections
+                if isinstance(section, model) and method in (None, section.method)
+            ),
+            None,
+        )
         if found is None:
             raise KeyError(model.__name__)
         return found

@@ -138,12 +138,21 @@ PAINTED_SCHEMA = pa.schema(
 )
 """One row an edge of every category; in reports of `--variant released` only."""
 
+METHOD_COLUMN: Final = _f("method", pa.string(), "method that found it, as --method names it")
+"""First column of every stored table; filled in by the run, so that methods may share a table."""
+
+
+def stored_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of a method's table as it lies beside the report."""
+    return schema.insert(0, METHOD_COLUMN)
+
+
 REPORT_TABLES: Final = {
-    "mutations": MUTATIONS_SCHEMA,
-    "edges": EDGES_SCHEMA,
-    "precursors": PRECURSORS_SCHEMA,
-    "categories": CATEGORIES_SCHEMA,
-    "requests": REQUESTS_SCHEMA,
-    "painted": PAINTED_SCHEMA,
+    "mutations": stored_schema(MUTATIONS_SCHEMA),
+    "edges": stored_schema(EDGES_SCHEMA),
+    "precursors": stored_schema(PRECURSORS_SCHEMA),
+    "categories": stored_schema(CATEGORIES_SCHEMA),
+    "requests": stored_schema(REQUESTS_SCHEMA),
+    "painted": stored_schema(PAINTED_SCHEMA),
 }
 """Schema by name, `reports/<id>/<name>.parquet`; a method may bring tables of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -14,9 +15,10 @@ import pytest
 
 from analyze.load import load_population, read_flows
 from analyze.paths.attribution import attribute
-from analyze.population import Category, Population
+from analyze.population import Category, Population, no_params
 from analyze.refine.settings import RefineSettings
 from analyze.scope import resolve
+from analyze.sql.session import open_session
 from schemas.errors import ConfigError, LakeError, PeriodError
 from schemas.periods import Period, parse_period
 from schemas.windows import NS_PER_MINUTE
@@ -216,6 +218,17 @@ def lake_of_params(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "lake")
 
 
+def test_a_period_ends_before_its_end(lake_of_params: str) -> None:
+    """A request that starts at the very end of a period is not in it, for loading and for SQL."""
+    found = resolve(period("2022-08-23T00:00/1m"), default_lake=lake_of_params)
+    for end_ns, names in ((MIDNIGHT_NS + 1, ["r0"]), (MIDNIGHT_NS + 2, ["r0", "r1"])):
+        cut = replace(found, period=replace(found.period, end_ns=end_ns))
+        assert read_flows(cut)["request_id"].to_pylist() == names
+        with open_session(cut) as session:
+            asked = session.query("SELECT request_id FROM requests ORDER BY request_id")
+        assert asked["request_id"].to_pylist() == names
+
+
 def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = [
         (text, resolve(period(f"2022-08-23T00:0{text}/1m"), default_lake=lake_of_params)) for text in "01"
@@ -230,6 +243,7 @@ def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: py
     assert not set(read) & params
 
     found = population.params(1)
+    assert found.schema.equals(no_params(1).schema)
     assert set(read) & params == set(samples[1][1].params)
     told = [(row["request_id"], row["key"], row["num"], row["text"]) for row in found.to_pylist()]
     assert told == [

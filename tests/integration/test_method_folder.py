@@ -101,14 +101,23 @@ TEMPLATE = """<section class="slowest" aria-labelledby="slow{{ end }}"><h2 id="s
 PERIODS = ("--reference", "2022-08-23T16:55/10m", "--problem", "2022-08-23T15:10/5m")
 
 
-@pytest.fixture
-def slowest_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    folder = tmp_path / "methods" / "slowest_roots"
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> Path:
+    """Add a method's folder."""
+    folder = tmp_path / "methods" / name
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
-    (folder / "method.py").write_text(METHOD, encoding="utf-8")
-    (folder / "slowest.html.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "method.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(analyze.methods, "__path__", [*analyze.methods.__path__, str(folder.parent)])
+    # Restored, and so forgotten, at the end: another test may bring a method of this name.
+    for module in (f"analyze.methods.{name}", f"analyze.methods.{name}.method"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return folder
+
+
+@pytest.fixture
+def slowest_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = install(tmp_path, monkeypatch, "slowest_roots", METHOD)
+    (folder / "slowest.html.jinja").write_text(TEMPLATE, encoding="utf-8")
     yield
     for name in [name for name in sys.modules if name.startswith("analyze.methods.slowest_roots")]:
         del sys.modules[name]
@@ -164,6 +173,135 @@ def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[st
     assert [method["settings"]["alpha"] for method in found["methods"]] == [0.01, 0.25]
     assert {section["method"] for section in found["sections"][:-1]} == {"paper"}
     assert found["sections"][-1]["method"] == "slowest-roots"
+
+
+ROBUST = """
+from dataclasses import replace
+
+from analyze.methods.spectroscope.method import METHOD as PAPER
+
+METHOD = replace(PAPER, name="robust", title="The same again")
+"""
+
+
+def test_two_methods_share_tables_views_and_export(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    install(tmp_path, monkeypatch, "robust", ROBUST)
+    methods = ("--method", "robust", "--method", "paper", "--fail-on", "never")
+    assert run("compare", "--lake", str(lake), *PERIODS, *methods) == 0
+    report = Path(capsys.readouterr().out.rsplit("Report: ", 1)[1].strip()).parent.name
+    query = (
+        "SELECT m.method, count(DISTINCT m.rank) AS n, count(*) AS rows FROM mutations AS m"
+        f" JOIN mutation_requests AS r USING (report, method, rank) WHERE report = '{report}' GROUP BY ALL"
+    )
+    assert run("sql", "--lake", str(lake), "--format", "json", "-c", query) == 0
+    counted = {row.pop("method"): row for row in json.loads(capsys.readouterr().out)}
+    assert counted.keys() == {"paper", "robust"}
+    assert counted["paper"] == counted["robust"]
+    assert counted["paper"]["n"] > 0
+    asked = ("export", "--lake", str(lake), "--format", "dot", "--report", report)
+    assert run(*asked) == 0
+    listed = "SELECT count(DISTINCT request_id) AS n FROM mutation_requests WHERE report = "
+    graphs = capsys.readouterr().out.count("Digraph")
+    assert run("sql", "--lake", str(lake), "--format", "json", "-c", f"{listed}'{report}'") == 0
+    assert json.loads(capsys.readouterr().out) == [{"n": graphs}]
+
+
+COUNTING = """
+from typing import Literal
+
+from markupsafe import Markup
+
+from analyze.methods.port import Method, Result, SampleCount
+from analyze.report.section_view import SectionView
+from schemas.config import Config
+from schemas.report.report import Verdict
+from schemas.report.section import Section
+
+
+class CountSettings(Config):
+    pass
+
+
+class CountSection(Section):
+    section: Literal["count"] = "count"
+    requests: dict[str, int]
+
+
+def counted(population):
+    return {{
+        sample.name: sum(c.rows(number).stop - c.rows(number).start for c in population.categories)
+        for number, sample in enumerate(population.samples)
+    }}
+
+
+def analyse(population, history, settings, limits):
+    found = counted(population) | ({{}} if history is None else counted(history))
+    return Result(
+        settings=settings,
+        verdict=Verdict(outcome="counted", text="Counted."),
+        sections=(CountSection(requests=found),),
+    )
+
+
+def page(section, end):
+    return Markup("<p>{{}}</p>").format(section.requests)
+
+
+METHOD = Method(
+    name="count",
+    title="Counts",
+    settings=CountSettings,
+    samples=SampleCount({least}, {most}),
+    analyse=analyse,
+    sections=(SectionView(CountSection, page, None),),
+)
+"""
+MINUTES = ("2022-08-23T16:55/5m", "2022-08-23T17:00/5m", "2022-08-23T15:10/5m")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_methods_of_one_and_of_three_samples_are_run(
+    n: int,
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    install(tmp_path, monkeypatch, "count", COUNTING.format(least=n, most=n))
+    samples = [f"--sample=s{at}={period}" for at, period in enumerate(MINUTES[:n])]
+    usual = [f"--history={period}" for period in MINUTES[n:]]
+    compare = ("compare", "--lake", str(lake), "--method", "count")
+    assert run(*compare, *samples, *usual, "--json", "-", "--no-save") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [sample["name"] for sample in found["samples"]] == [f"s{at}" for at in range(n)]
+    names = [f"s{at}" for at in range(n)] + [f"history {at}" for at in range(1, 4 - n)]
+    (section,) = found["sections"]
+    assert list(section["requests"]) == names
+    assert sum(section["requests"].values()) == 1011
+    assert all(section["requests"].values())
+    # Told before anything is looked for: there is no such lake.
+    assert run("compare", "--lake", str(tmp_path / "none"), "--method", "count", *samples, *samples) == 2
+    assert "Two samples are called 's0'" in capsys.readouterr().err
+    assert run("compare", "--lake", str(tmp_path / "none"), "--method", "count", *PERIODS) == 2
+    assert f"takes {n} sample{'s'[: n - 1]}, and 2 given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((), "takes 2 samples: --reference and --problem missing"),
+        (PERIODS[:2], "takes 2 samples: --problem missing"),
+        ((*PERIODS, "--sample", "a=all"), "not both"),
+        (("--sample", "a=all"), "takes 2 samples, and 1 given"),
+        (("--sample", "all"), "write NAME=PERIOD"),
+        (("--sample", "a=all", "--sample", "b=all", "--problem-where", "x=1"), "no --problem"),
+    ],
+)
+def test_what_is_missing_is_named(given: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]):
+    assert run("compare", "--lake", "/none", *given) == 2
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("slowest_roots")

@@ -69,6 +69,14 @@ def test_any_number_of_samples_is_compared_with_the_first() -> None:
         assert any(category.graph.nodes[1].host for category in found.categories) != renamed
 
 
+def test_hosts_of_a_history_rename_nothing() -> None:
+    hosts = (["sn1", "sn2"], ["sn1", "sn2"], ["sn2", "sn3"])
+    samples = tuple(Sample(name) for name in ("reference", "problem", "history 1"))
+    found = refine(*stored_records(hosts), RefineSettings(), samples, n_compared=2)
+    assert found.notes == ()
+    assert {category.graph.nodes[1].host for category in found.categories} == {"sn1", "sn2", "sn3"}
+
+
 def test_many_hosts_do_not() -> None:
     hosts = [f"sn{at}" for at in range(5)]
     assert sizes(record_population((hosts, hosts))) == {"sn/fetch": [5, 5]}

@@ -331,6 +331,13 @@ def test_awaited_work_below_a_deferred_child_keeps_its_place() -> None:
     )
 
 
+def test_a_step_of_the_parent_at_the_very_start_of_the_child_is_its_next() -> None:
+    """`load` starts with `log`: what `log` does later, nobody waits for."""
+    open_ = call("log/open", 20, 500)
+    request = call("web/get", 0, 1000, call("web/log", 10, 2000, open_), call("web/load", 10, 400))
+    assert "log/open>" not in only(population([request] * 40)).graph.labels
+
+
 def test_work_that_goes_on_past_the_parents_next_step_is_deferred_with_its_child() -> None:
     """`connect` is over before the set-up ends in 90 % of the requests, 95 % are asked for."""
     requests = [*repeated(27, pipeline), *repeated(3, lambda rng: pipeline(rng, connected=200))]
@@ -467,6 +474,8 @@ def test_notes_on_moved_order_compare_the_first_sample_with_each_other_one() -> 
     assert note.endswith("% of the evening requests that have both; one order is laid over all.")
     for n in (1, 2):
         assert refine(*stored(batches[:n]), RefineSettings(), samples[:n]).notes == ()
+        # What comes after those compared is history.
+        assert refine(*stored(batches), RefineSettings(), samples, n_compared=n).notes == ()
 
 
 def test_notes_on_asynchrony_name_every_sample() -> None:
@@ -480,6 +489,9 @@ def test_notes_on_asynchrony_name_every_sample() -> None:
             rows += request_events(logs(end), f"{number:08x}{at:024x}", T0 + (number * 3_600 + at) * 10**9)
         batches.append(table(rows))
     samples = tuple(Sample(name) for name in ("a", "b", "c"))
+    assert refine(*stored(batches), RefineSettings(), samples, n_compared=1).notes == ()
+    (note,) = refine(*stored(batches[1:]), RefineSettings(), samples[1:], n_compared=1).notes
+    assert note.endswith("web/log below web/get (in 100% of its calls).")  # of b's
     assert refine(*stored(batches), RefineSettings(), samples).notes == (
         "web/log outlives its parent web/get in 0% of the a, 100% of the b and 0% of the c calls: taken as "
         "awaited in all.",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from markupsafe import Markup
 from oracles.paper_report import named
@@ -28,6 +29,7 @@ from analyze.report.terminal import print_report
 from schemas.config import Config
 from schemas.errors import ConfigError
 from schemas.report.report import Verdict, to_json
+from schemas.report.report_tables import REPORT_TABLES
 from schemas.report.section import Section
 
 
@@ -84,18 +86,24 @@ def chosen(*methods: AnyMethod) -> list[Chosen[Config]]:
 
 
 @pytest.mark.parametrize(
-    ("n", "sentence", "left_out"),
+    ("n", "sentence", "left_out", "tiles"),
     [
-        (1, "2 requests, 1 ms on average.", []),
+        (1, "2 requests, 1 ms on average.", [], "1 ms"),
         (
             2,
             "Mean response time rose from 1 ms to 2 ms (+100 %).",
             ["0 flows of the s0, 1 of the s1 period."],
+            "1 ms → 2 ms",
         ),
-        (3, "6 requests in 3 samples.", ["0 flows of the s0, 1 of the s1, 2 of the s2 period."]),
+        (
+            3,
+            "6 requests in 3 samples.",
+            ["0 flows of the s0, 1 of the s1, 2 of the s2 period."],
+            "1 ms · 2 ms · 3 ms",
+        ),
     ],
 )
-def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list[str]):
+def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list[str], tiles: str):
     outcome = compare(sampled(n), chosen(counting("counting", ANY)))
     report = outcome.report
     assert [sample.mean_us for sample in report.samples] == [1000.0 * (i + 1) for i in range(n)]
@@ -107,6 +115,9 @@ def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list
     page = render_html(report, outcome.views)
     assert f"<p>{2 * n}</p>" in page
     assert all(sample.text in page for sample in report.samples)
+    means = re.search(r"<dt>Mean</dt><dd>(.*?)</dd>", page)
+    assert means is not None
+    assert re.sub(r"<.*?>", "", means[1]).replace("\u00a0", " ") == tiles
     out = StringIO()
     print_report(report, outcome.views, Console(file=out, width=100, color_system=None))
     assert f"count {2 * n}" in out.getvalue()
@@ -134,10 +145,7 @@ def test_ids_of_the_page_are_there_once_where_methods_share_a_type_of_section():
 
 
 def test_mutations_of_two_methods_have_links_of_their_own():
-    def again(*given: Any) -> Result:
-        return replace(PAPER.analyse(*given), tables={})
-
-    twin = replace(PAPER, name="twin", title="The same again", analyse=again)
+    twin = replace(PAPER, name="twin", title="The same again")
     mutated = population(constant_chain(("a", "b"), 0, 90, 0, 100))
     outcome = compare(named(mutated, "before", "after"), chosen(PAPER, twin))
     page = render_html(outcome.report, outcome.views)
@@ -173,9 +181,43 @@ def test_another_number_of_samples_is_refused(takes: SampleCount, n: int, words:
         compare(sampled(n), chosen(counting("counting", takes)))
 
 
-def test_two_methods_do_not_write_one_table():
-    with pytest.raises(ValueError, match="two methods write the table 'counts'"):
-        compare(sampled(1), chosen(counting("first", ANY), counting("second", ANY)))
+def test_methods_share_a_table():
+    outcome = compare(sampled(2), chosen(counting("first", ANY), counting("second", ANY)))
+    assert outcome.tables["counts"].to_pylist() == [{"method": "first", "n": 4}, {"method": "second", "n": 4}]
+    assert outcome.report.section(CountSection).method == "first"
+    assert outcome.report.section(CountSection, "second").method == "second"
+    with pytest.raises(KeyError, match="CountSection"):
+        outcome.report.section(CountSection, "third")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (pa.table({"n": [1.0]}), "table 'counts' of method 'second' has other columns than that of 'first'"),
+        (pa.table({"method": ["x"]}), "table 'counts' of method 'second' has a column 'method'"),
+    ],
+)
+def test_unlike_tables_of_one_name_are_a_bug(table: pa.Table, words: str):
+    first = counting("first", ANY)
+
+    def other(*given: Any) -> Result:
+        return replace(first.analyse(*given), tables={"counts": table})
+
+    with pytest.raises(TypeError, match=words):
+        compare(sampled(1), chosen(first, replace(first, name="second", analyse=other)))
+
+
+def test_paper_mode_twice_keeps_all_rows_of_both():
+    mutated = population(constant_chain(("a", "b"), 30, 300, 5, 9))
+    alone = compare(mutated, chosen(PAPER)).tables
+    both = compare(mutated, chosen(PAPER, replace(PAPER, name="robust"))).tables
+    assert set(both) == set(alone)
+    for name, table in both.items():
+        for method in ("paper", "robust"):
+            rows = table.filter(pc.equal(table["method"], method)).drop_columns("method")
+            assert rows.equals(alone[name].drop_columns("method")), name
+        if name in REPORT_TABLES:
+            assert table.schema.equals(REPORT_TABLES[name], check_metadata=True)
 
 
 def test_two_sections_do_not_share_a_tag():

@@ -1,8 +1,9 @@
 -- One row a request behind a mutation or precursor of a report that lies in this lake (flowdiff compare),
--- where the request is in the period that is looked at. By `report` and `rank` it joins to `mutations`, by
--- `request_id` and `kind` to `requests`, `nodes`, `edges` and `params`.
+-- where the request is in the period that is looked at. By `report`, `method` and `rank` it joins to
+-- `mutations`, by `request_id` and `kind` to `requests`, `nodes`, `edges` and `params`.
 --
 -- report           VARCHAR    id of the comparison: LAKE/reports/<report>/
+-- method           VARCHAR    method that found it: paper
 -- rank             INTEGER    rank of the mutation; of a precursor, the best rank that it is a candidate of
 -- role             VARCHAR    mutation or precursor
 -- category         VARCHAR    category key, after the refinement of that comparison: the report's
@@ -18,6 +19,7 @@
 CREATE VIEW mutation_requests AS
 SELECT
     parse_path(listed.filename)[-2] AS report,
+    coalesce(listed.method, 'paper') AS method, -- earlier reports had this one only, and no column
     listed.rank,
     listed.role,
     listed.category,

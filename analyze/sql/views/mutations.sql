@@ -1,6 +1,7 @@
 -- One row a mutation of a comparison that was written to this lake (flowdiff compare).
 --
 -- report                VARCHAR   id of the comparison: LAKE/reports/<report>/
+-- method                VARCHAR   method that found it: paper
 -- rank                  INTEGER   from 1: the direction of the change first, then size of the contribution
 -- kind                  VARCHAR   response-time or structural
 -- direction             VARCHAR   increase or decrease of response time in sum
@@ -16,6 +17,7 @@
 CREATE VIEW mutations AS
 SELECT
     parse_path(filename)[-2] AS report,
+    coalesce(method, 'paper') AS method, -- earlier reports had this one only, and no column
     rank,
     kind,
     direction,

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
+from analyze.report.drawing.plot import draw_histogram
 from analyze.report.drawing.steps import StepsView, steps_view
 from analyze.report.page_templates import template
 from analyze.report.section_view import SectionView
@@ -55,6 +56,7 @@ def mutations_html(section: MutationsSection, end: str) -> Markup:
             },
             sentences={m.rank: explain(m, section.graphs) for m in (*top, *detailed)},
             heat=_heat,
+            plot=draw_histogram,
             open_ranks={m.rank for m in top},
             printed_rows=PRINTED_ROWS,
             stored_shown=STORED_SHOWN,
