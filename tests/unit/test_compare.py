@@ -427,7 +427,7 @@ def test_difference_marks_what_has_no_partner():
     m = found.mutations[0]
     assert m.difference is not None
     view = found.ranked.graphs[m.category]
-    assert [view.nodes[i].label for i in m.difference.only_mutation] == ["retry"]
+    assert [view.nodes[i].component for i in m.difference.only_mutation] == ["retry"]
     assert m.difference.only_precursor == ()
 
 
