@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from oracles.bombs import BOMBS
 
-MEMORY_MB = 300
+MEMORY_MB = 64 + 300
+"""The smallest budget that an import takes, and what it may hold beside it."""
 
 SCRIPT = """
 import ctypes, json, re, sys
