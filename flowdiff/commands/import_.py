@@ -23,7 +23,6 @@ from flowdiff.streams import told_afterwards
 from flowdiff.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
-from schemas.rejects import Reason
 from schemas.windows import window_length_ns
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
@@ -125,6 +124,8 @@ def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
     """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
+    from schemas.rejects import Reason
+
     lists = {name: _split(values) for name, values in patterns.items() if values is not None}
     key = SecretBytes(_hash_key(key_file)) if lists.get("hash") else None
     return ParamRules.model_validate({**lists, "hash_key": key})

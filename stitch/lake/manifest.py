@@ -7,6 +7,7 @@ costs a listing of names, the last checkpoint and the few commits behind it, how
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -155,8 +156,9 @@ class Manifest:
             whole = self.store.size(name) == size
             whole = whole and hashlib.sha256(self.store.read_end(name, footer_size)).digest() == footer_sha256
         except OSError as error:
-            why = error.strerror or str(error)
-            raise unreadable(self.lake, name, why[:1].lower() + why[1:]) from error
+            # Not Arrow's own text, which names the file and the errno again.
+            why = os.strerror(error.errno).lower() if error.errno else ""
+            raise unreadable(self.lake, name, why) from error
         if not whole:
             raise unreadable(self.lake, name)
 

@@ -128,6 +128,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     assert pq.read_table(report / "precursors.parquet")["category"].to_pylist() == [precursor.key]
     rows = rows_of(mutation, "mutation") + rows_of(precursor, "precursor")
     listed = pq.read_table(report / "requests.parquet").to_pylist()
+    assert {row.pop("method") for row in listed} == {"paper"}
     assert sorted(map(repr, map(sorted, map(dict.items, listed)))) == sorted(
         map(repr, map(sorted, map(dict.items, rows)))
     )
