@@ -109,6 +109,8 @@ def command(
 
 
 def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
+    from schemas.rejects import Reason
+
     if as_json:
         typer.echo(summary.model_dump_json(indent=1))
         return
@@ -124,8 +126,6 @@ def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:
     """Rules, with the key where values are hashed. Raises ConfigError for a short key, InputError."""
-    from schemas.rejects import Reason
-
     lists = {name: _split(values) for name, values in patterns.items() if values is not None}
     key = SecretBytes(_hash_key(key_file)) if lists.get("hash") else None
     return ParamRules.model_validate({**lists, "hash_key": key})
