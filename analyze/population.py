@@ -74,6 +74,42 @@ class GraphNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Nesting:
+    """The spans behind the nodes of a graph; arrays are [nodes]."""
+
+    owner: I4
+    """Position of the start of the span that the node is a side of; a point inside a span owns itself."""
+    parent: I4
+    """Position of the start of the owner's parent span; -1 for the root's."""
+    kind: npt.NDArray[np.uint8]
+    """`EventKind` of the event behind the node."""
+
+
+class LeftBehind(NamedTuple):
+    """A child that the response does not wait for and that the refinement left out (A.6 S7, deferral)."""
+
+    parent: int
+    """Position of the start of the span that started it."""
+    operation: str
+    """`component/point[/label]`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Nodes that failed, sorted by (row, position); arrays are [failures]."""
+
+    row: I4
+    """Request of the category."""
+    position: I4
+    """Canonical position in the refined graph, of a span its start. Nodes that were left out are not here."""
+    error: I4
+    """Index into the population's `errors`."""
+
+
+NO_FAILURES: Final = Failures(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A refined structure: labelled DAG over canonical positions, without times.
 
@@ -93,6 +129,8 @@ class Graph:
     """Canonical text, for people."""
     tokens: tuple[str, ...]
     """Canonical token sequence at level L1, for the edit distance (C.5)."""
+    nesting: Nesting | None = None
+    """Which span each node belongs to; None for activity records. Not part of the key."""
     labels: tuple[str, ...] = field(init=False)
     """[nodes] display text of each node."""
 
@@ -129,6 +167,15 @@ class Category:
     """Keys of the stored structures that were merged into this category."""
     skewed_edges: B1
     """[edges] whether a skew correction or a clamp changed the edge in any request."""
+    host: I4 | None = None
+    """[nodes, requests] index into the population's hosts, -1 unknown; moved with `node_ns` where
+    interchangeable branches were sorted. None: not loaded (made by hand)."""
+    failures: Failures = NO_FAILURES
+    """Every failing node of every request."""
+    origin: I4 | None = None
+    """[requests] index into `stored`; None: all 0."""
+    left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
+    """By index into `stored`: what was left out of the graph, sorted; empty: nothing anywhere."""
 
     @property
     def n_requests(self) -> int:
@@ -184,6 +231,10 @@ class Population:
     samples: tuple[Sample, ...] = PAIR
     statuses: tuple[str, ...] = ()
     """Words of `Category.status`, ascending."""
+    hosts: tuple[str, ...] = ()
+    """Words of `Category.host`, ascending."""
+    errors: tuple[str, ...] = ()
+    """Words of `Failures.error`, ascending: error classes."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
     params: ReadParams = no_params

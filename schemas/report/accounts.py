@@ -1,0 +1,132 @@
+"""Section `account`: where the change came from, adding up exactly (ALGORITHMS L.2, L.3)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from schemas.report.findings import Site
+from schemas.report.parts import Frozen
+from schemas.report.section import Section
+
+Measure = Literal["mean", "tail", "errors"]
+
+
+class AccountRow(Frozen):
+    """One site of the account, or a root type's part of the mix; the three parts add up to `total`."""
+
+    site: Site
+    root: str
+    calls: float
+    """More or fewer calls on the critical path."""
+    structure: float
+    """Calls take other paths below."""
+    slower: float
+    """The same calls take another time."""
+    total: float
+    finding: int | None
+    """Rank of the finding that it belongs to."""
+
+
+class MixRow(Frozen):
+    """A root type's part of the workload mix."""
+
+    root: str
+    share0: float
+    share1: float
+    part: float
+
+
+class Account(Frozen):
+    """Exact account of one measure: mix + calls + structure + slower = after - before, to rounding."""
+
+    measure: Measure
+    unit: Literal["us", "share"]
+    threshold_us: float | None
+    """Tail: requests over this response time count."""
+    before: float
+    after: float
+    low: float
+    high: float
+    """95 % interval of after - before, noise between blocks included."""
+    changed: bool
+    """By test: the interval excludes 0 and the change passes the floor."""
+    mix: float
+    calls: float
+    structure: float
+    slower: float
+    gross_up: float
+    gross_down: float
+    """Sums of the positive and of the negative parts."""
+    rows: tuple[AccountRow, ...]
+    """By |total|."""
+    rows_total: int
+    mixes: tuple[MixRow, ...]
+
+
+class RootChange(Frozen):
+    """One root type before and after."""
+
+    root: str
+    requests0: int
+    requests1: int
+    rate0: float
+    rate1: float
+    """Requests a second."""
+    mean0_us: float | None
+    mean1_us: float | None
+    errors0: float | None
+    errors1: float | None
+    """Shares of requests that failed."""
+
+
+class AccountSection(Section):
+    """Accounts of mean, tail and errors, and load beside them (not in them)."""
+
+    section: Literal["account"] = "account"
+    accounts: tuple[Account, ...]
+    rate0: float
+    rate1: float
+    """Requests a second, weighted."""
+    roots: tuple[RootChange, ...]
+    roots_total: int
+
+
+class VisibleRow(Frozen):
+    """What size of change the tests would have seen at a root type (B.12)."""
+
+    root: str
+    requests0: int
+    requests1: int
+    ratio: float | None
+    """Smallest visible factor of a typical site's time, e.g. 1.12; None: not tested."""
+    share: float | None
+    """Smallest visible change of a path's or an error's share."""
+
+
+class QualityRow(Frozen):
+    """Something about the data that a reader must know before the results."""
+
+    kind: Literal["load", "mix", "quality", "labels", "history", "sampling", "skew"]
+    severe: bool
+    text: str
+
+
+class VerdictSection(Section):
+    """How sure: data quality, what was and was not tested, the smallest visible change, the A/A record."""
+
+    section: Literal["verdict"] = "verdict"
+    outcome: Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
+    external: bool
+    """The service answered as before and clients sent less (H.4)."""
+    reasons: tuple[str, ...]
+    """Why, one sentence each."""
+    quality: tuple[QualityRow, ...]
+    visible: tuple[VisibleRow, ...]
+    untested_requests: int
+    """Problem requests whose root type and sites no test reached."""
+    missing_requests: int | None
+    """Cannot tell: how many more requests would have been needed."""
+    equivalent_share: float | None
+    """Share of the time in root types whose mean is shown to be equivalent (H.6)."""
+    calibration: str
+    """The A/A record of this lake in one sentence; empty where there is none."""

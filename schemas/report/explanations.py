@@ -1,0 +1,88 @@
+"""What tells affected requests from others: low-level parameters (ALGORITHMS D)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from schemas.report.parts import Frozen
+
+
+class Contrast(Frozen):
+    """The two classes of requests that were held against each other."""
+
+    affected: str
+    """In words: "problem requests that take the new path"."""
+    others: str
+    n_affected: int
+    n_others: int
+
+
+class LevelShare(Frozen):
+    """One value of an attribute, and its share in both classes."""
+
+    value: str
+    share_affected: float
+    share_others: float
+
+
+class AttributeRow(Frozen):
+    """One parameter: how unlike its values are in the two classes."""
+
+    where: str
+    """`component/point` of the node, or `request`."""
+    key: str
+    numeric: bool
+    distance: float
+    """Jensen-Shannon distance (text) or KS statistic (numbers), 0 to 1."""
+    p: float
+    q: float
+    levels: tuple[LevelShare, ...]
+    """Text: the three levels whose shares differ most."""
+    median_affected: float | None
+    median_others: float | None
+    """Numbers."""
+
+
+class Rule(Frozen):
+    """One path from the root of the tree to a leaf."""
+
+    conditions: tuple[str, ...]
+    """`count <= 4096`, as text."""
+    n_affected: int
+    n_others: int
+    purity: float
+    """Share of the affected among the requests of the leaf, classes weighted alike."""
+    lift: float
+
+
+class ChangedIdentifier(Frozen):
+    """A parameter with one value a period (build id, configuration hash): often the answer, never a split."""
+
+    where: str
+    key: str
+    before: str
+    after: str
+
+
+class Explanation(Frozen):
+    """What tells the affected requests from the others, and whether that can be relied on."""
+
+    contrast: Contrast
+    reliable: bool
+    """Cross-validated AUC and stability pass."""
+    sentence: str
+    """`count <= 4096 tells them apart (AUC 0.99)`, or `no reliable explanation`."""
+    auc: float | None
+    root_stability: float | None
+    """Share of bootstrap trees with the same attribute at the root."""
+    rules: tuple[Rule, ...]
+    attributes: tuple[AttributeRow, ...]
+    """Most unlike first."""
+    attributes_total: int
+    identifiers: tuple[ChangedIdentifier, ...]
+    competing: tuple[str, ...]
+    """Attributes that come to the root of other bootstrap trees, where stability is low."""
+    excluded: tuple[str, ...]
+    """Attributes left out at the user's wish (`--exclude`)."""
+    reason: Literal["", "no-parameters", "too-few", "not-predictive", "unstable"] = ""
+    """Why it is not reliable."""

@@ -1,0 +1,185 @@
+"""Section `findings`: what changed, each cause once (robust mode).
+
+Effects carry intervals; shares of the change add up by construction (ALGORITHMS L.2, L.3).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from schemas.report.explanations import Explanation
+from schemas.report.parts import Frozen, Histogram, NodeName
+from schemas.report.section import Section
+from schemas.report.step_account import StepAccount
+
+
+class ChangeKind(StrEnum):
+    """What happened at a site: the family of the test that saw it, and the way it went."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    TAIL = "tail"
+    """More calls than before take very long."""
+    MORE_CALLS = "more-calls"
+    FEWER_CALLS = "fewer-calls"
+    PATH = "path"
+    """Calls take another path below: the shares of a site's local shapes moved."""
+    NEW_PATH = "new-path"
+    LOST_PATH = "lost-path"
+    ERRORS = "errors"
+    FEWER_ERRORS = "fewer-errors"
+    SERIAL = "serial"
+    """Children that ran side by side run one after the other."""
+    PARALLEL = "parallel"
+    WORKLOAD = "workload"
+    """Another mix of request types arrives."""
+
+
+Unit = Literal["us", "share", "calls", "ratio"]
+
+
+class Site(Frozen):
+    """A place in the calling context."""
+
+    component: str
+    operation: str
+    """Operation (span name, trace point) of the call; of records the point at which a step ends."""
+    caller: NodeName | None = None
+    """Who calls (records: where the step begins); None for the root, or many."""
+    callers: int = 1
+    """Number of callers pooled."""
+    depth: int = 0
+    """0 for the root."""
+
+    @property
+    def text(self) -> str:
+        """`component/operation`."""
+        return f"{self.component}/{self.operation}"
+
+
+class Interval(Frozen):
+    """A 95 % interval that contains what the system does on its own."""
+
+    low: float
+    high: float
+
+
+class Evidence(Frozen):
+    """One thing that changed at one site, as it was tested."""
+
+    kind: ChangeKind
+    site: Site
+    what: str
+    """In a few words: which children, which error class; empty where the kind says all."""
+    unit: Unit
+    before: float
+    after: float
+    """Median over requests (times), share or mean; one value a request."""
+    change: Interval
+    """Of after - before."""
+    requests0: int
+    requests1: int
+    """Requests with the site, one vote each."""
+    p: float
+    q: float
+    z: float
+    """Effect over its standard error, noise between blocks included."""
+    contribution_us: float
+    """Part of the change of the mean response time, µs a request of the period (exact account)."""
+    consequence_of: int | None = None
+    """Index of the evidence in the same finding that it follows from."""
+
+
+class Factor(Frozen):
+    """A value of an attribute at which the change is, or is not (host, version): ALGORITHMS L.4."""
+
+    attribute: str
+    value: str
+    requests1: int
+    effect_here: float
+    effect_elsewhere: float
+    unit: Unit
+    p: float
+
+
+class Example(Frozen):
+    """A request to look at."""
+
+    sample: str
+    request_id: str
+    what: Literal["typical", "slow", "failing", "new"]
+    start_ns: int
+    response_us: float
+
+
+class Member(Frozen):
+    """A category (whole path) in which the changed site occurs."""
+
+    category: str
+    root: str
+    requests0: int
+    requests1: int
+
+
+class Finding(Frozen):
+    """One cause, with everything that belongs to it."""
+
+    rank: int
+    kind: ChangeKind
+    site: Site
+    title: str
+    """One sentence: operation and component, what happened, by how much."""
+    suspect: str = ""
+    """Component to look at first where it is another than the site's (calls are cut short after it, …)."""
+    unit: Unit
+    before: float
+    after: float
+    change: Interval
+    share_of_change: Interval | None
+    """Part of the change of the mean that it explains, 0 to 1; None where the mean did not change by test."""
+    contribution_us: float
+    """µs a request of the period; over findings and the rest of the account they add up to the change."""
+    affected0: int
+    affected1: int
+    """Requests with the changed thing in them."""
+    share0: float
+    share1: float
+    """The same as shares of all requests of the period."""
+    p: float
+    q: float
+    evidence: tuple[Evidence, ...]
+    """The leading one first."""
+    evidence_total: int
+    chain: tuple[str, ...]
+    """What follows from it, in order, one sentence each: errors, the retries they cause, the calls below."""
+    factors: tuple[Factor, ...]
+    examples: tuple[Example, ...]
+    members: tuple[Member, ...]
+    members_total: int
+    histogram: Histogram | None
+    """Of the site's value a request, before and after."""
+    account: StepAccount | None
+    """The changed step in its context: a typical path through it, step by step."""
+    explanation: Explanation | None
+    saves_us: float | None
+    """Mean response time saved if the site were as before (B.10)."""
+    first_window_ns: int | None
+    """Start of the first window of the problem in which it shows."""
+
+
+class Unexplained(Frozen):
+    """What did not make a finding, in one line."""
+
+    evidence: int
+    contribution_us: float
+    text: str
+
+
+class FindingsSection(Section):
+    """Findings, most important first."""
+
+    section: Literal["findings"] = "findings"
+    findings: tuple[Finding, ...]
+    findings_total: int
+    rest: Unexplained
