@@ -50,7 +50,7 @@ from schemas.report.report import Change, Headline, MethodRun, Report, SampleSum
 from schemas.report.step_account import StepAccount, StepRow
 
 HOUR_NS = 3_600_000_000_000
-START_NS = 1_763_456_400_000_000_000
+START_NS = 1_794_992_400_000_000_000
 N0, N1 = 30_214, 29_870
 
 FRONTEND = "frontend"

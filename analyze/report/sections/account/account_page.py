@@ -41,6 +41,7 @@ def account_html(section: AccountSection, end: str) -> Markup:
             s=section,
             end=end,
             drawn=[_draw(account) for account in section.accounts],
+            opened=next((i for i, account in enumerate(section.accounts) if account.changed), 0),
             words=account_words,
             value=measures.value,
         )

@@ -20,14 +20,17 @@ _PARTS: Final = ("part", "more calls", "other paths", "slower")
 
 
 def print_account(section: AccountSection, console: Console) -> None:
-    """A sentence a measure, the load; the places of the first measure that changed."""
+    """A sentence a measure that changed, with its parts; then the others and the load. The places of the
+    first changed measure where no finding names them."""
     console.print()
-    for account in section.accounts:
-        console.print(Text(wording.visible(words.sentence(account)), style="" if account.changed else "dim"))
-    console.print(Text(words.load(section), style="dim"))
-    told = next((account for account in section.accounts if account.changed), None)
-    if told is not None:
-        console.print(_places(told, console.width))
+    changed = [account for account in section.accounts if account.changed]
+    for account in changed:
+        line = Text(wording.visible(words.sentence(account)))
+        console.print(line.append(wording.visible(f" {words.parts(account)}"), style="dim"))
+    calm = [words.sentence(account) for account in section.accounts if not account.changed]
+    console.print(Text(wording.visible(" ".join((*calm, words.load(section)))), style="dim"))
+    if changed and all(row.finding is None for row in changed[0].rows):
+        console.print(_places(changed[0], console.width))
 
 
 def _places(account: Account, width: int) -> Table:

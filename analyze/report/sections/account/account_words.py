@@ -12,6 +12,8 @@ from schemas.report.findings import Interval
 
 MATERIAL: Final = 0.01
 """A place with less than this share of all that moved has no line of its own."""
+PART: Final = 0.02
+"""A kind of change with less than this share of all that moved is not named."""
 LOAD_MOVED: Final = 1.1
 """Rates nearer than this factor are called about the same."""
 
@@ -56,8 +58,28 @@ def verdict(account: Account) -> str:
 
 
 def sentence(account: Account) -> str:
-    """`Failed requests: 0.2 % → 4.1 % (+3.5 to +4.3 points, changed)`."""
-    return f"{title(account)}: {moved(account)} ({interval(account)}, {verdict(account)})"
+    """`Failed requests: 0.2 % → 4.1 % (+3.5 to +4.3 points).`"""
+    calm = "" if account.changed else f", {verdict(account)}"
+    return f"{title(account)}: {moved(account)} ({interval(account)}{calm})."
+
+
+def parts(account: Account) -> str:
+    """What kinds of change it is made of: `Slower calls +101 ms, more calls +18 ms, workload mix +540 µs.`"""
+    named = (
+        ("slower calls" if account.slower > 0 else "faster calls", account.slower),
+        ("more calls" if account.calls > 0 else "fewer calls", account.calls),
+        ("other paths", account.structure),
+        ("workload mix", account.mix),
+    )
+    if account.measure == "errors":
+        named = (("failing more often", account.slower), *named[1:])
+    told = [
+        f"{name} {part(account, amount)}"
+        for name, amount in sorted(named, key=lambda pair: -abs(pair[1]))
+        if part(account, amount) and abs(amount) >= PART * (account.gross_up - account.gross_down)
+    ]
+    text = ", ".join(told)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def lines(account: Account, most: int) -> tuple[Line, ...]:

@@ -44,7 +44,7 @@ def _lines(finding: Finding) -> list[Text]:
         lines.append(_told("Look first at", finding.suspect))
     lines += [Text(wording.visible(words.factor_sentence(factor))) for factor in finding.factors[:1]]
     if finding.explanation is not None:
-        lines.append(_told("What differs", words.told_apart(finding.explanation)))
+        lines.append(_told("What differs", words.differs(finding.explanation)))
     if finding.chain:
         lines.append(_told("Then", " ".join(finding.chain[:CHAIN])))
     example = next((example for example in finding.examples if example.sample == "problem"), None)

@@ -127,6 +127,19 @@ def told_apart(explanation: Explanation) -> str:
     return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
 
 
+def differs(explanation: Explanation) -> str:
+    """The same for a line: only what can be relied on is told at length."""
+    if explanation.reliable:
+        return told_apart(explanation)
+    return {
+        "no-parameters": "no parameters were recorded.",
+        "too-few": "too few requests to tell.",
+        "unstable": f"nothing stable ({', '.join(explanation.competing[:2])} compete)."
+        if explanation.competing
+        else "nothing stable.",
+    }.get(explanation.reason, "no parameter that was recorded.")
+
+
 def conditions(parts: tuple[str, ...]) -> str:
     """Conditions of a rule as one: `a = b and c > 4`."""
     return " and ".join(parts) if parts else "everything else"

@@ -14,7 +14,7 @@ def print_verdict(section: VerdictSection, console: Console) -> None:
     """Reasons, gaps, quality and, where nothing was found, what would have been."""
     if section.reasons:
         console.print(Text(wording.visible(" ".join(section.reasons))))
-    told = [*words.gaps(section), *(row.text for row in section.quality if not row.severe)]
+    told = [*words.gaps(section)]
     if section.outcome in ("unchanged", "cannot-tell", "not-explained"):
         told.append(words.visible_sentence(section))
     told.append(section.calibration)
