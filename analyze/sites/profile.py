@@ -41,8 +41,12 @@ _KEYS: Final = {
 _TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     # One vote a request: requests, weight, squared weight, by value. The shape is that of most calls.
     "votes": (("measure", "site", "shape", "slot", "bin"), ("n", "w", "w2")),
-    # Requests that touch a site; sums over them of weight times calls, critical ns, share of failed calls.
-    "visits": (("site", "slot"), ("n", "w", "w2", "calls", "critical_ns", "failing", "failing_n")),
+    # Requests that touch a site; sums over them of weight times calls, critical ns, response ns, share of
+    # failed calls.
+    "visits": (
+        ("site", "slot"),
+        ("n", "w", "w2", "calls", "critical_ns", "response_ns", "failing", "failing_n"),
+    ),
     # Requests with a call of the shape; sums of weight times share of the site's calls, calls, inclusive
     # critical ns (with everything below).
     "shapes": (("site", "shape", "slot"), ("n", "votes", "calls", "inclusive_ns")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +22,36 @@ F8 = npt.NDArray[np.float64]
 OK: Final = "ok"
 
 
-def profile_of(population: Population, slots: Sequence[Slot]) -> Profile:
+class Pattern(NamedTuple):
+    """Requests of one category with equal sites and shapes, and where they are."""
+
+    category: int
+    """Index into the population's categories."""
+    rows: I8
+    """Requests that lie in a slot, in the order of their slots."""
+    slot: I8
+    """[rows] their slots, ascending."""
+    sites: GraphSites
+
+
+class Profiled(NamedTuple):
+    """A profile, and the requests that it was made of."""
+
+    profile: Profile
+    patterns: tuple[Pattern, ...]
+
+
+def profile_of(population: Population, slots: Sequence[Slot]) -> Profiled:
     """The profile of a population's requests that lie in a slot of their sample.
 
     Slots of one sample must not overlap. O(requests · nodes).
     """
     book = NameBook()
     maker = _Maker(population, tuple(slots), book)
-    for category in population.categories:
+    for number, category in enumerate(population.categories):
         for origin, rows in _by_origin(category):
-            maker.add(category, rows, origin)
-    tables = {name: summed(name, parts) for name, parts in maker.parts.items()}
-    return Profile(book.names(), tuple(slots), **tables)
+            maker.add(number, rows, origin)
+    return Profiled(Profile(book.names(), tuple(slots), **maker.tables()), tuple(maker.patterns))
 
 
 def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:
@@ -74,10 +92,14 @@ class _Maker:
         self.population = population
         self.slots = slots
         self.book = book
-        self.parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
+        self.columns: dict[str, dict[str, list[npt.NDArray[np.generic]]]] = {
+            name: {column: [] for column in schema.names} for name, schema in SCHEMAS.items()
+        }
+        self.patterns: list[Pattern] = []
 
-    def add(self, category: Category, rows: I8 | None, origin: int) -> None:
+    def add(self, number: int, rows: I8 | None, origin: int) -> None:
         """Count the requests of a category (of the given rows)."""
+        category = self.population.categories[number]
         left = category.left_behind[origin] if category.left_behind else ()
         sites = graph_sites(category.graph, left, self.book)
         slot = slot_of(category, self.slots)
@@ -92,22 +114,35 @@ class _Maker:
         # Requests in the order of their slots, so that sums over a slot are sums over a run.
         order = inside[np.argsort(slot[inside], kind="stable")]
         runs = _Runs(order, slot[order], category.weight[order])
+        self.patterns.append(Pattern(number, order, slot[order], sites))
         root = self.book.root(category.graph.root)
         failing = self._failing(category, sites, runs, root)
         self._responses(category, runs, root)
         self._votes(sites, times, runs)
-        self._sums(sites, times, runs, root, failing)
+        response = runs.sums(category.response_ns[runs.order] * runs.weight)
+        self._sums(sites, times, runs, root, response, failing)
 
     def _write(self, name: str, **columns: object) -> None:
-        schema = SCHEMAS[name]
         size = max(len(value) for value in columns.values() if isinstance(value, np.ndarray))
-        arrays = [
-            pa.array(
-                np.broadcast_to(np.asarray(columns[field.name]), size).astype(field.type.to_pandas_dtype())
-            )
-            for field in schema
-        ]
-        self.parts[name].append(pa.table(arrays, schema=schema))
+        rows = self.columns[name]
+        for field in SCHEMAS[name]:
+            value = columns[field.name]
+            rows[field.name].append(value if isinstance(value, np.ndarray) else np.full(size, value))
+
+    def tables(self) -> dict[str, pa.Table]:
+        """What was collected, equal keys added up."""
+        made = {}
+        for name, schema in SCHEMAS.items():
+            columns = self.columns[name]
+            if not columns[schema.names[0]]:
+                made[name] = schema.empty_table()
+                continue
+            arrays = [
+                pa.array(np.concatenate(columns[field.name]).astype(field.type.to_pandas_dtype()))
+                for field in schema
+            ]
+            made[name] = summed(name, [pa.table(arrays, schema=schema)])
+        return made
 
     def _responses(self, category: Category, runs: _Runs, root: int) -> None:
         response = category.response_ns[runs.order].astype(np.float64)
@@ -120,7 +155,8 @@ class _Maker:
         w = runs.weight
 
         def total(values: F8) -> F8:
-            return np.bincount(inverse, values, n)
+            sums: F8 = np.bincount(inverse, values, n)
+            return sums
 
         self._write(
             "responses",
@@ -137,31 +173,50 @@ class _Maker:
         )
 
     def _votes(self, sites: GraphSites, times: CallTimes, runs: _Runs) -> None:
-        for site, units in _groups(sites.site).items():
-            shape = most_common(sites.shape[units].tolist())
-            own = times.own[units][:, runs.order]
-            value = own[0] if len(units) == 1 else own.mean(axis=0)
-            self._vote(OWN_TIME, site, shape, value, runs)
-            wide = [unit for unit in units if unit in times.overlap]
-            if wide:
-                overlap = np.mean([times.overlap[unit][runs.order] for unit in wide], axis=0)
-                self._vote(OVERLAP, site, shape, overlap * RATIO_SCALE, runs)
+        at = _Grouped(sites.site)
+        shape = np.array([most_common(sites.shape[units].tolist()) for units in at.members], dtype=np.int64)
+        own = at.sums(times.own[:, runs.order]) / at.sizes[:, None]
+        self._vote(OWN_TIME, at.codes, shape, own, runs)
+        wide = [
+            (place, [times.overlap[unit][runs.order] for unit in units.tolist() if unit in times.overlap])
+            for place, units in enumerate(at.members)
+        ]
+        wide = [(place, overlaps) for place, overlaps in wide if overlaps]
+        if wide:
+            places = np.array([place for place, _ in wide])
+            mean = np.stack([np.mean(overlaps, axis=0) for _, overlaps in wide])
+            self._vote(OVERLAP, at.codes[places], shape[places], mean * RATIO_SCALE, runs)
+        n_slots = len(runs.slots)
+        self._write(
+            "votes",
+            measure=CALLS,
+            site=np.repeat(at.codes, n_slots),
+            shape=np.repeat(shape, n_slots),
+            slot=np.tile(runs.slots, len(at.codes)),
+            bin=np.repeat(bin_of(at.sizes * RATIO_SCALE), n_slots),
+            n=np.tile(runs.n, len(at.codes)),
+            w=np.tile(runs.w, len(at.codes)),
+            w2=np.tile(runs.w2, len(at.codes)),
+        )
 
-    def _vote(self, measure: int, site: int, shape: int, value: npt.NDArray[np.generic], runs: _Runs) -> None:
-        key = runs.slot * (1 << 16) + bin_of(value)
+    def _vote(self, measure: int, site: I8, shape: I8, value: F8, runs: _Runs) -> None:
+        """Count values [sites, requests] by (site, slot, bin)."""
+        row = np.arange(len(site), dtype=np.int64)[:, None] << 48
+        key = (row + (runs.slot << 16) + bin_of(value)).reshape(-1)
         if runs.uniform:
             found, n = np.unique(key, return_counts=True)
-            first = runs.weight[0]
-            w, w2 = n * first, n * first * first
+            w, w2 = n * runs.weight[0], n * runs.weight[0] ** 2
         else:
             found, inverse, n = np.unique(key, return_inverse=True, return_counts=True)
-            w, w2 = (np.bincount(inverse, x, len(found)) for x in (runs.weight, runs.weight**2))
+            w, w2 = (
+                np.bincount(inverse, np.tile(x, len(site)), len(found)) for x in (runs.weight, runs.weight**2)
+            )
         self._write(
             "votes",
             measure=measure,
-            site=site,
-            shape=shape,
-            slot=found >> 16,
+            site=site[found >> 48],
+            shape=shape[found >> 48],
+            slot=found >> 16 & 0xFFFFFFFF,
             bin=found & 0xFFFF,
             n=n,
             w=w,
@@ -169,71 +224,62 @@ class _Maker:
         )
 
     def _sums(
-        self, sites: GraphSites, times: CallTimes, runs: _Runs, root: int, failing: dict[int, tuple[F8, F8]]
+        self,
+        sites: GraphSites,
+        times: CallTimes,
+        runs: _Runs,
+        root: int,
+        response: F8,
+        failing: dict[int, tuple[F8, F8]],
     ) -> None:
-        weighted = runs.weight
-        critical = np.stack([runs.sums(row[runs.order] * weighted) for row in times.critical])
-        on_path = np.stack([runs.sums(row[runs.order] * weighted) for row in times.on_path])
-        n, w, w2 = runs.sums(np.ones(len(weighted))), runs.sums(weighted), runs.sums(weighted * weighted)
+        critical = runs.weighted_sums(times.critical)
+        on_path = runs.weighted_sums(times.on_path)
         inclusive = critical.copy()
         for unit in range(sites.n_units - 1, 0, -1):  # callers come before those they call
             if sites.above[unit] >= 0:
                 inclusive[sites.above[unit]] += inclusive[unit]
-        zero = np.zeros(len(n))
-        for site, units in _groups(sites.site).items():
-            shares, counts = failing.get(site, (zero, zero))
-            self._write(
-                "visits",
-                site=site,
-                slot=runs.slots,
-                n=n,
-                w=w,
-                w2=w2,
-                calls=w * len(units),
-                critical_ns=critical[units].sum(axis=0),
-                failing=shares,
-                failing_n=counts,
-            )
-            self._counts(site, len(units), sites, units, runs, n, w, w2)
-        for site, places in _groups(sites.shape_site).items():
-            for shape, members in _groups(sites.shape_of[places]).items():
-                took = places[members]
-                below = inclusive[took].sum(axis=0) if sites.unit_at.max(initial=-1) >= 0 else zero
-                self._write(
-                    "shapes",
-                    site=site,
-                    shape=shape,
-                    slot=runs.slots,
-                    n=n,
-                    votes=w * (len(took) / len(places)),
-                    calls=w * len(took),
-                    inclusive_ns=below,
-                )
-        pair = sites.path * (1 << 32) + sites.shape
-        for key, units in _groups(pair).items():
-            self._write(
-                "account",
-                root=root,
-                path=key >> 32,
-                shape=key & 0xFFFFFFFF,
-                slot=runs.slots,
-                calls=on_path[units].sum(axis=0),
-                critical_ns=critical[units].sum(axis=0),
-            )
-
-    def _counts(
-        self, site: int, calls: int, sites: GraphSites, units: I8, runs: _Runs, n: F8, w: F8, w2: F8
-    ) -> None:
+        n_slots = len(runs.slots)
+        at = _Grouped(sites.site)
+        zero = np.zeros(n_slots)
+        shares = np.stack([failing.get(site, (zero, zero))[0] for site in at.codes.tolist()])
+        counts = np.stack([failing.get(site, (zero, zero))[1] for site in at.codes.tolist()])
         self._write(
-            "votes",
-            measure=CALLS,
-            site=site,
-            shape=most_common(sites.shape[units].tolist()),
-            slot=runs.slots,
-            bin=bin_of(np.array([calls * RATIO_SCALE])),
-            n=n,
-            w=w,
-            w2=w2,
+            "visits",
+            site=np.repeat(at.codes, n_slots),
+            slot=np.tile(runs.slots, len(at.codes)),
+            n=np.tile(runs.n, len(at.codes)),
+            w=np.tile(runs.w, len(at.codes)),
+            w2=np.tile(runs.w2, len(at.codes)),
+            calls=(at.sizes[:, None] * runs.w).reshape(-1),
+            critical_ns=at.sums(critical).reshape(-1),
+            response_ns=np.tile(response, len(at.codes)),
+            failing=shares.reshape(-1),
+            failing_n=counts.reshape(-1),
+        )
+        shaped = _Grouped((sites.shape_site << 32) + sites.shape_of)
+        places = _Grouped(sites.shape_site)
+        n_places = places.sizes[np.searchsorted(places.codes, shaped.codes >> 32)]
+        is_calls = len(sites.shape_site) == sites.n_units and sites.unit_at.max(initial=-1) >= 0
+        below = shaped.sums(inclusive) if is_calls else np.zeros((len(shaped.codes), n_slots))
+        self._write(
+            "shapes",
+            site=np.repeat(shaped.codes >> 32, n_slots),
+            shape=np.repeat(shaped.codes & 0xFFFFFFFF, n_slots),
+            slot=np.tile(runs.slots, len(shaped.codes)),
+            n=np.tile(runs.n, len(shaped.codes)),
+            votes=((shaped.sizes / n_places)[:, None] * runs.w).reshape(-1),
+            calls=(shaped.sizes[:, None] * runs.w).reshape(-1),
+            inclusive_ns=below.reshape(-1),
+        )
+        pair = _Grouped((sites.path << 32) + sites.shape)
+        self._write(
+            "account",
+            root=root,
+            path=np.repeat(pair.codes >> 32, n_slots),
+            shape=np.repeat(pair.codes & 0xFFFFFFFF, n_slots),
+            slot=np.tile(runs.slots, len(pair.codes)),
+            calls=pair.sums(on_path).reshape(-1),
+            critical_ns=pair.sums(critical).reshape(-1),
         )
 
     def _failing(
@@ -285,10 +331,32 @@ class _Runs:
         self.weight = weight
         self.slots, self.starts = np.unique(slot, return_index=True)
         self.uniform = bool((weight == weight[0]).all())
+        self.n = self.sums(np.ones(len(weight)))
+        self.w = self.sums(weight)
+        self.w2 = self.sums(weight * weight)
 
     def sums(self, values: npt.NDArray[np.generic]) -> F8:
         """[slots of `slots`] sums over the requests of each."""
         sums: F8 = np.add.reduceat(values.astype(np.float64), self.starts)
+        return sums
+
+    def weighted_sums(self, values: npt.NDArray[np.generic]) -> F8:
+        """[rows, slots] weighted sums of [rows, requests of the category], row by row: bounded memory."""
+        return np.stack([self.sums(row[self.order] * self.weight) for row in values])
+
+
+class _Grouped:
+    """Rows of equal code."""
+
+    def __init__(self, code: I8) -> None:
+        self.order = np.argsort(code, kind="stable")
+        self.codes, self.starts = np.unique(code[self.order], return_index=True)
+        self.sizes = np.diff(np.append(self.starts, len(code)))
+        self.members = np.split(self.order, self.starts[1:])
+
+    def sums(self, values: npt.NDArray[np.generic]) -> F8:
+        """[codes, columns] sums of [rows, columns]."""
+        sums: F8 = np.add.reduceat(values[self.order].astype(np.float64), self.starts, axis=0)
         return sums
 
 
