@@ -39,10 +39,12 @@ _FLOW_COLUMNS: Final = [
     "host",
     "weight",
     "status",
+    "error_position",
+    "error_class",
     "quality",
 ]
 
-_CODED_COLUMNS: Final = ["category", "host.list.element", "status"]
+_CODED_COLUMNS: Final = ["category", "host.list.element", "status", "error_class.list.element"]
 MOST_SAMPLES: Final = 256
 """A sample's code is one byte. Who looks for a change in many windows takes one sample, and its windows by
 `start_ns`."""
@@ -136,7 +138,7 @@ def read_params(
 ) -> pa.Table:
     """Parameters of a period's windows, file by file; only `keys`, only of `requests` (None: all).
 
-    Row groups without a wanted key or request are not read. Raises LakeError.
+    See `ReadParams`. Row groups without a wanted key or request are not read. Raises LakeError.
     """
     wanted = None if keys is None else pc.field("key").isin(pa.array(keys, pa.string()))
     if requests is not None:
