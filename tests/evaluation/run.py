@@ -23,9 +23,10 @@ from evaluation.floors import record  # noqa: E402
 from evaluation.page import write_page  # noqa: E402
 from evaluation.recordings.measuring import Part, Wanted, measure  # noqa: E402
 from evaluation.recordings.verdicts import totals  # noqa: E402
+from evaluation.runs import forget_runs, is_kept, make_run  # noqa: E402
 from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
 from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
-from evaluation.trials import Trial, forget_runs, perform  # noqa: E402
+from evaluation.trials import Trial, perform, runs_of  # noqa: E402
 
 from analyze.methods.registry import all_methods  # noqa: E402
 
@@ -39,6 +40,7 @@ def main() -> None:
     """Parse, run what is missing, render."""
     parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
     parser.add_argument("--full", action="store_true", help="the papers' size, 20 seeds (hours)")
+    parser.add_argument("--prepare", action="store_true", help="only simulate what is missing")
     parser.add_argument("--fit", action="store_true", help="measure the simulator's fit again (paper size)")
     parser.add_argument("--seeds", type=int, help="fewer or more repetitions than the tier's")
     parser.add_argument("--cases", nargs="*", help="only these cases; the page is not written")
@@ -63,6 +65,9 @@ def main() -> None:
         if (chosen.cases is None or t.case in chosen.cases)
         and (chosen.seeds is None or t.seed <= chosen.seeds)
     ]
+    if chosen.prepare:
+        _simulate_missing(wanted, chosen.workers)
+        return
     store = Store(KEPT / tier.name, fingerprint(ROOT, MEASURED))
     began = time.monotonic()
     _run_missing(wanted, store, chosen.workers)
@@ -120,6 +125,14 @@ def _recordings(chosen: argparse.Namespace) -> None:
 
 def _render() -> None:
     write_page(json.loads((DOCS / "evaluation.json").read_text(encoding="utf-8")), DOCS)
+
+
+def _simulate_missing(wanted: Sequence[Trial], workers: int) -> None:
+    runs = [run for run in dict.fromkeys(run for t in wanted for run in runs_of(t)) if not is_kept(run)]
+    print(f"{len(runs)} runs to simulate", file=sys.stderr)
+    with _pool(workers, len(runs)) as pool:
+        for done, run in enumerate(pool.map(make_run, runs), 1):
+            print(f"[{done}/{len(runs)}] {run}", file=sys.stderr)
 
 
 def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:

@@ -66,6 +66,8 @@ class Told:
     exit_code: int
     tested: tuple[str, ...] = ()
     """Measures (mean, tail, errors) that its own account says changed by test."""
+    external: bool = False
+    """The service answered as before and its clients sent something else."""
 
 
 def told_by(outcome: Outcome, population: Population) -> Told:
@@ -84,8 +86,9 @@ def told_by(outcome: Outcome, population: Population) -> Told:
     account = _section(outcome.report, AccountSection, method)
     word = outcome.report.verdict.outcome if verdict is None else verdict.outcome
     code = _EXIT.get(word, CHANGED if findings.findings_total else UNCHANGED)
+    external = verdict is not None and verdict.external
     tested = () if account is None else tuple(a.measure for a in account.accounts if a.changed)
-    return Told(results, findings.findings_total, word, code, tested)
+    return Told(results, findings.findings_total, word, code, tested, external)
 
 
 def _section(report: Report, model: type[S], method: str) -> S | None:
