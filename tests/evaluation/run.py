@@ -20,18 +20,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from evaluation.fitting import FITTED, measure_fit  # noqa: E402
 from evaluation.floors import record  # noqa: E402
+from evaluation.options import add_options, is_asked  # noqa: E402
+from evaluation.options import perform as perform_asked  # noqa: E402
 from evaluation.page import write_page  # noqa: E402
-from evaluation.recordings.measuring import Part, Wanted, measure  # noqa: E402
-from evaluation.recordings.verdicts import totals  # noqa: E402
 from evaluation.runs import forget_runs, is_kept, make_run  # noqa: E402
 from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
 from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
 from evaluation.trials import Trial, perform, runs_of  # noqa: E402
 
-from analyze.methods.registry import all_methods  # noqa: E402
-
 DOCS = ROOT / "docs"
-RECORDINGS = "evaluation-recordings.json"
 KEPT = ROOT / "build" / "evaluation"
 FIT_SEED = 0
 
@@ -47,10 +44,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--floors", action="store_true", help="record tests/evaluation/floors.json")
     parser.add_argument("--render", action="store_true", help="only render docs/evaluation.json again")
-    _add_recordings(parser)
+    add_options(parser)
     chosen = parser.parse_args()
-    if chosen.real is not None:
-        _recordings(chosen)
+    if is_asked(chosen):
+        if perform_asked(chosen, ROOT):
+            _render()
         return
     if chosen.floors:
         record()
@@ -78,49 +76,6 @@ def main() -> None:
         (DOCS / "evaluation.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         write_page(content, DOCS)
     print(f"done in {time.monotonic() - began:.0f} s", file=sys.stderr)
-
-
-def _add_recordings(parser: argparse.ArgumentParser) -> None:
-    real = parser.add_argument_group("recordings of real systems with labelled faults")
-    real.add_argument(
-        "--real", type=Path, metavar="FOLDER", help="compare these instead; cases.json is there"
-    )
-    real.add_argument("--case", default="", metavar="TEXT", help="only cases and pairs with this text")
-    real.add_argument("--method", nargs="*", help="methods; robust where there is one, and paper")
-    real.add_argument("--mode", choices=("a", "b", "ab"), default="ab", help="a: with history; b: without")
-    real.add_argument("--quiet", action="store_true", help="only pairs of quiet stretches")
-    real.add_argument("--no-quiet", action="store_true", help="only faults")
-    real.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the methods")
-    real.add_argument("--show", type=int, default=0, metavar="N", help="first N results of every comparison")
-    real.add_argument("--page", action="store_true", help="keep the result for docs/evaluation.md; render it")
-    real.add_argument("--json", type=Path, metavar="FILE", help="write rows and totals here")
-
-
-def _recordings(chosen: argparse.Namespace) -> None:
-    methods = chosen.method or [name for name in ("robust", "paper") if name in all_methods()]
-    parts: list[Part] = [
-        *(["faults"] if not chosen.quiet else []),
-        *(["quiet"] if not chosen.no_quiet else []),
-    ]
-    rows = measure(
-        Wanted(
-            folder=chosen.real,
-            methods=tuple(methods),
-            modes=tuple(chosen.mode),
-            parts=tuple(parts),
-            case=chosen.case,
-            settings={name: value for name, _, value in (text.partition("=") for text in chosen.set)},
-            workers=chosen.workers,
-            shown=chosen.show,
-        ),
-        ROOT,
-    )
-    content = json.dumps({"totals": totals(rows), "rows": rows}, indent=1) + "\n"
-    if chosen.json is not None:
-        chosen.json.write_text(content, encoding="utf-8")
-    if chosen.page:
-        (DOCS / RECORDINGS).write_text(content, encoding="utf-8")
-        _render()
 
 
 def _render() -> None:

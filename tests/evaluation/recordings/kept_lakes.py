@@ -55,5 +55,10 @@ def lake_of(recording: Recording, root: Path) -> Path:
         stdin=io.BytesIO(),
         progress=Unwatched(),
     )
-    part.rename(lake)
+    try:
+        part.rename(lake)
+    except OSError:  # another process was first
+        shutil.rmtree(part)
+        if not lake.is_dir():
+            raise
     return lake

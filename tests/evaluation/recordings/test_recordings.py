@@ -21,9 +21,7 @@ FAULTS = "../shared/data/faults"
 def recordings(repository: Path) -> dict[str, Recording]:
     folder = repository / FAULTS
     if not (folder / "cases.json").is_file():
-        pytest.skip(
-            f"{FAULTS} is missing: labelled recordings lie beside the checkout where they are given out"
-        )
+        pytest.skip(f"{FAULTS} is missing: the labelled recordings lie beside the checkout")
     return {recording.name.split("-20")[0]: recording for recording in read_recordings(folder)}
 
 
