@@ -37,6 +37,8 @@ class LakePeriod:
     """Commits that are not published yet; none of their files is listed."""
     sums: Mapping[Path, str] = field(default_factory=dict)
     """SHA-256 of each listed file, hex, as it was committed."""
+    windows: tuple[Window, ...] = ()
+    """The windows whose files are listed, in time order."""
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
@@ -94,6 +96,11 @@ class Lakes:
         """
         return windows_of(period, [entry.window for entry in self._open(period).entries if entry.sealed])
 
+    def sealed_part(self, period: Period) -> LakePeriod:
+        """What a period has of sealed windows. Raises PeriodError where there is none."""
+        windows = self.sealed(period)
+        return self.listed(fitted(period, windows), windows)
+
     def listed(self, period: Period, windows: Sequence[Window]) -> LakePeriod:
         """A period with the files of some windows of its lake, dead letters not among them."""
         lake = self._open(period)
@@ -146,6 +153,7 @@ def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> La
         params,
         pending=manifest.pending,
         sums={root / file.name: file.sha256 for listed in files for file in listed},
+        windows=tuple(windows),
     )
 
 
