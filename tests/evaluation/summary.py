@@ -17,6 +17,8 @@ METRICS = (
     "false_positive_pct",
     "coverage_pct",
     "first_rank",
+    "false_members_pct",
+    "causes_named",
     "explained_error_points",
     "seconds",
 )
@@ -90,4 +92,4 @@ def rows_of(trials: Sequence[Row], mode: str, sm: str = "scaled") -> list[Row]:
 
 def means(rows: Sequence[Row]) -> dict[str, Mean]:
     """Every metric over the rows."""
-    return {name: mean(r[name] for r in rows) for name in METRICS}
+    return {name: mean(r.get(name) for r in rows) for name in METRICS}

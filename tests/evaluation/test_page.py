@@ -7,13 +7,15 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from evaluation.cases import CASES, Target, case_of
+from evaluation.cases import CASES, PUBLISHED, Target, case_of
 from evaluation.page import write_page
 from evaluation.plots import line_plot
 from evaluation.sections import fit_table, misses
 from evaluation.store import Store
 from evaluation.summary import mean, means
 from evaluation.tiers import FULL, SHORT, trials
+
+from ingest.simulate.output import Format
 
 
 def row(mode: str, sm: str, **changes: Any) -> dict[str, Any]:
@@ -124,10 +126,14 @@ def test_results_of_other_sources_count_as_missing(tmp_path: Path) -> None:
     assert Store(tmp_path / "kept", "two").get("t") is None
 
 
-def test_every_case_is_run_in_every_tier_once() -> None:
-    for tier in (SHORT, FULL):
-        names = [t.name for t in trials(tier)]
+def test_every_case_is_run_once_with_every_seed() -> None:
+    for tier, cases in ((SHORT, CASES), (FULL, [c.key for c in PUBLISHED])):
+        found = trials(tier)
+        names = [t.name for t in found]
         assert len(names) == len(set(names))
-        assert {t.case for t in trials(tier)} >= set(CASES)
-    assert len({t.seed for t in trials(FULL) if t.case == "8.2"}) == 20
-    assert {t.traced for t in trials(FULL) if t.case == "8.6-500"} >= {210_669}
+        assert {t.case for t in found} >= set(cases)
+        for key in cases:
+            told_as = Format.NATIVE if CASES[key].level == "L0" else Format.OTLP_JSON
+            seeds = {t.seed for t in found if t.case == key and t.told_as is told_as}
+            assert len(seeds) >= (tier.seeds if CASES[key].level == "L0" else 1)
+    assert {t.traced for t in trials(FULL) if t.case == "8.6-500"} == {210_669}
