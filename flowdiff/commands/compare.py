@@ -20,7 +20,7 @@ from rich.console import Console
 from analyze.methods.port import AnyMethod, Chosen
 from analyze.methods.registry import method_of
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import FailOn, Floor, fails, parse_floor
+from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
 from analyze.report.outcome import Outcome
 from analyze.scope import LakePeriod, refuse_overlap, resolve
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
@@ -77,9 +77,17 @@ def _compare(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write the page here too.")] = None,
     save: Annotated[bool, typer.Option(help="Keep the report in the lake, under reports/.")] = True,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    fail_on: Annotated[FailOn, typer.Option(help="Mutations that make the exit code 1.")] = FailOn.MUTATIONS,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="What makes the exit code 1 or 3: any (default), never, or kinds, repeated: errors, "
+            "response-time, structural, workload (as the method has them).",
+        ),
+    ] = None,
     min_contribution: Annotated[
-        str | None, typer.Option(help="Smaller ones do not: summed response time (500ms) or share (5%).")
+        str | None,
+        typer.Option(help="Smaller changes of time do not: summed response time (500ms) or share (5%)."),
     ] = None,
     method: Annotated[
         list[str] | None,
@@ -90,11 +98,13 @@ def _compare(
 ) -> None:
     """Compare two periods: name, rank and explain what changed.
 
-    Exit code 0: nothing found. 1: mutations found (see --fail-on, --min-contribution). 2: error.
+    Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: it cannot be
+    told, or something changed that nothing explains.
     """
     from analyze.report.terminal import print_report
 
     del method  # read before the options were made: see CompareCommand
+    counts = parse_fail_on(fail_on or (ANY,), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
     asked = asked_samples(reference, problem, sample or ())
     refuse_sample_count([method.method for method in chosen], [name for name, _ in asked])
@@ -130,8 +140,8 @@ def _compare(
                 console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
     if open_page and page is not None:
         webbrowser.open(page.resolve().as_uri())
-    if fails(outcome, fail_on, floor):
-        raise typer.Exit(1)
+    if code := gate_code(outcome, counts, floor):
+        raise typer.Exit(code)
 
 
 def asked_samples(reference: str | None, problem: str | None, named: Sequence[str]) -> list[tuple[str, str]]:
