@@ -45,6 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PAIRS",
         help="only quiet stretches; without --real: so many simulated pairs in which nothing happened",
     )
+    real.add_argument("--exact", action="store_true", help="load quiet pairs one by one, as the command does")
     real.add_argument("--no-quiet", action="store_true", help="only faults")
     real.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the methods")
     real.add_argument("--show", type=int, default=0, metavar="N", help="first N results of every comparison")
@@ -75,6 +76,7 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
                 parts=tuple(parts),
                 case=chosen.case,
                 settings=settings,
+                exact=chosen.exact,
                 workers=chosen.workers,
                 shown=chosen.show,
             ),
