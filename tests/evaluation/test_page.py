@@ -151,6 +151,7 @@ def real_row(**changes: Any) -> dict[str, Any]:
 
 
 def test_recordings_list_what_is_not_as_it_should_be() -> None:
+    unseen = {"exit_code": 0, "moved": ["mean"], "top": []}
     rows = [
         real_row(),
         real_row(case="12:30-pay-return", rank=2, named=None, results=2),
