@@ -156,6 +156,7 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str]) -> N
 
 
 def _run(found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings) -> Outcome:
+    from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.load import load_population
 
@@ -164,7 +165,14 @@ def _run(found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings) 
     population = replace(loaded.population, notes=(*found.notes, *loaded.population.notes))
     roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
     with _stage("Comparing"):
-        return compare(population, chosen, history=loaded.history, refined=refine, source=", ".join(roots))
+        return compare(
+            population,
+            chosen,
+            history=loaded.history,
+            refined=refine,
+            source=", ".join(roots),
+            calibration=calibration_sentence(found.compared[-1][1][0].root, chosen[0], refine),
+        )
 
 
 def _write(
