@@ -150,7 +150,7 @@ def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | N
         loaded = load_population([("window", here)], settings)
     except PeriodError:  # the filter keeps nothing of it
         return None
-    return profile_of(loaded.population, [slot])
+    return profile_of(loaded.population, [slot]).profile
 
 
 def _keep(store: LocalStore, key: StatsKey, data: bytes, told: Tally) -> None:

@@ -94,13 +94,12 @@ def load_ratio(population: Population) -> float | None:
 
 
 def _rate(population: Population, sample: int) -> float | None:
-    """Requests per ns between the first and the last start of a sample; None if they are not apart."""
-    starts = [c.start_ns[c.rows(sample)] for c in population.categories]
-    starts = [s for s in starts if len(s)]
-    if not starts:
-        return None
-    length = max(int(s.max()) for s in starts) - min(int(s.min()) for s in starts)
-    return sum(len(s) for s in starts) / length if length > 0 else None
+    """Requests per ns between the first and the last start of each range of a sample; None if not apart."""
+    starts = np.concatenate([np.zeros(0), *(c.start_ns[c.rows(sample)] for c in population.categories)])
+    ranges = population.samples[sample].ranges or ((-np.inf, np.inf),)
+    parts = [starts[(starts >= start_ns) & (starts < end_ns)] for start_ns, end_ns in ranges]
+    length = sum(float(part.max() - part.min()) for part in parts if len(part))
+    return len(starts) / length if length > 0 else None
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:
