@@ -99,9 +99,8 @@ def test_whole_command(tmp_path: Path, method: str) -> None:
     assert done.returncode in (0, 1, 3), done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(
-        f"\nwhole command, {method}: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {after.ru_maxrss / 2**20:.2f} GB"
-    )
+    peak = after.ru_maxrss / 2**20
+    print(f"\nwhole command, {method}: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {peak:.2f} GB")
 
 
 @pytest.mark.bench

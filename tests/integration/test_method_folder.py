@@ -309,6 +309,8 @@ def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixt
     assert "--top" in theirs
     assert "--sm-threshold" not in theirs
     assert run("compare", "--help") == 0
+    assert "--min-z" in capsys.readouterr().out
+    assert run("compare", "--method", "paper", "--help") == 0
     assert "--sm-threshold" in capsys.readouterr().out
 
 

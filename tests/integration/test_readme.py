@@ -26,7 +26,8 @@ def commands(block: str) -> list[str]:
 
 def _check(line: str) -> str:
     """Ends the script where a command has failed; 1 and 3 are what `compare` says of changes."""
-    return f"code=$?; [ $code -le 1 ] || [ $code -eq 3 ] || {{ echo {shlex.quote(line)} gave $code >&2; exit 9; }}"
+    told = f"echo {shlex.quote(line)} gave $code >&2"
+    return f"code=$?; [ $code -le 1 ] || [ $code -eq 3 ] || {{ {told}; exit 9; }}"
 
 
 @pytest.fixture(scope="module")
