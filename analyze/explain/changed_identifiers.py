@@ -12,7 +12,7 @@ import numpy.typing as npt
 from analyze.explain.attribute_column import REQUEST, Column
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.explain_settings import IDENTIFIER_NAMES
-from analyze.explain.request_columns import TYPE
+from analyze.explain.request_columns import REACHES, TYPE
 from schemas.report.explanations import ChangedIdentifier
 
 F8 = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ def changed_identifiers(
             fields.setdefault((column.where, column.key), []).append(column)
     found: dict[tuple[str, str], ChangedIdentifier] = {}
     for field, of_field in fields.items():
-        if field == (REQUEST, TYPE):
+        if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
             continue
         pairs = [_values(column, chosen) for column in of_field]
         if all(pair is not None for pair in pairs) and pairs[0] is not None:

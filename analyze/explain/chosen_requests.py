@@ -30,6 +30,15 @@ class Selection:
         """Number of requests."""
         return sum(len(rows) for rows in self.rows.values())
 
+    def check(self, population: Population) -> None:
+        """Raise ValueError for a category or a row that the population does not have."""
+        for index, rows in self.rows.items():
+            if not 0 <= index < len(population.categories):
+                raise ValueError(f"there is no category {index} of {len(population.categories)}")
+            most = population.categories[index].n_requests
+            if len(rows) and not 0 <= int(np.min(rows)) <= int(np.max(rows)) < most:
+                raise ValueError(f"category {index} has rows 0 to {most - 1}")
+
 
 @dataclass(frozen=True, slots=True)
 class ChosenRequests:
@@ -57,8 +66,10 @@ def choose(
 
     A group is cut into as many pieces of equal weight along time as requests are wanted, and one point is
     drawn in each: no stretch of time is left out and a heavy request is likelier. Fewer come where one
-    request is heavier than a piece. Raises ValueError for a row that a category does not have.
+    request is heavier than a piece. Raises ValueError as `Selection.check`.
     """
+    for group in groups:
+        group.check(population)
     parts = [_flat(population, number, group) for number, group in enumerate(groups)]
     kept = [part if len(part) <= most else _thin(part, most, rng) for part in parts]
     return ChosenRequests(
@@ -82,8 +93,6 @@ def _flat(population: Population, number: int, group: Selection) -> ChosenReques
     for index in sorted(group.rows):
         of = population.categories[index]
         rows = np.unique(np.asarray(group.rows[index], dtype=np.int64))
-        if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < of.n_requests:
-            raise ValueError(f"category {index} has rows 0 to {of.n_requests - 1}")
         category.append(np.full(len(rows), index, np.int32))
         row.append(rows)
         sample.append(of.sample[rows].astype(np.int32))

@@ -186,6 +186,8 @@ def _sentence(table: FeatureTable, found: _Judged) -> str:
         "not-predictive": f"no attribute tells them apart{auc}",
         "unstable": f"the answer changes from sample to sample{auc}",
     }[found.reason]
+    if changed and found.reason in ("not-predictive", "no-parameters"):
+        return f"{changed.strip()} Beyond that no attribute tells them apart{auc}."
     return f"No reliable explanation: {why}.{changed}"
 
 

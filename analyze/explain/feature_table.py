@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -99,7 +99,7 @@ class Observations:
                 and (column.where != REQUEST or column.key not in OF_PERIODS)
             )
         columns = tuple(column.at(rows) for column in columns)
-        kept = _unlike([c for c in columns if _comparable(c, label, time, settings)])
+        kept = tuple(c for c in columns if _comparable(c, label, time, settings))
         return FeatureTable(
             contrast=Contrast(
                 affected=words[0],
@@ -120,13 +120,15 @@ def observe(
     population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
 ) -> Observations:
     """A sample of every group and its attributes. Reads parameters once a period."""
+    for group in groups:
+        group.check(population)
     rng = np.random.default_rng(settings.seed)
     chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
     if len(chosen) == 0:
         return Observations(chosen, ())
     columns = [
         *request_columns(population, chosen),
-        *parameter_columns(population, chosen, counts=counts),
+        *_unlike(parameter_columns(population, chosen, counts=counts)),
     ]
     nodes = [group.nodes for group in groups]
     if any(given is not None for given in nodes):
@@ -144,7 +146,7 @@ _MOST_BACKGROUND = 1_000
 
 def _background(population: Population, groups: Sequence[Selection]) -> Selection:
     """Requests of the same root types that no group has, evenly over their rows."""
-    taken = [(index, rows) for group in groups for index, rows in group.rows.items()]
+    taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
     roots = {population.categories[index].graph.root for index, _ in taken}
     free = {
         index: np.ones(category.n_requests, dtype=np.bool_)
@@ -205,7 +207,7 @@ def _follows_time(values: F8, time: I8) -> bool:
     return scale > 0 and abs(float(x @ y)) > _TIME_BOUND * scale
 
 
-def _unlike(columns: list[Column]) -> tuple[Column, ...]:
+def _unlike(columns: Iterable[Column]) -> tuple[Column, ...]:
     """Columns without those that repeat another aggregate of the same parameter, value by value."""
     kept: dict[tuple[str, str, bytes], Column] = {}
     for column in columns:

@@ -58,7 +58,7 @@ class _Values:
     keys: tuple[str, ...]
     words: pa.StringArray
     word_number: F8
-    """[words] the number that a word is; NaN for words that are words."""
+    """[words + 1] the number that a word is; NaN for words that are words, and last for no word."""
 
 
 def parameter_columns(
@@ -94,7 +94,7 @@ def _columns(
     number = values.number[span]
     text = values.text[span]
     written = text >= 0
-    number = np.where(np.isnan(number) & written, values.word_number[np.maximum(text, 0)], number)
+    number = np.where(np.isnan(number), values.word_number[text], number)
     mixed = written & np.isnan(number)
     if mixed.any():
         codes, words = _as_words(values.number[span], text, values.words)
@@ -290,13 +290,13 @@ def _encode(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:
 
 
 def _numbers(words: pa.StringArray) -> F8:
-    """The number that each word is; NaN for others, and for those beyond float64."""
+    """[words + 1] the number that each word is; NaN for others, for those beyond float64, and at the end."""
     trimmed = pc.utf8_trim_whitespace(words)
     looks = pc.match_substring_regex(trimmed, _NUMBER)
-    number = np.full(len(words), np.nan)
+    number = np.full(len(words) + 1, np.nan)
     mask = looks.to_numpy(zero_copy_only=False).astype(np.bool_)
     if mask.any():
-        number[mask] = np.array([float(word) for word in trimmed.filter(looks).to_pylist()])
+        number[:-1][mask] = np.array([float(word) for word in trimmed.filter(looks).to_pylist()])
     number[~np.isfinite(number)] = np.nan
     return number
 

@@ -18,6 +18,8 @@ I4 = npt.NDArray[np.int32]
 
 HOST: Final = "host"
 TYPE: Final = "type"
+REACHES: Final = "reaches host"
+"""Beginning of the keys of columns `yes` or `no`."""
 _MOST_REACHED: Final = 12
 """Hosts of one component that get a column "reaches it", the most frequent ones."""
 _NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
@@ -103,5 +105,5 @@ def _reaches(
             return
         yes = np.zeros(len(first), np.int32)
         yes[request[host == code]] = 1
-        column = text_column(component, f"reaches host {hosts[int(code)]}", yes, ("no", "yes"))
+        column = text_column(component, f"{REACHES} {hosts[int(code)]}", yes, ("no", "yes"))
         yield Column(component, column.key, column.values, column.levels, passes=passes)
