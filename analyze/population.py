@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.lake import PARAMS_SCHEMA
+from schemas.lake import PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.windows import NS_PER_MINUTE
 from stitch.graph.placed import END, POINT, START
 
@@ -22,6 +22,8 @@ I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.signedinteger[Any]]
+"""Indices into a list of words, in the smallest type that holds them; -1 where there is no word."""
 
 
 _SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
@@ -42,6 +44,13 @@ class Sample:
     """Half open, ns since the epoch."""
     where: str = ""
     """Filter expression; empty for none."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """Ranges that make it up, half open, ascending and apart; empty: all of `start_ns` to `end_ns`."""
+
+    @property
+    def length_ns(self) -> int:
+        """How long was watched: gaps between ranges do not count."""
+        return sum(end - start for start, end in self.ranges) if self.ranges else self.end_ns - self.start_ns
 
 
 PAIR: Final = (Sample("reference"), Sample("problem"))
@@ -105,6 +114,14 @@ class Failures:
     error: I4
     """Index into the population's `errors`."""
 
+    def of_rows(self, rows: slice) -> Failures:
+        """Those of a range of requests, whose numbers begin at 0 again."""
+        start, stop, _ = rows.indices(np.iinfo(np.int32).max)
+        first, past = np.searchsorted(self.row, (start, stop))
+        return Failures(
+            self.row[first:past] - np.int32(start), self.position[first:past], self.error[first:past]
+        )
+
 
 NO_FAILURES: Final = Failures(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
@@ -130,7 +147,8 @@ class Graph:
     tokens: tuple[str, ...]
     """Canonical token sequence at level L1, for the edit distance (C.5)."""
     nesting: Nesting | None = None
-    """Which span each node belongs to; None for activity records. Not part of the key."""
+    """Which span each node belongs to; None for activity records. Not part of the key: of requests that
+    came by unlike nestings and have one graph, this is that of the first stored structure."""
     labels: tuple[str, ...] = field(init=False)
     """[nodes] display text of each node."""
 
@@ -141,6 +159,11 @@ class Graph:
     def n_nodes(self) -> int:
         """Number of nodes."""
         return len(self.nodes)
+
+    @property
+    def kind(self) -> str:
+        """What its flows were made of: SPANS or RECORDS of `schemas.lake`."""
+        return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +190,17 @@ class Category:
     """Keys of the stored structures that were merged into this category."""
     skewed_edges: B1
     """[edges] whether a skew correction or a clamp changed the edge in any request."""
-    host: I4 | None = None
+    host: Codes | None = None
     """[nodes, requests] index into the population's hosts, -1 unknown; moved with `node_ns` where
-    interchangeable branches were sorted. None: not loaded (made by hand)."""
+    interchangeable branches were sorted. Read only: one row repeated where all requests have the same hosts.
+    None: not loaded (made by hand)."""
     failures: Failures = NO_FAILURES
     """Every failing node of every request."""
     origin: I4 | None = None
-    """[requests] index into `stored`; None: all 0."""
+    """[requests] index into `left_behind`; None: all 0."""
     left_behind: tuple[tuple[LeftBehind, ...], ...] = ()
-    """By index into `stored`: what was left out of the graph, sorted; empty: nothing anywhere."""
+    """The different things that requests left out of the graph, each sorted, ascending: one for each stored
+    structure or, where interchangeable branches were sorted, several. Empty: nothing anywhere."""
 
     @property
     def n_requests(self) -> int:
@@ -206,7 +231,8 @@ class ReadParams(Protocol):
         """Rows of PARAMS_AS_TEXT of one sample's period, in the order of the files.
 
         keys: only these parameters. requests: only these request ids, text. None: all. A request that the
-        sample's filter leaves out may be among them. Raises LakeError where a file cannot be read.
+        sample's filter leaves out may be among them, and one of the same id and the other kind (`Graph.kind`
+        against the column `kind`). Raises LakeError where a file cannot be read.
         """
         ...
 
@@ -282,6 +308,7 @@ class Population:
 def _rows_of(category: Category, first: int, past: int) -> Category:
     """The requests of samples `first` to `past`, whose codes begin at 0 again."""
     rows = slice(category.rows(first).start, category.rows(past - 1).stop)
+    host, origin = category.host, category.origin
     return replace(
         category,
         node_ns=np.ascontiguousarray(category.node_ns[:, rows]),
@@ -291,4 +318,13 @@ def _rows_of(category: Category, first: int, past: int) -> Category:
         sample=category.sample[rows] - np.uint8(first),
         status=category.status[rows],
         request_id=category.request_id[rows],
+        host=None if host is None else _cut(host, rows),
+        failures=category.failures.of_rows(rows),
+        origin=None if origin is None else origin[rows],
     )
+
+
+def _cut(host: Codes, rows: slice) -> Codes:
+    """Some requests of a host matrix; a repeated row stays one."""
+    part = host[:, rows]
+    return part if host.strides[1] == 0 else np.ascontiguousarray(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from analyze.refine.stored import StoredCategory, StoredStructure
 from stitch.columnar.mixing import mix
 
 I8 = npt.NDArray[np.int64]
+Columns = npt.NDArray[np.unsignedinteger[Any]]
+"""Numbers of stored columns, in the smallest type that holds them."""
 
 
 class Node(NamedTuple):
@@ -56,6 +58,21 @@ def _name(label: GraphNode) -> str:
     return f"{side} {len(host)} {len(component)} {len(point)} {len(word)} {host}{component}{point}{word}"
 
 
+class LeftOut(NamedTuple):
+    """A child that was left out of the graph."""
+
+    column: int
+    """Stored column of the start of the span that started it."""
+    operation: str
+    """`component/point[/label]`."""
+
+
+def own_columns(n_columns: int, n_rows: int) -> Columns:
+    """[columns, rows] every column's own number, to be moved with its times."""
+    numbers: Columns = np.arange(n_columns).astype(np.min_scalar_type(n_columns))
+    return np.repeat(numbers[:, None], n_rows, axis=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A labelled DAG in some topological order, and the rows that take it."""
@@ -70,6 +87,13 @@ class Draft:
     edges: tuple[tuple[int, int], ...]
     """(src, dst) nodes; may hold edges implied by others."""
     responses: tuple[int, ...]
+    moved: Columns | None = None
+    """[stored nodes, rows] stored column whose time stands here, where branches were sorted; None: its own.
+    Hosts and failures are not moved: `attached` looks them up by this."""
+    nested: bool = False
+    """Nodes are sides of spans and points inside them, so that `within` and `mate` tell the nesting."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Children that nobody waits for and that are not among the nodes."""
     shift: I8 | None = None
     """[stored nodes, rows] what the skew correction added, ns; None: nothing."""
     as_stored: bool = False

@@ -6,7 +6,7 @@ Settled times fit their graph: clipped to the parent and the request, and never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import Category, Graph
-from analyze.refine.draft import Draft, Node
+from analyze.refine.attached import attach, in_row_order, nesting
+from analyze.refine.draft import Draft, Node, own_columns
 from analyze.refine.stored import row_order
 from stitch.columnar.mixing import hash_word
 from stitch.graph.describe import describe, tokens
@@ -109,10 +110,14 @@ def _by_row(draft: Draft, order: tuple[int, ...]) -> Draft:
     dags = _dags([draft])
     members = np.zeros(len(times), dtype=np.int64)
     by_row = canonical_order(dags, times.reshape(-1), member=members).order.reshape(times.shape)
-    settled = draft.times.copy()
+    if bool((by_row == np.array(order)).all()):
+        return draft
+    settled, moved = draft.times.copy(), own_columns(*draft.times.shape)
     # Position p of a request is its node by_row[p]; the shared order has node order[p] there.
-    settled[[columns[node] for node in order]] = np.take_along_axis(times, by_row, axis=1).T
-    return Draft(draft.category, draft.rows, settled, draft.nodes, draft.edges, draft.responses, draft.shift)
+    targets = [columns[node] for node in order]
+    settled[targets] = np.take_along_axis(times, by_row, axis=1).T
+    moved[targets] = np.array(columns)[by_row].T
+    return replace(draft, times=settled, moved=moved)
 
 
 def _key(names: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
@@ -143,6 +148,7 @@ def _graph(root: str, placed: _Placed) -> Graph:
         responses=np.array(placed.responses, dtype=np.int32),
         canonical=canonical,
         tokens=words,
+        nesting=nesting(placed.draft, placed.order),
     )
 
 
@@ -190,6 +196,7 @@ def _category(root: str, members: list[_Placed]) -> Category:
     weight = np.concatenate([p.draft.category.weight[p.draft.rows] for p in members])
     sample = np.concatenate([p.draft.category.sample[p.draft.rows] for p in members])
     status = np.concatenate([p.draft.category.status[p.draft.rows] for p in members])
+    attached = attach([(p.draft, p.order) for p in members])
     request_id = pa.concat_arrays([p.draft.category.request_id.take(pa.array(p.draft.rows)) for p in members])
     if len(members) > 1:
         order = row_order(sample.astype(np.int64), start_ns, request_id)
@@ -197,6 +204,7 @@ def _category(root: str, members: list[_Placed]) -> Category:
         response_ns, start_ns = response_ns[order], start_ns[order]
         weight, sample, status = weight[order], sample[order], status[order]
         request_id = request_id.take(pa.array(order))
+        attached = in_row_order(attached, order)
     return Category(
         graph=graph,
         node_ns=node_ns,
@@ -208,6 +216,10 @@ def _category(root: str, members: list[_Placed]) -> Category:
         request_id=request_id,
         stored=tuple(sorted({placed.draft.category.structure.category for placed in members})),
         skewed_edges=skewed,
+        host=attached.host,
+        failures=attached.failures,
+        origin=attached.origin,
+        left_behind=attached.left_behind,
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import find_asynchronous
 from analyze.refine.consensus import decide_order
-from analyze.refine.draft import Draft
+from analyze.refine.draft import Draft, LeftOut
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.merging import assemble
 from analyze.refine.record_drafts import record_drafts
@@ -57,18 +57,20 @@ def refine(
         for category, tree in zip(matrices.categories, trees, strict=True)
     ]
     names = [sample.name for sample in samples[:n_compared]]
-    trees, async_notes = _pruned(matrices, times, trees, settings, names)
+    trees, left_out, async_notes = _pruned(matrices, times, trees, settings, names)
     ordered, order_notes = _ordered(matrices, times, trees, settings, names)
     labels = decide_host_labels(matrices, settings, names)
     drafts: list[Draft] = []
-    for category, matrix, tree, found in zip(matrices.categories, times, trees, ordered, strict=True):
+    for category, matrix, tree, found, left in zip(
+        matrices.categories, times, trees, ordered, left_out, strict=True
+    ):
         if tree is None:
             drafts.extend(record_drafts(category, labels, settings))
             continue
         shift = None if matrix is category.node_ns else matrix - category.node_ns
         drafts.extend(
             draft if shift is None else replace(draft, shift=shift[:, draft.rows])
-            for draft in span_drafts(category, matrix, tree, found, labels, settings)
+            for draft in span_drafts(category, matrix, tree, found, left, labels, settings)
         )
     return Population(
         categories=assemble(drafts),
@@ -76,6 +78,8 @@ def refine(
         notes=(*clocks.notes, *async_notes, *order_notes, *labels.notes),
         samples=samples,
         statuses=matrices.statuses,
+        hosts=matrices.hosts,
+        errors=matrices.errors,
         window_ns=window_ns,
     )
 
@@ -116,8 +120,8 @@ def _pruned(
     trees: Sequence[SpanTree | None],
     settings: RefineSettings,
     samples: Sequence[str],
-) -> tuple[list[SpanTree | None], tuple[str, ...]]:
-    """Trees after zoom, asynchrony and deferral, and notes."""
+) -> tuple[list[SpanTree | None], list[tuple[LeftOut, ...]], tuple[str, ...]]:
+    """Trees after zoom, asynchrony and deferral, what each of them left out, and notes."""
     notes: tuple[str, ...] = ()
     if settings.level == "L3":
         trees = [None if tree is None else boundaries(tree) for tree in trees]
@@ -130,8 +134,9 @@ def _pruned(
             for tree, here in zip(trees, late, strict=True)
         ]
     if settings.keep_deferred:
-        return list(trees), notes
-    return [None if tree is None else without_deferred(tree) for tree in trees], notes
+        return list(trees), [()] * len(trees), notes
+    pruned = [(None, ()) if tree is None else without_deferred(tree) for tree in trees]
+    return [tree for tree, _ in pruned], [left for _, left in pruned], notes
 
 
 def _ordered(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.draft import Draft, Node, equal_rows, make_node
+from analyze.refine.draft import Columns, Draft, LeftOut, Node, equal_rows, make_node, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import (
@@ -46,6 +46,7 @@ def span_drafts(
     times: I8,
     tree: SpanTree,
     families: list[OrderedFamily],
+    left_out: tuple[LeftOut, ...],
     labels: HostLabels,
     settings: RefineSettings,
 ) -> Iterator[Draft]:
@@ -57,7 +58,7 @@ def span_drafts(
     for rows, hosts in split_by_hosts(category, labels):
         part = times if len(rows) == category.n_requests else times[:, rows]
         shapes = _shapes(tree, hosts)
-        part = _sort_twins(part, tree, shapes)
+        part, moved = _sort_twins(part, tree, shapes)
         choices = [_choices(part, tree, shapes, ordered, settings) for ordered in families]
         signature = np.concatenate(
             [np.zeros((len(rows), 0), dtype=np.int64), *(c.columns for c in choices)], axis=1
@@ -69,7 +70,17 @@ def span_drafts(
             mean_ns = own.mean(axis=1)
             before = [pair for choice in choices for pair in choice.pairs(row, tree, mean_ns)]
             nodes, edges, responses = _graph(category.structure, tree, hosts, before, mean_ns)
-            yield Draft(category, rows[mine], own, nodes, edges, responses)
+            yield Draft(
+                category=category,
+                rows=rows[mine],
+                times=own,
+                nodes=nodes,
+                edges=edges,
+                responses=responses,
+                moved=None if moved is None else moved[:, mine],
+                nested=True,
+                left_out=left_out,
+            )
 
 
 def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
@@ -88,13 +99,14 @@ def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
     return shapes
 
 
-def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> I8:
+def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> tuple[I8, Columns | None]:
     """Order interchangeable siblings by start in every request, moving the times of whole subtrees.
 
-    Innermost siblings first, so that a branch is in order before it moves. Returns `times` itself if all
-    stand in order already.
+    Innermost siblings first, so that a branch is in order before it moves. Returns the times, and which
+    column each was moved from; `times` itself and None if all stand in order already.
     """
     sorted_times = times
+    moved: Columns | None = None
     for unit in range(tree.n_units - 1, -1, -1):
         by_shape: dict[int, list[int]] = {}
         for child in tree.children[unit]:
@@ -106,21 +118,22 @@ def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> I8:
             if (starts[1:] >= starts[:-1]).all():
                 continue
             order = np.argsort(starts, axis=0, kind="stable")
-            if sorted_times is times:
-                sorted_times = times.copy()
+            if moved is None:
+                sorted_times, moved = times.copy(), own_columns(*times.shape)
             for columns in zip(*(_columns(tree, shapes, twin) for twin in twins), strict=True):
                 rows = list(columns)
                 sorted_times[rows] = np.take_along_axis(sorted_times[rows], order, axis=0)
-    return sorted_times
+                moved[rows] = np.take_along_axis(moved[rows], order, axis=0)
+    return sorted_times, moved
 
 
 def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
     """Columns of a subtree in an order that is the same for every subtree of that shape."""
-    columns = []
+    columns: list[int] = []
     stack = [top]
     while stack:
         unit = stack.pop()
-        columns += [tree.start[unit], tree.end[unit]]
+        columns += dict.fromkeys((tree.start[unit], tree.end[unit]))  # one column of a point
         stack += sorted(tree.children[unit], key=lambda child: (shapes[child], child))
     return columns
 

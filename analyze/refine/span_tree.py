@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from analyze.refine.draft import LeftOut
 from analyze.refine.stored import Operation, StoredStructure
 from schemas.events import EventKind
 from stitch.graph.placed import END, POINT, START
@@ -169,12 +170,19 @@ def leave_behind(
     )
 
 
-def without_deferred(tree: SpanTree) -> SpanTree:
-    """The tree without the units that nobody waits for, and all below them. O(units)."""
+def without_deferred(tree: SpanTree) -> tuple[SpanTree, tuple[LeftOut, ...]]:
+    """The tree without the units that nobody waits for, and all below them; and what was left out.
+
+    The latter are the children of units that stay, not what lies below those. O(units).
+    """
     needed = list(tree.awaited)
+    left = []
     for unit in range(1, tree.n_units):
-        needed[unit] = needed[unit] and needed[tree.parent[unit]]
-    return keep_units(tree, needed.__getitem__)
+        above = tree.parent[unit]
+        needed[unit] = needed[unit] and needed[above]
+        if needed[above] and not needed[unit]:
+            left.append(LeftOut(tree.start[above], tree.operation[unit].text))
+    return keep_units(tree, needed.__getitem__), tuple(left)
 
 
 def boundaries(tree: SpanTree) -> SpanTree:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from analyze.population import NO_FAILURES, Codes, Failures
 from schemas.errors import LakeError
 from stitch.columnar.chunks import whole
 from stitch.graph.placed import END, START
@@ -29,7 +30,18 @@ B1 = npt.NDArray[np.bool_]
 _BLOCK_CELLS = 1 << 16
 """Cells of a block turned at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
 
-_COLUMNS = ["request_id", "start_ns", "category", "offset_ns", "host", "weight", "status", "sample"]
+_COLUMNS = [
+    "request_id",
+    "start_ns",
+    "category",
+    "offset_ns",
+    "host",
+    "weight",
+    "status",
+    "error_position",
+    "error_class",
+    "sample",
+]
 
 
 class Operation(NamedTuple):
@@ -70,7 +82,7 @@ class StoredCategory:
     structure: StoredStructure
     node_ns: I8
     """[nodes, requests] ns since start, C order."""
-    host: I4
+    host: Codes
     """[nodes, requests] index into `FlowMatrices.hosts`; -1 unknown. A view: read only."""
     start_ns: I8
     weight: F8
@@ -78,6 +90,8 @@ class StoredCategory:
     status: I4
     """[requests] index into `FlowMatrices.statuses`."""
     request_id: pa.StringArray
+    failures: Failures = NO_FAILURES
+    """Positions are those of the stored structure; words are `FlowMatrices.errors`."""
 
     @property
     def n_requests(self) -> int:
@@ -93,17 +107,20 @@ class FlowMatrices:
     hosts: tuple[str, ...]
     """Host names; the dictionary of every `host` matrix."""
     statuses: tuple[str, ...]
+    errors: tuple[str, ...]
+    """Error classes of nodes."""
     n_samples: int
 
 
 def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMatrices:
     """Sort and group `flows` (FLOWS_SCHEMA columns and `sample` uint8) into matrices.
 
-    Any row order gives the same result. Raises LakeError if a category has no structure, or a flow another
-    number of nodes than its structure. O(rows log rows + nodes).
+    Any row order gives the same result. Raises LakeError if a category has no structure, a flow another
+    number of nodes than its structure, or the lists of its nodes do not fit each other. O(rows log rows +
+    nodes).
     """
     if flows.num_rows == 0:
-        return FlowMatrices((), (), (), n_samples)
+        return FlowMatrices((), (), (), (), n_samples)
     flows = flows.select(_COLUMNS).combine_chunks()
     codes, keys = _encode(flows["category"])
     order = row_order(
@@ -117,6 +134,7 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
     known = {structure.category: structure for structure in read_structures(structures)}
     host_list = whole(flows["host"])
     host_codes, hosts = _encode(pa.chunked_array([host_list.flatten()]))
+    failures, errors = _failures(flows)
     statuses, status_words = _encode(flows["status"])
     offsets = whole(flows["offset_ns"])
     bounds = offsets.offsets.to_numpy().astype(np.int64)
@@ -124,17 +142,41 @@ def group_flows(flows: pa.Table, structures: pa.Table, n_samples: int) -> FlowMa
         raise LakeError("Flows with unlike numbers of node times and hosts.", remedy="Run flowdiff fsck.")
     columns = _Columns(
         values=offsets.flatten().to_numpy(),
-        hosts=host_codes,
+        hosts=_narrow(host_codes, len(hosts)),
         bounds=bounds - bounds[0],
         start_ns=flows["start_ns"].to_numpy(),
         weight=flows["weight"].to_numpy(),
         sample=flows["sample"].to_numpy(),
         status=statuses,
         request_id=whole(flows["request_id"]),
+        failures=failures,
     )
     return FlowMatrices(
-        tuple(_slices(codes, keys, known, columns)), tuple(hosts), tuple(status_words), n_samples
+        tuple(_slices(codes, keys, known, columns)),
+        tuple(hosts),
+        tuple(status_words),
+        tuple(errors),
+        n_samples,
     )
+
+
+def _failures(flows: pa.Table) -> tuple[Failures, list[str]]:
+    """Failing nodes by row of `flows` and stored position, and the error classes that they name."""
+    positions, classes = whole(flows["error_position"]), whole(flows["error_class"])
+    bounds = _bounds_of(positions)
+    if not np.array_equal(bounds, _bounds_of(classes)):
+        raise LakeError(
+            "Flows with unlike numbers of failing nodes and classes.", remedy="Run flowdiff fsck."
+        )
+    codes, words = _encode(pa.chunked_array([classes.flatten()]))
+    row = np.repeat(np.arange(flows.num_rows, dtype=np.int32), np.diff(bounds))
+    return Failures(row, positions.flatten().to_numpy(), codes), words
+
+
+def _narrow(codes: I4, n_words: int) -> Codes:
+    """The codes in the smallest type that holds them, -1 and the number of words."""
+    narrow: Codes = codes.astype(np.min_scalar_type(-n_words - 1))
+    return narrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +184,14 @@ class _Columns:
     """The sorted flows, flattened."""
 
     values: I8
-    hosts: I4
+    hosts: Codes
     bounds: I8
     start_ns: I8
     weight: F8
     sample: U1
     status: I4
     request_id: pa.StringArray
+    failures: Failures
 
 
 def _slices(
@@ -174,7 +217,16 @@ def _slices(
             sample=columns.sample[start:end],
             status=columns.status[start:end],
             request_id=columns.request_id.slice(start, end - start),
+            failures=_checked(columns.failures.of_rows(slice(start, end)), key, n_nodes),
         )
+
+
+def _checked(failures: Failures, key: str, n_nodes: int) -> Failures:
+    if len(failures.position) and not 0 <= failures.position.min() <= failures.position.max() < n_nodes:
+        raise LakeError(
+            f"A flow of category {key} fails at a node it does not have.", remedy="Run flowdiff fsck."
+        )
+    return failures
 
 
 def _turned(rows: I8) -> I8:

@@ -30,6 +30,9 @@ class Call:
     calls: tuple[Call, ...] = ()
     host: str | None = None
     kind: EventKind = EventKind.SPAN_INTERNAL
+    status: str = "ok"
+    marks: tuple[float, ...] = ()
+    """Times of span events `mark` inside the span."""
 
 
 def call(name: str, start: float, end: float, *calls: Call, **fields: object) -> Call:
@@ -60,6 +63,8 @@ def request_events(request: Call, trace: str, at_ns: int) -> list[dict[str, obje
                 component=component,
                 point=point,
                 host=span.host,
+                status=span.status,
+                marks=[{"ts_ns": at_ns + round(at * US), "name": "mark"} for at in span.marks] or None,
             )
         )
         for below in span.calls:
