@@ -156,11 +156,11 @@ def _tails(
     start = np.concatenate(([0.0], np.cumsum(total)))[:-1]
     within = (cumulative - start[reference.site]) / total[reference.site]
     threshold = np.full(n_sites, np.iinfo(np.int64).max, dtype=np.int64)
-    for q, ratio in ((0.98, 1.0), (0.5, 3.0)):
+    for q, times_over in ((0.98, 1.0), (0.5, 3.0)):
         reached = np.full(n_sites, -1, dtype=np.int64)
         upto = within >= q - 1e-12
         np.maximum.at(reached, reference.site[~upto], reference.bin[~upto])
-        at = reached + 1 + int(np.rint(np.log2(ratio) * 32))
+        at = reached + 1 + int(np.rint(np.log2(times_over) * 32))
         threshold = at if q == 0.98 else np.maximum(threshold, at)
     over = votes.bin > threshold[votes.site]
     n_groups = 2 + max(roles.n_noise, 1)
