@@ -15,6 +15,7 @@ from analyze.sites.graph_sites import GraphSites, graph_sites, most_common
 from analyze.sites.log_bins import bin_of
 from analyze.sites.names import NameBook
 from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
+from analyze.sites.totals import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -155,7 +156,7 @@ class _Maker:
         w = runs.weight
 
         def total(values: F8) -> F8:
-            sums: F8 = np.bincount(inverse, values, n)
+            sums: F8 = totals(inverse, values, n)
             return sums
 
         self._write(
@@ -209,7 +210,7 @@ class _Maker:
         else:
             found, inverse, n = np.unique(key, return_inverse=True, return_counts=True)
             w, w2 = (
-                np.bincount(inverse, np.tile(x, len(site)), len(found)) for x in (runs.weight, runs.weight**2)
+                totals(inverse, np.tile(x, len(site)), len(found)) for x in (runs.weight, runs.weight**2)
             )
         self._write(
             "votes",

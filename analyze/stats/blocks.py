@@ -88,8 +88,9 @@ def block_kappa(
     """κ of each test from counts of blocks over common bins, [tests, blocks, bins]; problem: [blocks].
 
     The labels of the blocks are shuffled `permutations` times, the same way in all tests; D is the KS
-    distance of the two sides' pooled distributions; κ = max(1, n_e·Q95(D)²/1.358²). The quantile, not the median:
-    dependence changes the law's shape. 1 where a side is empty. O(permutations · tests · blocks · bins).
+    distance of the two sides' pooled distributions; κ = max(1, n_e·Q95(D)²/1.358²). The quantile, not the
+    median: dependence changes the law's shape. 1 where a side is empty.
+    O(permutations · tests · blocks · bins).
     """
     n_tests, _n_blocks, _bins = counts.shape
     shuffled = np.tile(problem, (permutations, 1))

@@ -14,6 +14,7 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.sites.profile import Profile
+from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]
@@ -50,7 +51,7 @@ def shape_changes(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.nan_to_num(calls[:, :2] / site_calls)
         mean = np.nan_to_num((inclusive[:, 0] + inclusive[:, 1]) / both)
-        total = np.bincount(at, inclusive[:, 1], len(touching))[at]
+        total = totals(at, inclusive[:, 1], len(touching))[at]
         site_mean = np.nan_to_num(total / site_calls[:, 1])
     part = (sums.rate0 + sums.rate1)[at] / 2 * (share[:, 1] - share[:, 0]) * (mean - site_mean)
     weight = np.abs(found.after - found.before) * touching[at, 1] / max(groups.requests1, 1e-300)
@@ -107,8 +108,8 @@ class _Groups:
     def table(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
         """[rows, columns] sums of values."""
         sums = np.zeros((n_rows, self.n_columns))
-        for column, inside in ((0, self.roles.reference[slot]), (1, self.roles.problem[slot])):
-            sums[:, column] = np.bincount(row[inside], value[inside], n_rows)
+        for column, inside in ((0, self.roles.ordinary[slot]), (1, self.roles.problem[slot])):
+            sums[:, column] = totals(row[inside], value[inside], n_rows)
         noise = self.roles.noise[slot]
         inside = noise >= 0
         np.add.at(sums, (row[inside], 2 + noise[inside]), value[inside])
@@ -194,7 +195,7 @@ def _shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSettings) 
     left = np.isnan(low) | (found.after > high + _MARGIN) | (found.after < low - _MARGIN)
     found.passes = (np.abs(difference) > settings.min_z * found.se) & (np.abs(difference) > floor) & left
     found.passes &= np.maximum(requests[:, 0], requests[:, 1]) >= _LEAST_NEW
-    found.tested = (n[:, :2] >= settings.min_requests).all(axis=1)
+    found.tested = np.asarray((n[:, :2] >= settings.min_requests).all(axis=1))
     return found
 
 

@@ -1,11 +1,13 @@
 """Comparisons of a recording as a user would make them, in two modes: with history, and without.
 
 * `a`: reference, and the quiet stretches as history, without those that share an instant with reference or
-  problem. Where nothing was recorded before a fault the history is the reference, too.
+  problem. Where nothing was recorded before a fault, the stretches are the reference: one of many ranges.
 * `b`: reference alone. A fault without one is left out.
 
-A fault's samples are loaded and refined for it alone, as the command does it. All quiet pairs of mode a have
-the same stretches between them (two are compared, the others are history), so they are loaded once.
+Samples are found, loaded and refined for each comparison alone, as the command does it. All quiet pairs of
+mode a have the same stretches between them (two are compared, the others are history), so they are loaded
+once for all, unless `exact` is asked for; a stretch of more than a minute is then one block of history where
+the command may make two of it.
 """
 
 from __future__ import annotations
@@ -29,8 +31,7 @@ from analyze.methods.registry import method_of
 from analyze.population import Population
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
-from analyze.scope import LakePeriod, resolve
-from schemas.periods import parse_period
+from flowdiff.sampling import find_samples
 
 Mode = Literal["a", "b"]
 
@@ -48,6 +49,8 @@ class Asked:
     problem: str
     quiet: bool
     """A pair of quiet stretches."""
+    exact: bool = False
+    """Load a quiet pair by itself, too."""
 
     @property
     def history(self) -> tuple[str, ...]:
@@ -109,25 +112,17 @@ def _ms(us: float | None) -> float | None:
     return None if us is None else us / 1e3
 
 
-def _period(lake: Path, text: str) -> LakePeriod:
-    return resolve(parse_period(text, now_ns=0), default_lake=str(lake))
-
-
 def _loaded(asked: Asked) -> Loaded:
-    stretches = asked.history
-    if asked.quiet and asked.mode == "a" and asked.reference is not None:
+    if asked.quiet and asked.mode == "a" and not asked.exact and asked.reference is not None:
         return _quiet_pair(asked, asked.reference)
-    history = [(f"history {n}", _period(asked.lake, text)) for n, text in enumerate(stretches, 1)]
-    problem = ("problem", _period(asked.lake, asked.problem))
-    if asked.reference is not None:
-        reference = ("reference", _period(asked.lake, asked.reference))
-        return load_population([reference, problem], RefineSettings(), history=history)
-    every = load_population([*history, problem], RefineSettings()).population
-    n = len(history)
-    return Loaded(
-        regroup(every, [range(n), [n]], ["reference", "problem"]),
-        regroup(every, [[at] for at in range(n)], [name for name, _ in history]),
-    )
+    # Without a reference of its own a fault is held against the stretches, each a range of the reference.
+    texts = {
+        "reference": asked.history if asked.reference is None else [asked.reference],
+        "problem": [asked.problem],
+    }
+    history = () if asked.reference is None else asked.history
+    samples = find_samples(texts, history, now_ns=0, lake=str(asked.lake))
+    return load_population(samples.compared, RefineSettings(), history=samples.history)
 
 
 def _quiet_pair(asked: Asked, reference: str) -> Loaded:
@@ -141,5 +136,6 @@ def _quiet_pair(asked: Asked, reference: str) -> Loaded:
 
 @lru_cache(maxsize=1)
 def _all_quiet(lake: Path, stretches: tuple[str, ...]) -> Population:
-    samples = [(f"history {n}", _period(lake, text)) for n, text in enumerate(stretches, 1)]
-    return load_population(samples, RefineSettings()).population
+    asked = {f"history {n}": [text] for n, text in enumerate(stretches, 1)}
+    samples = find_samples(asked, (), now_ns=0, lake=str(lake))
+    return load_population(samples.compared, RefineSettings()).population

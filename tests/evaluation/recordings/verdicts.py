@@ -7,7 +7,9 @@ from typing import Any
 
 from evaluation.recordings.comparing import Asked, Compared
 from evaluation.recordings.labelled import Fault
-from evaluation.recordings.naming import UNCHANGED, Named
+from evaluation.recordings.naming import Named
+
+from analyze.report.gate import GateCode
 
 Row = dict[str, Any]
 SHOWN = 10
@@ -66,7 +68,7 @@ def quiet_row(asked: Asked, found: Compared) -> Row:
 def passed_unseen(row: Row) -> bool:
     """The gate let something pass that moved: by the report's own account, or by plain tests at a fault that
     can be seen (between quiet minutes plain tests see the noise between minutes)."""
-    if row["exit_code"] != UNCHANGED:
+    if row["exit_code"] != GateCode.PASSED:
         return False
     return bool(row["tested"]) or (row.get("visible") == "visible" and bool(row["moved"]))
 
@@ -102,7 +104,7 @@ def _total(rows: Sequence[Row]) -> Row:
             "pairs": len(quiet),
             "results_a_pair": _mean(row["results"] for row in quiet),
             "with_any": sum(row["results"] > 0 for row in quiet),
-            "not_exit_0": sum(row["exit_code"] != UNCHANGED for row in quiet),
+            "not_exit_0": sum(row["exit_code"] != GateCode.PASSED for row in quiet),
         }
     total["passed_unseen"] = sum(passed_unseen(row) for row in rows)
     total["load_s"] = _mean(row["load_s"] for row in rows)

@@ -40,16 +40,17 @@ def _lines(finding: Finding) -> list[Text]:
         Text(f"{words.moved(finding)} ({words.interval(finding)}), {words.part_sentence(finding)}"),
         Text(f"{words.affected(finding)}, {words.sureness(finding)}", style="dim"),
     ]
-    if finding.suspect:
-        lines.append(_told("Look first at", finding.suspect))
     lines += [Text(wording.visible(words.factor_sentence(factor))) for factor in finding.factors[:1]]
     if finding.explanation is not None:
         lines.append(_told("What differs", words.differs(finding.explanation)))
     if finding.chain:
         lines.append(_told("Then", " ".join(finding.chain[:CHAIN])))
     example = next((example for example in finding.examples if example.sample == "problem"), None)
+    look = [finding.suspect] if finding.suspect else []
     if example is not None:
-        lines.append(_told("Look at", f"{wording.clip(example.request_id, ID_CHARS)} ({example.what})"))
+        look.append(f"{wording.clip(example.request_id, ID_CHARS)} ({example.what})")
+    if look:
+        lines.append(_told("Look at", ", ".join(look)))
     return lines
 
 

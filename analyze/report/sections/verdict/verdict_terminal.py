@@ -16,7 +16,7 @@ def print_verdict(section: VerdictSection, console: Console) -> None:
         console.print(Text(wording.visible(" ".join(section.reasons))))
     told = [*words.gaps(section)]
     if section.outcome in ("unchanged", "cannot-tell", "not-explained"):
-        told.append(words.visible_sentence(section))
+        told += [words.equivalent(section), words.visible_sentence(section)]
     told.append(section.calibration)
     if any(told):
         console.print(Text(wording.visible(" ".join(filter(None, told))), style="dim"))
