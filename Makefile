@@ -60,8 +60,8 @@ bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselin
 	$(BIN)/python tests/bench/bench_import.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_compare.py tests/bench/bench_simulate.py
 
-evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults with known truth; FULL=1 for paper size
-	$(BIN)/python tests/evaluation/run.py $(if $(FULL),--full)
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1: paper size; REAL=DIR: recordings
+	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
 
 lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build -o requirements.lock pyproject.toml

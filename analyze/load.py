@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.scope import LakePeriod, pending_note
+from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms
 from analyze.sql.unknown_keys import refuse_unknown_keys
@@ -27,6 +27,7 @@ from analyze.verify import verify
 from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import FLOW_KEYS, Period
+from schemas.ranges import ranges_text
 from stitch.lake.reading import read_rows
 
 I8 = npt.NDArray[np.int64]
@@ -69,46 +70,55 @@ class Loaded(NamedTuple):
 
 
 def load_population(
-    samples: Sequence[tuple[str, LakePeriod]],
+    samples: Sequence[tuple[str, LakePeriods]],
     settings: RefineSettings,
     *,
-    history: Sequence[tuple[str, LakePeriod]] = (),
+    history: Sequence[tuple[str, LakePeriods]] = (),
 ) -> Loaded:
-    """Load and refine samples (name, period), and samples of ordinary times beside them.
+    """Load and refine samples (name, period or periods), and samples of ordinary times beside them.
 
-    They may lie in different lakes, and may overlap (see `refuse_overlap`). Raises PeriodError where a period
-    has no request, ConfigError for more samples than there are codes, LakeError where files do not fit each
-    other.
+    They may lie in different lakes, and may overlap (see `refuse_overlap`); the periods of one sample share
+    no instant. A sample of the history without a request is left out. Raises PeriodError where a sample has
+    no request, ConfigError for more samples than there are codes, LakeError where files do not fit.
     """
-    asked = (*samples, *history)
-    if len(asked) > MOST_SAMPLES:
-        raise ConfigError(f"{len(asked)} samples are too many; {MOST_SAMPLES} is the most.")
+    if (n_asked := len(samples) + len(history)) > MOST_SAMPLES:
+        raise ConfigError(f"{n_asked} samples are too many; {MOST_SAMPLES} is the most.")
+    asked: list[tuple[str, tuple[LakePeriod, ...]]] = []
     tables = []
-    structures = []
+    structures: dict[Path, pa.Table] = {}
     notes: dict[str, None] = {}
-    for number, (_, found) in enumerate(asked):
-        flows = read_flows(found)
-        if flows.num_rows == 0:
-            where = "" if found.period.where is None else f" where {found.period.where.text}"
-            raise PeriodError(f"Period {found.period.text}{where} holds no request.")
+    for place, (name, found) in enumerate((*samples, *history)):
+        parts = parts_of(found)
+        try:
+            flows = _read_sample(parts)
+        except PeriodError:
+            if place < len(samples):
+                raise
+            continue  # a time in which the filter keeps nothing
         tables.append(
-            flows.append_column("sample", pa.array(np.full(flows.num_rows, number, dtype=np.uint8)))
+            flows.append_column("sample", pa.array(np.full(flows.num_rows, len(asked), dtype=np.uint8)))
         )
-        structures += [read_stored(found, path, _STRUCTURE_COLUMNS) for path in found.structures]
-        if number < len(samples) and (note := pending_note(found)) is not None:
-            notes[f"Lake {found.root.name}: {note}"] = None
+        asked.append((name, parts))
+        for part in parts:
+            for path in part.structures:
+                if path not in structures:
+                    structures[path] = read_stored(part, path, _STRUCTURE_COLUMNS)
+            if place < len(samples) and (note := pending_note(part)) is not None:
+                notes[f"Lake {part.root.name}: {note}"] = None
+    if history and len(asked) == len(samples):
+        raise PeriodError("The history holds no request.", remedy="Give --history other times.")
     refined = refine(
         pa.concat_tables(tables).unify_dictionaries(),
-        pa.concat_tables(structures),
+        pa.concat_tables(structures.values()),
         settings,
-        tuple(_sample(name, found.period) for name, found in asked),
-        asked[0][1].window_ns,
+        tuple(_sample(name, [part.period for part in parts]) for name, parts in asked),
+        asked[0][1][0].window_ns,
         len(samples),
     )
     population = replace(
         refined,
         notes=(*notes, *refined.notes),
-        params=_ParamsOf(tuple(found for _, found in asked)),
+        params=_ParamsOf(tuple(parts for _, parts in asked)),
     )
     if not history:
         return Loaded(population, None)
@@ -116,28 +126,54 @@ def load_population(
     return Loaded(population.of_samples(0, n), population.of_samples(n, len(asked)))
 
 
-def _sample(name: str, period: Period) -> Sample:
-    where = "" if period.where is None else period.where.text
-    return Sample(name, period.text, period.start_ns, period.end_ns, where)
+def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
+    """Flows of a sample. Raises PeriodError, saying why, where none of its periods has any."""
+    tables = []
+    refused: PeriodError | None = None
+    for part in parts:
+        try:
+            tables.append(read_flows(part))
+        except PeriodError as error:  # no request of this part has the parameter that the filter asks for
+            refused = error
+    if any(table.num_rows for table in tables):
+        return pa.concat_tables(tables)
+    if refused is not None:
+        raise refused
+    where = parts[0].period.where
+    told = "" if where is None else f" where {where.text}"
+    raise PeriodError(f"Period {ranges_text([part.period for part in parts])}{told} holds no request.")
+
+
+def _sample(name: str, periods: Sequence[Period]) -> Sample:
+    where = periods[0].where
+    ranges = tuple(sorted((period.start_ns, period.end_ns) for period in periods))
+    return Sample(
+        name,
+        ranges_text(periods),
+        ranges[0][0],
+        max(end for _, end in ranges),
+        "" if where is None else where.text,
+        ranges,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _ParamsOf:
     """`ReadParams` of the samples that were loaded, by their code."""
 
-    periods: tuple[LakePeriod, ...]
+    samples: tuple[tuple[LakePeriod, ...], ...]
 
     def __call__(
         self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
     ) -> pa.Table:
         """See `ReadParams`."""
-        return read_params(self.periods[sample], keys=keys, requests=requests)
+        return read_params(self.samples[sample], keys=keys, requests=requests)
 
 
 def read_params(
-    found: LakePeriod, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+    found: LakePeriods, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
 ) -> pa.Table:
-    """Parameters of a period's windows, file by file; only `keys`, only of `requests` (None: all).
+    """Parameters of a sample's windows, file by file; only `keys`, only of `requests` (None: all).
 
     See `ReadParams`. Row groups without a wanted key or request are not read. Raises LakeError.
     """
@@ -145,7 +181,9 @@ def read_params(
     if requests is not None:
         theirs = pc.field("request_id").isin(requests)
         wanted = theirs if wanted is None else wanted & theirs
-    parts = [read_stored(found, path, PARAMS_SCHEMA.names, where=wanted) for path in found.params]
+    # Two ranges may lie in one window: its file is read once.
+    files = {path: part for part in parts_of(found) for path in part.params}
+    parts = [read_stored(part, path, PARAMS_SCHEMA.names, where=wanted) for path, part in files.items()]
     plain = [part.cast(PARAMS_AS_TEXT) for part in parts]
     return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()
 

@@ -44,6 +44,13 @@ class Sample:
     """Half open, ns since the epoch."""
     where: str = ""
     """Filter expression; empty for none."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """Ranges that make it up, half open, ascending and apart; empty: all of `start_ns` to `end_ns`."""
+
+    @property
+    def length_ns(self) -> int:
+        """How long was watched: gaps between ranges do not count."""
+        return sum(end - start for start, end in self.ranges) if self.ranges else self.end_ns - self.start_ns
 
 
 PAIR: Final = (Sample("reference"), Sample("problem"))

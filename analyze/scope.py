@@ -1,16 +1,21 @@
-"""What to look at: a period of a lake, its windows and files found by its manifest, none of them opened."""
+"""What to look at: periods of lakes, their windows and files found by manifests, none of them opened.
+
+A sample is one period or several (`LakePeriods`). `Lakes` finds them; all that it finds in one lake is of one
+snapshot, whatever is imported meanwhile.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 
 from schemas.errors import PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
+from schemas.ranges import united
+from schemas.windows import Window
 from stitch.lake.layout import WindowTable
-from stitch.lake.manifest import Manifest, open_manifest
+from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import LocalStore
 
 
@@ -32,42 +37,134 @@ class LakePeriod:
     """Commits that are not published yet; none of their files is listed."""
     sums: Mapping[Path, str] = field(default_factory=dict)
     """SHA-256 of each listed file, hex, as it was committed."""
+    windows: tuple[Window, ...] = ()
+    """The windows whose files are listed, in time order."""
 
 
-def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
-    """Find the windows and files of a period.
+LakePeriods = LakePeriod | Sequence[LakePeriod]
+"""Where a sample lies: a period, or several that share no instant (`Lakes.ranges` sees to it)."""
 
-    may_be_empty: a lake that has no window at all gives a period without flows. Raises PeriodError if no lake
-    is named or no sealed window lies in the period (or an unsealed one does), LakeError if there is no lake
-    or a file of its last commit is lost.
-    """
-    lake = period.lake if period.lake is not None else default_lake
-    if lake is None:
-        raise PeriodError(f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake.")
-    root = Path(lake)
-    manifest: Manifest = open_manifest(LocalStore.at(root), lake)
-    entries = manifest.windows()
-    windows = []
-    if entries or not may_be_empty:
-        windows = windows_of(
+
+def parts_of(found: LakePeriods) -> tuple[LakePeriod, ...]:
+    """The periods of a sample."""
+    return (found,) if isinstance(found, LakePeriod) else tuple(found)
+
+
+class Lakes:
+    """The lakes that periods name, each opened once."""
+
+    def __init__(self, default: str | None = None) -> None:
+        """`default` is the lake of periods that name none."""
+        self._default = default
+        self._opened: dict[Path, _Opened] = {}
+        """By real path."""
+
+    def manifest(self, period: Period) -> Manifest:
+        """What the period's lake holds.
+
+        Raises PeriodError where no lake is named, LakeError where there is none.
+        """
+        return self._open(period).manifest
+
+    def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
+        """Windows and files of one period; see `resolve`."""
+        lake = self._open(period)
+        windows = [] if may_be_empty and not lake.entries else self._windows(period)
+        found = _listed(replace(fitted(period, windows), lake=lake.name), lake.manifest, windows)
+        letters = lake.manifest.files("dead_letters")
+        return replace(
+            found,
+            dead_letters=tuple(found.root / file.name for file in letters),
+            sums={**found.sums, **{found.root / file.name: file.sha256 for file in letters}},
+        )
+
+    def ranges(self, periods: Sequence[Period]) -> tuple[LakePeriod, ...]:
+        """Where a sample of several periods lies: what touches or overlaps becomes one, so nothing counts
+        twice. Dead letters are not listed.
+
+        Raises PeriodError where one of the periods holds no window, or an unsealed one.
+        """
+        whole = [replace(fitted(p, self._windows(p)), lake=self._open(p).name) for p in periods]
+        return tuple(
+            _listed(period, self._open(period).manifest, self._windows(period)) for period in united(whole)
+        )
+
+    def sealed(self, period: Period) -> list[Window]:
+        """The sealed windows that a period touches, in time order; those not sealed yet are passed by.
+
+        Raises PeriodError where there is none.
+        """
+        return windows_of(period, [entry.window for entry in self._open(period).entries if entry.sealed])
+
+    def sealed_part(self, period: Period) -> LakePeriod:
+        """What a period has of sealed windows. Raises PeriodError where there is none."""
+        windows = self.sealed(period)
+        return self.listed(fitted(period, windows), windows)
+
+    def listed(self, period: Period, windows: Sequence[Window]) -> LakePeriod:
+        """A period with the files of some windows of its lake, dead letters not among them."""
+        lake = self._open(period)
+        return _listed(replace(period, lake=lake.name), lake.manifest, windows)
+
+    def _windows(self, period: Period) -> list[Window]:
+        entries = self._open(period).entries
+        return windows_of(
             period,
             [entry.window for entry in entries if entry.sealed],
             [entry.window for entry in entries if not entry.sealed],
         )
+
+    def _open(self, period: Period) -> _Opened:
+        name = period.lake if period.lake is not None else self._default
+        if name is None:
+            raise PeriodError(
+                f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake."
+            )
+        root = Path(name)
+        place = root.resolve()
+        if place not in self._opened:
+            manifest = open_manifest(LocalStore.at(root), name)
+            self._opened[place] = _Opened(name, manifest, tuple(manifest.windows()))
+        return self._opened[place]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """One lake."""
+
+    name: str
+    """As it was called first."""
+    manifest: Manifest
+    entries: tuple[WindowEntry, ...]
+
+
+def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> LakePeriod:
+    """The period with the files of `windows`. Raises LakeError where one is missing."""
+    root = Path(manifest.lake)
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
-    listed = [*(manifest.files(table, windows) for table in tables), manifest.files("dead_letters")]
-    flows, structures, params, dead_letters = (tuple(root / file.name for file in files) for files in listed)
+    files = [manifest.files(table, windows) for table in tables]
+    flows, structures, params = (tuple(root / file.name for file in listed) for listed in files)
     return LakePeriod(
-        replace(fitted(period, windows), lake=lake),
+        period,
         root,
         manifest.info.window_length_ns,
         flows,
         structures,
         params,
-        dead_letters=dead_letters,
         pending=manifest.pending,
-        sums={root / file.name: file.sha256 for files in listed for file in files},
+        sums={root / file.name: file.sha256 for listed in files for file in listed},
+        windows=tuple(windows),
     )
+
+
+def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
+    """Find the windows and files of one period.
+
+    may_be_empty: a lake that has no window at all gives a period without flows. Raises PeriodError if no lake
+    is named or no sealed window lies in the period (or an unsealed one does), LakeError if there is no lake
+    or a file of its last commit is lost.
+    """
+    return Lakes(default_lake).find(period, may_be_empty=may_be_empty)
 
 
 def pending_note(found: LakePeriod) -> str | None:
@@ -78,23 +175,25 @@ def pending_note(found: LakePeriod) -> str | None:
     return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
 
 
-def refuse_overlap(periods: Sequence[LakePeriod]) -> None:
+def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
     """Requests in two samples of a comparison would be held against themselves.
 
-    Two periods of one lake may overlap in time only where each has a filter of its own (two versions in the
+    Two samples of one lake may overlap in time only where each has a filter of its own (two versions in the
     same hour); whether the filters part the requests is not looked at. Raises PeriodError.
     """
-    for one, other in combinations(periods, 2):
-        first, past = (
-            max(one.period.start_ns, other.period.start_ns),
-            min(one.period.end_ns, other.period.end_ns),
-        )
-        same = one.root.resolve() == other.root.resolve() and _terms(one.period) == _terms(other.period)
-        if same and first < past:
+    parts = [part for sample in samples for part in parts_of(sample)]
+    places = {root: root.resolve() for root in {part.root for part in parts}}
+    latest: dict[tuple[Path, tuple[Condition, ...]], Period] = {}
+    for part in sorted(parts, key=lambda part: part.period.start_ns):
+        alike = (places[part.root], _terms(part.period))
+        # Parts of one sample share no instant: what is still open when this one starts is of another sample.
+        before = latest.get(alike)
+        if before is not None and part.period.start_ns < before.end_ns:
             raise PeriodError(
-                f"Periods {one.period.text} and {other.period.text} overlap: a request would be in both.",
+                f"Periods {before.text} and {part.period.text} overlap: a request would be in both.",
                 remedy="Take periods apart, or filters that differ (--reference-where, --problem-where).",
             )
+        latest[alike] = part.period
 
 
 def _terms(period: Period) -> tuple[Condition, ...]:

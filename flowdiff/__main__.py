@@ -47,6 +47,14 @@ COMMANDS: Final = {
     ),
     "sql": Listed("sql", "Query a lake in SQL."),
     "export": Listed("export", "Write flows out again: as DOT graphs, as OTLP spans or as native records."),
+    "summarize": Listed(
+        "summarize",
+        "Work out the statistics of every window ahead, so that histories are read in seconds.",
+    ),
+    "calibrate": Listed(
+        "calibrate",
+        "Compare ordinary times of a lake with each other and count the findings, all of them false.",
+    ),
     "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
     "fsck": Listed(
         "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."

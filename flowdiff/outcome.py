@@ -1,7 +1,8 @@
 """How a command ends: its exit code, and one line on standard error where something failed.
 
-0: done. 1: what a command found (mutations, errors in a lake), never anything else. 2: an error, a wrong
-option, or a bug; only a bug has a traceback. 130: interrupted.
+0: done. 1: what a command found (a change, errors in a lake), never anything else. 2: an error, a wrong
+option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change without a
+cause. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _code(run: Callable[[], int | None]) -> int:
     except MemoryError:
         say(str(FlowdiffError("There is not enough memory.", remedy="Take a shorter period, or a filter.")))
         return FAILED
-    except Exception:  # noqa: BLE001 - nothing is hidden; Python's own exit code means "mutations found"
+    except Exception:  # noqa: BLE001 - nothing is hidden; Python's own exit code means "changed"
         return _bug()
 
 

@@ -94,6 +94,8 @@ class Method(Generic[C]):
     analyse: Analyse[C]
     sections: tuple[SectionView[Any], ...]
     """Every type of section that it may give, and how each is shown."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of what it weighs: words that a gate may ask for."""
 
 
 AnyMethod = Method[Any]

@@ -1,25 +1,59 @@
-"""Whether a comparison fails a gate (CI): the exit code of `flowdiff compare`, decided here."""
+"""Whether a comparison passes a gate (CI): the exit code of `flowdiff compare`, decided here."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum
+from typing import Final
 
-from analyze.report.outcome import Outcome
+from analyze.report.outcome import Outcome, Weighed
 from schemas.errors import ConfigError
 from schemas.windows import parse_duration_ns
+
+ANY: Final = "any"
+NEVER: Final = "never"
+_ALL: Final = (ANY, "findings", "mutations")
+"""Words for whatever the method finds."""
 
 _PERCENT = re.compile(r"^(\d+(?:\.\d+)?)\s*%$")
 
 
-class FailOn(StrEnum):
-    """Mutations that fail a gate."""
+class GateCode(IntEnum):
+    """Exit codes of a comparison that was made; 2 is an error."""
 
-    MUTATIONS = "mutations"
-    STRUCTURAL = "structural"
-    RESPONSE_TIME = "response-time"
-    NEVER = "never"
+    PASSED = 0
+    CHANGED = 1
+    """Something that counts was found."""
+    UNSURE = 3
+    """Nothing was, but it cannot be told, or there is a change that nothing explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailOn:
+    """What fails a gate."""
+
+    kinds: frozenset[str] | None = None
+    """Kinds of what a method weighs; None: all."""
+
+    def counts(self, kind: str) -> bool:
+        """Whether something of a kind matters."""
+        return self.kinds is None or kind in self.kinds
+
+
+def parse_fail_on(words: Sequence[str], known: Sequence[str]) -> FailOn:
+    """`any` (also `findings`, `mutations`), `never`, or kinds out of `known`. Raises ConfigError."""
+    if strange := [word for word in words if word not in (*_ALL, NEVER, *known)]:
+        raise ConfigError(
+            f"--fail-on {strange[0]}: the method does not look for that.",
+            remedy=f"Write one of: {', '.join((*_ALL, *known, NEVER))}.",
+        )
+    if NEVER in words:
+        if len({*words}) > 1:
+            raise ConfigError("--fail-on never stands alone.")
+        return FailOn(frozenset())
+    return FailOn(None if any(word in _ALL for word in words) else frozenset(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +82,18 @@ def parse_floor(text: str) -> Floor:
         ) from None
 
 
-def fails(outcome: Outcome, on: FailOn, floor: Floor) -> bool:
-    """Whether something of the named kind reaches the floor, a share of the first sample's.
+def gate_code(outcome: Outcome, on: FailOn, floor: Floor) -> GateCode:
+    """Whether something of the kinds asked for reaches the floor, a share of the first sample's.
 
     Decided on all that was found: the report lists the best of each direction, and what it leaves out may be
-    larger than what it lists of the other, or all there is of a kind.
+    larger than what it lists of the other, or all there is of a kind. What is no matter of time has no floor.
     """
-    if on is FailOn.NEVER:
-        return False
     least = floor.least_us(outcome.report.samples[0].total_us)
-    return any(
-        abs(found.us) >= least
-        for found in outcome.weighed
-        if on is FailOn.MUTATIONS or found.kind == on.value
-    )
+
+    def counts(found: Weighed) -> bool:
+        return on.counts(found.kind) and (found.us is None or abs(found.us) >= least)
+
+    counted = [found for found in outcome.weighed if counts(found)]
+    if any(found.sure for found in counted):
+        return GateCode.CHANGED
+    return GateCode.UNSURE if counted else GateCode.PASSED

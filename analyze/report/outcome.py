@@ -17,8 +17,10 @@ class Weighed:
 
     kind: str
     """`structural`, `response-time`, or what else the method tells apart."""
-    us: float
-    """Change of summed response time that it stands for, µs."""
+    us: float | None
+    """Change of summed response time that it stands for, µs; None: it is no matter of time (errors)."""
+    sure: bool = True
+    """False: something of this kind may be there and was not found, or there is a change without a cause."""
 
 
 @dataclass(frozen=True, slots=True)

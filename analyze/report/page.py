@@ -15,7 +15,7 @@ from importlib import resources
 from markupsafe import Markup
 
 from analyze.report.page_templates import template
-from analyze.report.section_view import Views
+from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 from schemas.report.section import Section
 
@@ -39,6 +39,7 @@ def render_html(report: Report, views: Views) -> str:
         style=Markup(style),
         style_hash=_csp_hash(style),
         json=_inert_json(report),
+        warnings=warnings(report, views),
         titles=_titles(report),
         blocks=[(method, block) for view, method, block in blocks if not view.aside],
         asides=[(method, block) for view, method, block in blocks if view.aside],

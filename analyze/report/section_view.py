@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from markupsafe import Markup
 from rich.console import Console
 
+from schemas.report.report import Report
 from schemas.report.section import Section
 
 S = TypeVar("S", bound=Section)
@@ -29,6 +30,8 @@ class SectionView(Generic[S]):
     """A `<details>` among "Everything else" at the end of the page, instead of in the middle."""
     style: str = ""
     """CSS of its own."""
+    warnings: Callable[[S], tuple[str, ...]] | None = None
+    """Sentences that a reader must know before the headline; None: it never has any."""
 
     @property
     def tag(self) -> str:
@@ -47,3 +50,13 @@ def views_by_tag(views: Iterable[SectionView[Any]]) -> Views:
         if found.setdefault(view.tag, view) is not view:
             raise ValueError(f"two sections are called '{view.tag}'")
     return found
+
+
+def warnings(report: Report, views: Views) -> tuple[str, ...]:
+    """What stands above a report's headline: the warnings of its sections, each once."""
+    told: dict[str, None] = {}
+    for section in report.sections:
+        view = views[section.section]
+        if view.warnings is not None:
+            told |= dict.fromkeys(view.warnings(section))
+    return tuple(told)

@@ -6,16 +6,18 @@ from rich.console import Console
 from rich.text import Text
 
 from analyze.report import wording
-from analyze.report.section_view import Views
+from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 
 
 def print_report(report: Report, views: Views, console: Console) -> None:
-    """Headline, samples, data-quality notes, verdict, and the sections that are for a terminal.
+    """Warnings, headline, samples, data-quality notes, verdict, and the sections that are for a terminal.
 
     Names are printed as text, never as rich markup; control characters in them are shown, not obeyed. Raises
     KeyError for a section without a view.
     """
+    for warning in warnings(report, views):
+        console.print(Text(wording.visible(f"! {warning}"), style="bold yellow"))
     console.print(Text(report.headline.sentence, style="bold"))
     for sample in report.samples:
         where = f" where {sample.where}" if sample.where else ""

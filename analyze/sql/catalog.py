@@ -22,7 +22,7 @@ from schemas.report.report_tables import REPORT_TABLES
 # In order of creation: a view may use the ones before it.
 VIEWS: Final = (
     *("requests", "categories", "spans", "nodes", "edges", "params", "windows"),
-    *("mutations", "mutation_requests", "dead_letters"),
+    *("findings", "evidence", "account", "mutations", "mutation_requests", "dead_letters"),
 )
 
 _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<doc>\S.*)$")

@@ -172,6 +172,10 @@ def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
         "flows": found.flows,
         "structures": found.structures,
         "params": found.params,
+        **{
+            name: sorted((found.root / "reports").glob(f"*/{name}.parquet"))
+            for name in ("findings", "evidence", "account")
+        },
         "mutations": sorted((found.root / "reports").glob("*/mutations.parquet")),
         "report_requests": sorted((found.root / "reports").glob("*/requests.parquet")),
         "dead_letters": found.dead_letters,

@@ -74,6 +74,45 @@ LISTED: Final = {
         "CREATE OR REPLACE VIEW _params AS"
         " FROM read_parquet(getvariable('params_files'), hive_partitioning = false)",
     ),
+    "findings": StoredTable(
+        REPORT_TABLES["findings"],
+        "CREATE TABLE _schema_findings AS SELECT *, '' AS filename FROM _schema",
+        "CREATE VIEW _findings AS FROM _schema_findings",
+        "CREATE VIEW _findings AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table findings is not read yet') IS NULL)"
+        " LEFT JOIN _schema_findings AS s ON true",
+        "SET VARIABLE findings_files = ?",
+        "CREATE OR REPLACE VIEW _findings AS"
+        " FROM read_parquet(getvariable('findings_files'),"
+        " filename = true, union_by_name = true, hive_partitioning = false)"
+        " UNION ALL BY NAME FROM _schema_findings",
+    ),
+    "evidence": StoredTable(
+        REPORT_TABLES["evidence"],
+        "CREATE TABLE _schema_evidence AS SELECT *, '' AS filename FROM _schema",
+        "CREATE VIEW _evidence AS FROM _schema_evidence",
+        "CREATE VIEW _evidence AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table evidence is not read yet') IS NULL)"
+        " LEFT JOIN _schema_evidence AS s ON true",
+        "SET VARIABLE evidence_files = ?",
+        "CREATE OR REPLACE VIEW _evidence AS"
+        " FROM read_parquet(getvariable('evidence_files'),"
+        " filename = true, union_by_name = true, hive_partitioning = false)"
+        " UNION ALL BY NAME FROM _schema_evidence",
+    ),
+    "account": StoredTable(
+        REPORT_TABLES["account"],
+        "CREATE TABLE _schema_account AS SELECT *, '' AS filename FROM _schema",
+        "CREATE VIEW _account AS FROM _schema_account",
+        "CREATE VIEW _account AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table account is not read yet') IS NULL)"
+        " LEFT JOIN _schema_account AS s ON true",
+        "SET VARIABLE account_files = ?",
+        "CREATE OR REPLACE VIEW _account AS"
+        " FROM read_parquet(getvariable('account_files'),"
+        " filename = true, union_by_name = true, hive_partitioning = false)"
+        " UNION ALL BY NAME FROM _schema_account",
+    ),
     "mutations": StoredTable(
         REPORT_TABLES["mutations"],
         "CREATE TABLE _schema_mutations AS SELECT *, '' AS filename FROM _schema",

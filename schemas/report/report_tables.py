@@ -138,6 +138,86 @@ PAINTED_SCHEMA = pa.schema(
 )
 """One row an edge of every category; in reports of `--variant released` only."""
 
+_CHANGED = (
+    _f("unit", pa.string(), "of before, after, low and high: us, share, calls, ratio"),
+    _f("before", pa.float64(), "reference: median over requests (times), share or mean"),
+    _f("after", pa.float64(), "the same in the problem period"),
+    _f("low", pa.float64(), "lower end of the 95 % interval of after - before, noise included"),
+    _f("high", pa.float64(), "its upper end"),
+)
+
+_SITE = (
+    _f("component", pa.string(), "component of the place that changed"),
+    _f("operation", pa.string(), "operation or trace point of the place"),
+    _f("caller", pa.string(), "who calls; null for the root, or several", nullable=True),
+)
+
+FINDINGS_SCHEMA = pa.schema(
+    [
+        _f("rank", pa.int32(), "from 1, most important first"),
+        _f("kind", pa.string(), "what happened: slower, faster, tail, errors, new-path, more-calls, …"),
+        *_SITE,
+        _f("title", pa.string(), "what happened, in a sentence"),
+        _f("suspect", pa.string(), "component to look at first where it is another one; else empty"),
+        *_CHANGED,
+        _f("contribution_us", pa.float64(), "part of the change of the mean response time, µs a request"),
+        _f("share", pa.float64(), "the same as a share of that change; null where it did not", nullable=True),
+        _f("share_low", pa.float64(), "lower end of its 95 % interval", nullable=True),
+        _f("share_high", pa.float64(), "upper end of its 95 % interval", nullable=True),
+        _f("requests0", pa.int64(), "requests with the changed thing in them, reference"),
+        _f("requests1", pa.int64(), "requests with the changed thing in them, problem"),
+        _f("share0", pa.float64(), "requests0 as a share of all requests of the reference"),
+        _f("share1", pa.float64(), "requests1 as a share of all requests of the problem period"),
+        _f("p", pa.float64(), "p-value of the leading evidence"),
+        _f("q", pa.float64(), "p corrected for the number of tests"),
+        _f("saves_us", pa.float64(), "mean saved if the place were as before", nullable=True),
+        _f("explanation", pa.string(), "what tells affected requests apart, in a sentence; or empty"),
+        _f("examples", pa.list_(pa.string()), "requests of the problem period to look at"),
+    ]
+)
+"""One row a finding."""
+
+EVIDENCE_SCHEMA = pa.schema(
+    [
+        _f("rank", pa.int32(), "finding that it belongs to; null: to none", nullable=True),
+        _f(
+            "place",
+            pa.int32(),
+            "from 1 in its finding, the leading one first; among the others in order of q",
+        ),
+        _f("kind", pa.string(), "what happened, as in findings"),
+        *_SITE,
+        _f("what", pa.string(), "which children, which error class; empty where the kind says all"),
+        *_CHANGED,
+        _f("requests0", pa.int64(), "requests with the place in them, reference; one vote each"),
+        _f("requests1", pa.int64(), "requests with the place in them, problem"),
+        _f("p", pa.float64(), "p-value of its test"),
+        _f("q", pa.float64(), "p corrected for the number of tests"),
+        _f("z", pa.float64(), "effect over its standard error, noise included"),
+        _f("contribution_us", pa.float64(), "part of the change of the mean response time, µs a request"),
+        _f("consequence_of", pa.int32(), "place of what it follows from; null: a cause", nullable=True),
+    ]
+)
+"""One row a significant test, uncut."""
+
+ACCOUNT_SCHEMA = pa.schema(
+    [
+        _f("measure", pa.string(), "mean (µs a request), tail or errors (shares of requests)"),
+        _f("part", pa.string(), "site; or mix: what a root type's share of the requests did"),
+        _f("root", pa.string(), "root type"),
+        _f("component", pa.string(), "component of the place; null for mix", nullable=True),
+        _f("operation", pa.string(), "operation of the place; null for mix", nullable=True),
+        _f("caller", pa.string(), "who calls; null for mix, the root, or several", nullable=True),
+        _f("calls", pa.float64(), "part from more or fewer calls on the critical path"),
+        _f("structure", pa.float64(), "part from calls that take other paths below"),
+        _f("slower", pa.float64(), "part from calls that take another time"),
+        _f("mix", pa.float64(), "part from the workload mix"),
+        _f("total", pa.float64(), "the four together; over all rows of a measure: after - before"),
+        _f("rank", pa.int32(), "finding that it belongs to; null: to none", nullable=True),
+    ]
+)
+"""One row a site and root type, and a row a root type's share, of each measure; uncut."""
+
 METHOD_COLUMN: Final = _f("method", pa.string(), "method that found it, as --method names it")
 """First column of every stored table; filled in by the run, so that methods may share a table."""
 
@@ -154,5 +234,8 @@ REPORT_TABLES: Final = {
     "categories": stored_schema(CATEGORIES_SCHEMA),
     "requests": stored_schema(REQUESTS_SCHEMA),
     "painted": stored_schema(PAINTED_SCHEMA),
+    "findings": stored_schema(FINDINGS_SCHEMA),
+    "evidence": stored_schema(EVIDENCE_SCHEMA),
+    "account": stored_schema(ACCOUNT_SCHEMA),
 }
 """Schema by name, `reports/<id>/<name>.parquet`; a method may bring tables of its own."""

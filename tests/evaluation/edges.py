@@ -70,6 +70,14 @@ class EdgeMatcher:
             return _place(src) == _place(edge.dst)
         return src in ends.start or src in FACES.get(edge.src, _NOTHING).at
 
+    def ends(self) -> frozenset[str]:
+        """Labels without the side at which the edges end: steps of records, spans that hold the time."""
+        found = {edge.dst for edge in self.edges}
+        for edge in self.edges:
+            faces = FACES.get(edge.dst, _NOTHING)
+            found |= {label.rstrip("<>") for label in faces.at}
+        return frozenset(found)
+
     def among(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """Those of a graph's (source, destination) labels on which a fault acted."""
         return tuple(pair for pair in pairs if self(*pair))

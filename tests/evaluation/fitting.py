@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from evaluation.cases import PAPER_SIZE
-from evaluation.trials import EPOCH_NS, stitch_lines
+from evaluation.runs import EPOCH_NS, stitch_lines
 
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
@@ -28,7 +28,7 @@ def measure_fit(workload: str, seed: int) -> dict[str, Any]:
     plan = RunPlan(workload, round(PAPER_SIZE[workload] / SAMPLE), seed, SAMPLE)
     source = run(plan, EPOCH_NS, with_truth=False)
     simulated_s = time.process_time() - began
-    flows, structures = stitch_lines(source, Format.NATIVE)
+    flows, structures, _ = stitch_lines(source, Format.NATIVE)
     flows = flows.append_column("sample", pa.array(np.zeros(flows.num_rows, dtype=np.uint8)))
     settings = RefineSettings(host_policy="full", keep_deferred=True)
     population = refine(flows.unify_dictionaries(), structures, settings)

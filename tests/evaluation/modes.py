@@ -1,4 +1,4 @@
-"""Ways to analyse: each turns a population into ranked results. A later mode joins `MODES`."""
+"""Ways to analyse: each turns a population into ranked results. `modes` are those of the tables."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from evaluation.recordings.naming import told_by
+
 from analyze.compare import compare
-from analyze.methods.port import Chosen
+from analyze.methods.port import AnyMethod, Chosen
+from analyze.methods.registry import all_methods
 from analyze.methods.spectroscope.method import METHOD
 from analyze.methods.spectroscope.paper_settings import PaperSettings, Variant
 from analyze.population import Population
+from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.limits import ReportLimits
+from schemas.report.findings import Finding, FindingsSection
 
-Kind = Literal["structural", "response-time"]
+Kind = Literal["structural", "response-time", "finding"]
 
 TABLES_ONLY = ReportLimits(mutations=1, detailed=0, categories=1, edges=1, brief_edges=1)
 """The harness reads the complete tables; the report that people see is cut short."""
@@ -39,6 +44,20 @@ class Result:
     """(source, destination) labels of the edges it flags."""
     explained_us: float | None = None
     """Part of the change of the mean response time that it claims, µs a request of the problem period."""
+    finding: Finding | None = None
+    """Of kind `finding`: judged by its site, not by its categories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one comparison showed."""
+
+    results: list[Result]
+    """Best first."""
+    outcome: str = ""
+    exit_code: int = 0
+    external: bool = False
+    """The verdict says that the service did not change and the clients did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +65,8 @@ class Mode:
     """A named way to analyse."""
 
     name: str
-    analyse: Callable[[Subject, int], list[Result]]
-    """(subject, structural threshold) -> results, best first."""
+    analyse: Callable[[Subject, int], Shown]
+    """(subject, structural threshold) -> what it shows."""
     has_threshold: bool = True
     """Whether it uses the structural threshold; if not it is run once, and its rows are the same for all."""
 
@@ -55,7 +74,7 @@ class Mode:
 def paper_mode(variant: Variant) -> Mode:
     """Spectroscope as published (`text`), or as its source does (`released`)."""
 
-    def analyse(subject: Subject, threshold: int) -> list[Result]:
+    def analyse(subject: Subject, threshold: int) -> Shown:
         settings = PaperSettings(variant=variant, sm_threshold=threshold)
         outcome = compare(subject.population, [Chosen(METHOD, settings)], limits=TABLES_ONLY)
         edges: dict[int, list[tuple[str, str]]] = {}
@@ -69,7 +88,7 @@ def paper_mode(variant: Variant) -> Mode:
         for rank, key in zip(listed["rank"].to_pylist(), listed["category"].to_pylist(), strict=True):
             precursors.setdefault(rank, []).append(key)
         n1 = outcome.report.sample("problem").requests
-        return [
+        results = [
             Result(
                 kind=row["kind"],
                 categories=(row["category"],),
@@ -79,8 +98,38 @@ def paper_mode(variant: Variant) -> Mode:
             )
             for row in outcome.tables["mutations"].to_pylist()
         ]
+        return Shown(results, outcome.report.verdict.outcome, int(gate_code(outcome, FailOn(), Floor())))
 
     return Mode(f"paper/{variant}", analyse)
 
 
-MODES: tuple[Mode, ...] = (paper_mode("text"), paper_mode("released"))
+def findings_mode(name: str, method: AnyMethod) -> Mode:
+    """A method whose results are findings, with its defaults."""
+
+    def analyse(subject: Subject, threshold: int) -> Shown:
+        del threshold
+        chosen = Chosen(method, method.settings())
+        outcome = compare(subject.population, [chosen], limits=ReportLimits())
+        told = told_by(outcome, subject.population)
+        results = [
+            Result(
+                kind="finding",
+                categories=tuple(member.category for member in finding.members),
+                explained_us=finding.contribution_us,
+                finding=finding,
+            )
+            for finding in outcome.report.section(FindingsSection).findings
+        ]
+        return Shown(results, told.outcome, told.exit_code, told.external)
+
+    return Mode(name, analyse, has_threshold=False)
+
+
+PAPER_MODES = (paper_mode("text"), paper_mode("released"))
+ROBUST = "robust"
+
+
+def modes() -> tuple[Mode, ...]:
+    """Those of the tables: paper mode as it reads and as it was released, robust mode where there is one."""
+    methods = all_methods()
+    return (*PAPER_MODES, *([findings_mode(ROBUST, methods[ROBUST])] if ROBUST in methods else []))

@@ -20,10 +20,13 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from evaluation.fitting import FITTED, measure_fit  # noqa: E402
 from evaluation.floors import record  # noqa: E402
-from evaluation.page import write_page  # noqa: E402
+from evaluation.options import add_options, is_asked  # noqa: E402
+from evaluation.options import perform as perform_asked  # noqa: E402
+from evaluation.page import FULL_SIZE, write_page  # noqa: E402
+from evaluation.runs import forget_runs, is_kept, make_run  # noqa: E402
 from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
 from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
-from evaluation.trials import Trial, forget_runs, perform  # noqa: E402
+from evaluation.trials import Trial, perform, runs_of  # noqa: E402
 
 DOCS = ROOT / "docs"
 KEPT = ROOT / "build" / "evaluation"
@@ -33,19 +36,28 @@ FIT_SEED = 0
 def main() -> None:
     """Parse, run what is missing, render."""
     parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the papers' size, 20 seeds (hours)")
+    parser.add_argument("--full", action="store_true", help="published rows at the papers' size (hours)")
+    parser.add_argument(
+        "--kept-only", action="store_true", help="only trials whose runs are simulated already"
+    )
+    parser.add_argument("--prepare", action="store_true", help="only simulate what is missing")
     parser.add_argument("--fit", action="store_true", help="measure the simulator's fit again (paper size)")
     parser.add_argument("--seeds", type=int, help="fewer or more repetitions than the tier's")
     parser.add_argument("--cases", nargs="*", help="only these cases; the page is not written")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--floors", action="store_true", help="record tests/evaluation/floors.json")
     parser.add_argument("--render", action="store_true", help="only render docs/evaluation.json again")
+    add_options(parser)
     chosen = parser.parse_args()
+    if is_asked(chosen):
+        if perform_asked(chosen, ROOT):
+            _render()
+        return
     if chosen.floors:
         record()
         return
     if chosen.render:
-        write_page(json.loads((DOCS / "evaluation.json").read_text(encoding="utf-8")), DOCS)
+        _render()
         return
     tier = FULL if chosen.full else SHORT
     wanted = [
@@ -54,16 +66,34 @@ def main() -> None:
         if (chosen.cases is None or t.case in chosen.cases)
         and (chosen.seeds is None or t.seed <= chosen.seeds)
     ]
+    if chosen.kept_only:
+        wanted = [t for t in wanted if all(is_kept(run) for run in runs_of(t))]
+    if chosen.prepare:
+        _simulate_missing(wanted, chosen.workers)
+        return
     store = Store(KEPT / tier.name, fingerprint(ROOT, MEASURED))
     began = time.monotonic()
     _run_missing(wanted, store, chosen.workers)
-    fits = _fits(chosen.workers, measure=chosen.fit or chosen.full)
+    fits = _fits(chosen.workers, measure=chosen.fit)
     if chosen.cases is None:
         results = [store.get(t.name) for t in wanted]
         content = _content(tier, results, fits, store.sources)
-        (DOCS / "evaluation.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        write_page(content, DOCS)
+        name = FULL_SIZE if tier is FULL else "evaluation.json"
+        (DOCS / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        _render()
     print(f"done in {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def _render() -> None:
+    write_page(json.loads((DOCS / "evaluation.json").read_text(encoding="utf-8")), DOCS)
+
+
+def _simulate_missing(wanted: Sequence[Trial], workers: int) -> None:
+    runs = [run for run in dict.fromkeys(run for t in wanted for run in runs_of(t)) if not is_kept(run)]
+    print(f"{len(runs)} runs to simulate", file=sys.stderr)
+    with _pool(workers, len(runs)) as pool:
+        for done, run in enumerate(pool.map(make_run, runs), 1):
+            print(f"[{done}/{len(runs)}] {run}", file=sys.stderr)
 
 
 def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from evaluation.causes import CauseSite
 from evaluation.edges import EdgeMatcher
 from evaluation.modes import Result
 from evaluation.truths import RequestTruth, Rule
@@ -43,6 +44,8 @@ class Evidence:
     is_cause_edge: EdgeMatcher
     weight1: float
     """Of a request of the problem period that is in no category (every one of a run has the same)."""
+    causes: tuple[CauseSite, ...] = ()
+    """What was injected, as findings may name it."""
 
     @property
     def concerned_weight(self) -> float:
@@ -61,6 +64,7 @@ def gather(
     reference: RequestTruth,
     problem: RequestTruth,
     is_cause_edge: EdgeMatcher,
+    causes: tuple[CauseSite, ...] = (),
 ) -> Evidence:
     """Join a population's categories to the truth of their requests."""
     categories = {}
@@ -83,12 +87,15 @@ def gather(
         categories=categories,
         is_cause_edge=is_cause_edge,
         weight1=float(every.mean()) if len(every) else 1.0,
+        causes=causes,
     )
 
 
 def is_relevant(result: Result, evidence: Evidence) -> bool:
-    """Whether a result is right, by the case's rule."""
+    """Whether a result is right, by the case's rule; a finding, if it names an injected cause."""
     rule = evidence.rule
+    if result.finding is not None:
+        return any(cause.named_by(result.finding) for cause in evidence.causes)
     if not (rule.structural if result.kind == "structural" else rule.response_time):
         return False
     members = [evidence.categories[key] for key in dict.fromkeys(result.categories)]
@@ -130,6 +137,10 @@ class Scores:
     """None where no request is concerned."""
     first_rank: int | None
     """Rank of the first relevant result, from 1."""
+    false_members_pct: float | None
+    """Findings: categories that are members of one and hold too few concerned requests, among all members."""
+    causes_named: int | None
+    """Findings: injected causes that one of them names."""
     explained_error_points: float | None
     """|claimed by the relevant results - true share| of the true change of the mean, in points; None where
     nothing is explained or nothing changed."""
@@ -146,6 +157,8 @@ def figures(relevant: Sequence[bool], covered: float, concerned: float) -> Score
         false_positive_pct=100.0 * (n - sum(relevant)) / n if n else 0.0,
         coverage_pct=100.0 * covered / concerned if concerned > 0 else None,
         first_rank=next((rank for rank, hit in enumerate(relevant, 1) if hit), None),
+        false_members_pct=None,
+        causes_named=None,
         explained_error_points=None,
     )
 
@@ -165,12 +178,33 @@ def score(
     claims = [r.explained_us for r in right if r.explained_us is not None]
     if claims and true_share_us is not None and true_change_us:
         error = 100.0 * abs(sum(claims) - true_share_us) / abs(true_change_us)
-    return Scores(
-        plain.results,
-        plain.relevant,
-        plain.top10_pct,
-        plain.false_positive_pct,
-        plain.coverage_pct,
-        plain.first_rank,
-        error,
+    return replace(
+        plain,
+        false_members_pct=false_members(results, evidence),
+        causes_named=_named(results, evidence),
+        explained_error_points=error,
     )
+
+
+def false_members(results: Sequence[Result], evidence: Evidence) -> float | None:
+    """Among the categories of all findings: those with less than the rule's share of concerned requests, %.
+
+    Categories without a request of the problem period (lost paths) are not counted. None: no members.
+    """
+    keys = {key for result in results if result.finding is not None for key in result.categories}
+    shares = []
+    for key in sorted(keys):
+        member = evidence.categories[key]
+        total = float(member.weight1.sum())
+        if total:
+            shares.append(float(member.weight1[evidence.concerned[member.rows1]].sum()) / total)
+    if not shares:
+        return None
+    return 100.0 * sum(share < evidence.rule.least_share for share in shares) / len(shares)
+
+
+def _named(results: Sequence[Result], evidence: Evidence) -> int | None:
+    findings = [result.finding for result in results if result.finding is not None]
+    if not findings:
+        return None
+    return sum(any(cause.named_by(finding) for finding in findings) for cause in evidence.causes)

@@ -12,16 +12,21 @@ MEASURED = ("schemas", "ingest", "stitch", "analyze", "tests/evaluation")
 SIMULATOR = ("ingest/simulate",)
 """Folders whose sources results, and the fit, depend on."""
 RENDERING = frozenset(
-    {"page.py", "plots.py", "sections.py", "run.py", "store.py", "tiers.py", "summary.py", "floors.py"}
+    {
+        *("page.py", "plots.py", "sections.py", "finding_sections.py", "summary.py"),
+        *("run.py", "options.py", "store.py", "tiers.py", "floors.py", "quiet_pairs.py"),
+        *("comparing.py", "kept_lakes.py", "labelled.py", "measuring.py", "moved.py", "verdicts.py"),
+    }
 )
 """Modules of the harness that results do not depend on."""
 
 
 def fingerprint(root: Path, folders: tuple[str, ...]) -> str:
-    """16 hex digits of the sources under `folders`."""
+    """16 hex digits of the sources under `folders`, which may be files, too."""
     digest = blake2b(digest_size=8)
     for folder in folders:
-        for path in sorted((root / folder).rglob("*")):
+        place = root / folder
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
             is_test = path.name.startswith("test_") or path.name in RENDERING
             if path.suffix in (".py", ".sql") and not is_test:
                 digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

@@ -17,6 +17,8 @@ METRICS = (
     "false_positive_pct",
     "coverage_pct",
     "first_rank",
+    "false_members_pct",
+    "causes_named",
     "explained_error_points",
     "seconds",
 )
@@ -76,6 +78,16 @@ class Table:
             and (size is None or t["traced"] == size)
         ]
 
+    def with_threshold(self) -> list[str]:
+        """Names of modes that use the structural threshold."""
+        used = {r["mode"] for t in self.trials for r in t["rows"] if r["threshold"]}
+        return [mode for mode in self.modes() if mode in used]
+
+    def with_findings(self) -> list[str]:
+        """Names of modes whose results are findings."""
+        there = {r["mode"] for t in self.trials for r in t["rows"] if "titles" in r and not r["threshold"]}
+        return [mode for mode in self.modes() if mode in there]
+
     def modes(self) -> list[str]:
         """Names of modes, in the order of the rows, without the ceiling."""
         return list(
@@ -90,4 +102,4 @@ def rows_of(trials: Sequence[Row], mode: str, sm: str = "scaled") -> list[Row]:
 
 def means(rows: Sequence[Row]) -> dict[str, Mean]:
     """Every metric over the rows."""
-    return {name: mean(r[name] for r in rows) for name in METRICS}
+    return {name: mean(r.get(name) for r in rows) for name in METRICS}

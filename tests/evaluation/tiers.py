@@ -1,4 +1,4 @@
-"""How much is run: `ci` in the tests, `short` by `make evaluate`, `full` at paper size with 20 seeds."""
+"""How much is run: `ci` in the tests, `short` by `make evaluate`, `full` the published rows at paper size."""
 
 from __future__ import annotations
 
@@ -24,10 +24,15 @@ class Tier:
     """Requests of a run that reach a trace; None: as many as in the papers."""
     sample: float
     seeds: int
-    aa_pairs: int
-    sizes: tuple[int, ...]
+    cases: tuple[Case, ...] = (*PUBLISHED, *FAULTS, *NEGATIVES)
+    span_seeds: int = 0
+    """Seeds with which the published cases are told as spans, too."""
+    sweep_seeds: int = 0
+    """Seeds of the sweeps over delay, sample size and reference windows."""
+    aa_pairs: int = 0
+    sizes: tuple[int, ...] = ()
     """Further sample sizes of the sweep."""
-    windows: tuple[int, ...]
+    windows: tuple[int, ...] = ()
     """Numbers of reference windows of the sweep, beside 1."""
 
     def size(self, case: Case) -> int:
@@ -35,9 +40,19 @@ class Tier:
         return self.traced if self.traced is not None else case.paper_size
 
 
-SHORT = Tier("short", 12_000, 0.5, 1, 6, (3_000, 6_000, 24_000), (2, 4))
-FULL = Tier("full", None, 0.1, 20, 50, (10_000, 20_000, 50_000, 100_000), (2, 4, 7))
-CI = Tier("ci", 5_000, 1.0, 1, 1, (), ())
+SHORT = Tier(
+    "short",
+    12_000,
+    0.5,
+    10,
+    span_seeds=1,
+    sweep_seeds=1,
+    aa_pairs=10,
+    sizes=(3_000, 6_000, 24_000),
+    windows=(2, 4),
+)
+FULL = Tier("full", None, 0.1, 2, cases=PUBLISHED)
+CI = Tier("ci", 5_000, 1.0, 1)
 
 CI_TRIALS = (
     Trial("8.2", 1, 5_000, 1.0),
@@ -61,11 +76,16 @@ def trials(tier: Tier) -> list[Trial]:
 
 
 def _of_seed(tier: Tier, seed: int) -> Iterator[Trial]:
-    for case in PUBLISHED:
+    for case in tier.cases:
+        spans = seed <= max(tier.span_seeds, 1) and case.group == "published"
         # Records have no component boundaries to zoom out to.
-        formats = (Format.OTLP_JSON,) if case.level == "L3" else tuple(Format)
-        yield from (Trial(case.key, seed, tier.size(case), tier.sample, f) for f in formats)
-    for case in (*[spin_case(d) for d in DELAYS_US], *FAULTS, *NEGATIVES):
+        if case.level == "L0":
+            yield Trial(case.key, seed, tier.size(case), tier.sample)
+        if spans and (tier.span_seeds or case.level != "L0"):
+            yield Trial(case.key, seed, tier.size(case), tier.sample, Format.OTLP_JSON)
+    if seed > tier.sweep_seeds:
+        return
+    for case in (spin_case(d) for d in DELAYS_US):
         yield Trial(case.key, seed, tier.size(case), tier.sample)
     yield from (Trial(SWEPT, seed, n, tier.sample) for n in tier.sizes)
     for key in (SWEPT, "A/A"):

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from evaluation.cases import CREATES, Case, case_of
+from evaluation.causes import cause_sites
 from evaluation.edges import EdgeMatcher
-from evaluation.modes import MODES, Mode, Subject
+from evaluation.modes import Mode, Subject, modes
 from evaluation.reference_modes import cheat
+from evaluation.runs import SEEDS_A_TRIAL, Period, Simulated, joined, period_of
 from evaluation.scoring import Evidence, gather, score
 from evaluation.truths import RULES, RequestTruth, cause_edges, path_facts, request_truth
 
-from analyze.population import Population
+from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from ingest.formats import codec_for
-from ingest.simulate.faults import find_fault, plan_causes
-from ingest.simulate.output import Format, Run, run
-from ingest.simulate.run import RunPlan
+from ingest.simulate.output import Format
 from ingest.simulate.truth import Truth
-from schemas.config import DecodeConfig, StitchConfig
-from schemas.events import concat_events
-from schemas.windows import NS_PER_DAY
-from stitch.kernel import stitch
-from stitch.structures import StructureMemo
 
-EPOCH_NS = 20_458 * NS_PER_DAY
-"""2026-01-05; each window of a trial is a run on a day of its own."""
-PROBLEM_SEED, SEEDS_A_TRIAL = 500, 1_000
+PROBLEM_SEED = 500
 """Trial s simulates its reference windows with seeds 1000·s, 1000·s + 1, …, its problem with 1000·s + 500."""
-CHUNKS_A_BATCH = 16
-"""Chunks of lines that are decoded and stitched together: about 60 MB of text."""
+NOTHING = "nothing"
+"""Rule of cases in which no result is right."""
+TITLES = 5
+"""Findings whose titles are kept with a row."""
 CEILING = "ceiling"
 """Mode name of the cheating reference in the rows."""
 
@@ -70,97 +63,22 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
-    """One side of the comparison, stitched."""
-
-    flows: pa.Table
-    structures: pa.Table
-    truths: list[Truth]
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """Everything that modes and scores need."""
 
     case: Case
     subject: Subject
     evidence: Evidence
-    truths1: list[Truth]
+    truths1: Sequence[Truth]
     n_creates: int
-
-
-@lru_cache(maxsize=4)
-def simulated(
-    workload: str, fault: str, severity: float | None, traced: int, sample: float, seed: int
-) -> Run:
-    """A run with truth; the last few are kept for the trials that share them."""
-    causes = tuple(plan_causes([(find_fault(fault), severity, 0.0)]))
-    day = seed % SEEDS_A_TRIAL
-    plan = RunPlan(workload, round(traced / sample), seed, sample, causes)
-    return run(plan, EPOCH_NS + day * NS_PER_DAY, with_truth=True)
-
-
-@lru_cache(maxsize=4)
-def stitched(
-    workload: str, fault: str, severity: float | None, traced: int, sample: float, seed: int, told_as: Format
-) -> Period:
-    """A period of one run, through the real codec and kernel."""
-    source = simulated(workload, fault, severity, traced, sample, seed)
-    assert source.truth is not None, "the harness always asks for it"
-    return Period(*stitch_lines(source, told_as), [source.truth])
-
-
-def forget_runs() -> None:
-    """Give back the memory of the runs that were kept."""
-    simulated.cache_clear()
-    stitched.cache_clear()
-
-
-def stitch_lines(source: Run, told_as: Format) -> tuple[pa.Table, pa.Table]:
-    """A run told in bytes, decoded and stitched: flows and structures."""
-    memo = StructureMemo()
-    flows: list[pa.Table] = []
-    structures: list[pa.Table] = []
-    batch: list[pa.Table] = []
-
-    def flush() -> None:
-        # Chunks hold whole requests, so a batch of them is closed by itself.
-        made = stitch(concat_events(batch), StitchConfig(), memo=memo)
-        flows.append(made.flows)
-        structures.append(made.structures)
-        batch.clear()
-
-    for chunk in source.lines(told_as):
-        payloads = [chunk] if told_as is Format.NATIVE else chunk.splitlines()
-        batch.append(codec_for(told_as.value).decode(payloads, DecodeConfig()).events)
-        if len(batch) == CHUNKS_A_BATCH:
-            flush()
-    if batch:
-        flush()
-    return pa.concat_tables(flows), pa.concat_tables(structures)
-
-
-def _joined(periods: Sequence[Period]) -> Period:
-    return Period(
-        pa.concat_tables([p.flows for p in periods]),
-        pa.concat_tables([p.structures for p in periods]),
-        [t for p in periods for t in p.truths],
-    )
 
 
 def prepare(trial: Trial) -> Prepared:
     """Both periods of a trial, refined, with their truth."""
     case = case_of(trial.case)
-    first = trial.seed * SEEDS_A_TRIAL
-    size = (trial.traced, trial.sample)
-    problem = stitched(case.workload, case.fault, case.severity, *size, first + PROBLEM_SEED, trial.told_as)
-    if case.split == "creates":
-        reference = problem
-    else:
-        quiet = ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
-        reference = _joined(
-            [stitched(case.workload, *quiet, *size, first + w, trial.told_as) for w in range(trial.windows)]
-        )
+    *quiet, broken = runs_of(trial)
+    problem = period_of(broken)
+    reference = joined([period_of(run) for run in quiet]) if quiet else problem
     facts = path_facts([*reference.truths, *problem.truths])
     truth0 = request_truth(reference.truths, trial.told_as, facts)
     truth1 = request_truth(problem.truths, trial.told_as, facts)
@@ -168,11 +86,28 @@ def prepare(trial: Trial) -> Prepared:
     if case.split == "creates":
         n_creates, truth0, truth1 = _first_and_last_creates(truth1)
     population = _population(case, reference, problem, truth0, truth1)
-    matcher = EdgeMatcher(
-        [edge for t in problem.truths for edge in cause_edges(t)], zoomed=case.level == "L3"
-    )
-    evidence = gather(population, RULES[case.rule], truth0, truth1, matcher)
+    zoomed = case.level == "L3"
+    matcher = EdgeMatcher([edge for t in problem.truths for edge in cause_edges(t)], zoomed=zoomed)
+    injected = [] if case.rule == NOTHING else [c for t in problem.truths for c in t.summary.causes]
+    causes = cause_sites([(c.mechanism, EdgeMatcher(c.edges, zoomed=zoomed)) for c in injected])
+    evidence = gather(population, RULES[case.rule], truth0, truth1, matcher, causes)
     return Prepared(case, Subject(population), evidence, problem.truths, n_creates)
+
+
+def _run(trial: Trial, fault: str, severity: float | None, seed: int) -> Simulated:
+    workload = case_of(trial.case).workload
+    return Simulated(workload, fault, severity, trial.traced, trial.sample, seed, trial.told_as)
+
+
+def runs_of(trial: Trial) -> list[Simulated]:
+    """The runs that a trial needs, for who wants to have them made before."""
+    case = case_of(trial.case)
+    first = trial.seed * SEEDS_A_TRIAL
+    problem = _run(trial, case.fault, case.severity, first + PROBLEM_SEED)
+    if case.split == "creates":
+        return [problem]
+    quiet = ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
+    return [*(_run(trial, *quiet, first + w) for w in range(trial.windows)), problem]
 
 
 def _first_and_last_creates(truth: RequestTruth) -> tuple[int, RequestTruth, RequestTruth]:
@@ -186,16 +121,42 @@ def _population(
     case: Case, reference: Period, problem: Period, truth0: RequestTruth, truth1: RequestTruth
 ) -> Population:
     tables = []
-    for number, (period, truth) in enumerate(((reference, truth0), (problem, truth1))):
-        flows = period.flows
+    samples = []
+    for number, (name, period, truth) in enumerate(
+        (("reference", reference, truth0), ("problem", problem, truth1))
+    ):
+        flows, bounds = period.flows, (period.start_ns, period.end_ns)
         if case.split == "creates":
             flows = flows.filter(pc.is_in(flows["request_id"], value_set=truth.names))
+            bounds = (int(truth.start_ns.min()), int(truth.start_ns.max()) + 1)
         marks = pa.array(np.full(flows.num_rows, number, dtype=np.uint8))
         tables.append(flows.append_column("sample", marks))
+        samples.append(Sample(name, case.fault if number else "", *bounds, ranges=period.ranges))
     # The papers' node labels include the machine's name.
     settings = RefineSettings(host_policy="full", level=case.level)
     structures = pa.concat_tables([reference.structures, problem.structures])
-    return refine(pa.concat_tables(tables).unify_dictionaries(), structures, settings)
+    refined = refine(pa.concat_tables(tables).unify_dictionaries(), structures, settings, tuple(samples))
+    return replace(refined, params=ParamsOf((reference.params, problem.params)))
+
+
+@dataclass(frozen=True, slots=True)
+class ParamsOf:
+    """`ReadParams` of periods that are in memory."""
+
+    tables: tuple[pa.Table, ...]
+
+    def __call__(
+        self, sample: int, /, *, keys: Sequence[str] | None = None, requests: pa.Array | None = None
+    ) -> pa.Table:
+        """See `ReadParams`."""
+        found = self.tables[sample]
+        for name, wanted in (
+            ("key", None if keys is None else pa.array(keys, pa.string())),
+            ("request_id", requests),
+        ):
+            if wanted is not None:
+                found = found.filter(pc.is_in(found[name].cast(pa.string()), value_set=wanted))
+        return found.select(PARAMS_AS_TEXT.names).cast(PARAMS_AS_TEXT)
 
 
 def thresholds(case: Case, traced: int, n_creates: int) -> dict[str, int]:
@@ -204,7 +165,7 @@ def thresholds(case: Case, traced: int, n_creates: int) -> dict[str, int]:
     return {"10": 10, "50": 50, "scaled": max(2, round(case.threshold * scale))}
 
 
-def perform(trial: Trial, modes: Sequence[Mode] = MODES) -> dict[str, Any]:
+def perform(trial: Trial, chosen: Sequence[Mode] | None = None) -> dict[str, Any]:
     """The rows of a trial, JSON-ready: the truth's figures, the ceiling, and each mode at each threshold."""
     began = time.process_time()
     ready = prepare(trial)
@@ -216,16 +177,23 @@ def perform(trial: Trial, modes: Sequence[Mode] = MODES) -> dict[str, Any]:
     evidence, population = ready.evidence, ready.subject.population
     best = score(cheat(population, evidence), evidence, share_us, change_us)
     rows = [{"mode": CEILING, "sm": "scaled", "threshold": 0, "seconds": 0.0, **asdict(best)}]
-    for mode in modes:
+    for mode in modes() if chosen is None else chosen:
         known: dict[int, dict[str, Any]] = {}
         for label, wanted in thresholds(ready.case, trial.traced, ready.n_creates).items():
             threshold = wanted if mode.has_threshold else 0
             if threshold not in known:
                 began = time.process_time()
-                results = mode.analyse(ready.subject, threshold)
+                shown = mode.analyse(ready.subject, threshold)
                 seconds = time.process_time() - began
-                scores = score(results, evidence, share_us, change_us)
-                known[threshold] = {"seconds": round(seconds, 3), **asdict(scores)}
+                scores = score(shown.results, evidence, share_us, change_us)
+                known[threshold] = {
+                    "seconds": round(seconds, 3),
+                    "outcome": shown.outcome,
+                    "exit_code": shown.exit_code,
+                    "external": shown.external,
+                    **asdict(scores),
+                    "titles": [r.finding.title for r in shown.results[:TITLES] if r.finding is not None],
+                }
             rows.append({"mode": mode.name, "sm": label, "threshold": threshold, **known[threshold]})
     return {
         "trial": trial.name,

@@ -101,7 +101,7 @@ def is_of(report: Path, problem: str) -> bool:
 
 
 def test_one_run_does_everything_once(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each period is resolved once; flows are refined once, the page rendered once, however it is kept."""
+    """The lake is opened once; flows are refined once, the page rendered once, however it is kept."""
     done: list[str] = []
 
     def counted(module: ModuleType, name: str) -> None:
@@ -113,9 +113,22 @@ def test_one_run_does_everything_once(lake: Path, tmp_path: Path, monkeypatch: p
     counted(analyze.load, "read_flows")
     counted(analyze.report.page, "render_html")
     assert run("compare", "--lake", str(lake), *DELAYED, "--html", str(tmp_path / "page.html")) == 1
-    assert sorted(done) == [*["open_manifest"] * 2, *["read_flows"] * 2, "refine", "render_html"]
+    assert sorted(done) == ["open_manifest", "read_flows", "read_flows", "refine", "render_html"]
     kept = max(lake.glob("reports/*/report.html"), key=lambda path: path.stat().st_mtime_ns)
     assert kept.read_bytes() == (tmp_path / "page.html").read_bytes()
+
+
+def test_a_reference_of_ranges_is_the_reference_of_their_union(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+):
+    problem = DELAYED[2:]
+    ranges = ("--reference", "2022-08-23T16:55/2m,2022-08-23T16:56/6m", "--reference", "2022-08-23T17:00/5m")
+    outputs = []
+    for reference in (DELAYED[:2], ranges):
+        run("compare", "--lake", str(lake), *reference, *problem, "--no-save", "--json", "-")
+        outputs.append(capsys.readouterr().out)
+    assert json.loads(outputs[0])["samples"][0]["text"] == "2022-08-23T16:55Z/2022-08-23T17:05Z"
+    assert outputs[0] == outputs[1]
 
 
 def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.CaptureFixture[str]):

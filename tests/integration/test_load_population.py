@@ -17,7 +17,7 @@ from analyze.load import load_population, read_flows
 from analyze.paths.attribution import attribute
 from analyze.population import Category, Population, no_params
 from analyze.refine.settings import RefineSettings
-from analyze.scope import resolve
+from analyze.scope import LakePeriod, resolve
 from analyze.sql.session import open_session
 from schemas.errors import ConfigError, LakeError, PeriodError
 from schemas.periods import Period, parse_period
@@ -227,6 +227,43 @@ def test_a_period_ends_before_its_end(lake_of_params: str) -> None:
         with open_session(cut) as session:
             asked = session.query("SELECT request_id FROM requests ORDER BY request_id")
         assert asked["request_id"].to_pylist() == names
+
+
+def test_two_ranges_of_one_window_are_one_sample(lake_of_params: str) -> None:
+    whole = resolve(period("2022-08-23T00:00/1m"), default_lake=lake_of_params)
+    ranges = [(MIDNIGHT_NS, MIDNIGHT_NS + 1), (MIDNIGHT_NS + 1, MIDNIGHT_NS + 2)]
+    parts = [replace(whole, period=replace(whole.period, start_ns=a, end_ns=b)) for a, b in ranges]
+    population = load_population([("both", parts)], RefineSettings()).population
+    assert sum(category.n_requests for category in population.categories) == 2
+    assert population.params(0).equals(
+        load_population([("all", whole)], RefineSettings()).population.params(0)
+    )
+    (sample,) = population.samples
+    assert (sample.ranges, sample.length_ns) == (tuple(ranges), 2)
+    assert (sample.start_ns, sample.end_ns) == (MIDNIGHT_NS, MIDNIGHT_NS + 2)
+
+
+def test_times_without_a_matching_request_are_no_history(lake_of_params: str) -> None:
+    minutes = [f"2022-08-23T00:0{minute}/1m" for minute in (0, 1)]
+
+    def found(where: str) -> list[LakePeriod]:
+        return [resolve(period(text, where), default_lake=lake_of_params) for text in minutes]
+
+    first, second = found("user = u2")
+    both = load_population(
+        [("first", found("user = u1")[0])], RefineSettings(), history=[("a", first), ("b", second)]
+    )
+    assert both.history is not None
+    assert [sample.name for sample in both.history.samples] == ["b"]
+    # One range of a sample may have nothing; all of them may not.
+    together = load_population([("all", [first, second])], RefineSettings()).population
+    assert sum(category.n_requests for category in together.categories) == 1
+    with pytest.raises(PeriodError, match="history holds no request"):
+        load_population([("first", second)], RefineSettings(), history=[("a", first)])
+    with pytest.raises(PeriodError, match="holds no request"):
+        load_population([("first", first)], RefineSettings())
+    with pytest.raises(PeriodError, match="has a parameter 'nothing'"):
+        load_population([("all", found("nothing = 1"))], RefineSettings())
 
 
 def test_parameters_are_read_when_asked_for(lake_of_params: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,8 +282,6 @@ def test_methods_of_one_and_of_three_samples_are_run(
     assert sum(section["requests"].values()) == 1011
     assert all(section["requests"].values())
     # Told before anything is looked for: there is no such lake.
-    assert run("compare", "--lake", str(tmp_path / "none"), "--method", "count", *samples, *samples) == 2
-    assert "Two samples are called 's0'" in capsys.readouterr().err
     assert run("compare", "--lake", str(tmp_path / "none"), "--method", "count", *PERIODS) == 2
     assert f"takes {n} sample{'s'[: n - 1]}, and 2 given" in capsys.readouterr().err
 

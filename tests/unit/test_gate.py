@@ -1,12 +1,15 @@
 """When a comparison fails a gate."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from oracles.paper_report import paper_outcome
 from oracles.populations import constant_chain, population
 
-from analyze.report.gate import FailOn, Floor, fails, parse_floor
+from analyze.report.gate import Floor, GateCode, gate_code, parse_fail_on, parse_floor
 from analyze.report.limits import ReportLimits
-from analyze.report.outcome import Outcome
+from analyze.report.outcome import Outcome, Weighed
 from schemas.errors import ConfigError
 from schemas.report.mutations import MutationKind, MutationsSection
 
@@ -20,21 +23,36 @@ def structural() -> Outcome:
     return paper_outcome(p)
 
 
+KINDS = ("response-time", "structural", "errors")
+
+
+def code(outcome: Outcome, words: Sequence[str] = ("any",), floor: str | None = None) -> int:
+    return gate_code(outcome, parse_fail_on(words, KINDS), Floor() if floor is None else parse_floor(floor))
+
+
 @pytest.mark.parametrize(
     ("on", "expected"),
-    [("mutations", True), ("structural", True), ("response-time", False), ("never", False)],
+    [
+        (("any",), 1),
+        (("findings",), 1),
+        (("mutations",), 1),
+        (("structural",), 1),
+        (("response-time",), 0),
+        (("errors", "structural"), 1),
+        (("never",), 0),
+    ],
 )
-def test_kind_decides(structural: Outcome, on: str, expected: bool):
-    assert fails(structural, FailOn(on), Floor()) is expected
+def test_kind_decides(structural: Outcome, on: tuple[str, ...], expected: int):
+    assert code(structural, on) == expected
 
 
 @pytest.mark.parametrize(
-    ("floor", "expected"), [("180ms", True), ("181ms", False), ("85%", True), ("86 %", False), ("0.5%", True)]
+    ("floor", "expected"), [("180ms", 1), ("181ms", 0), ("85%", 1), ("86 %", 0), ("0.5%", 1)]
 )
-def test_floor_decides(structural: Outcome, floor: str, expected: bool):
+def test_floor_decides(structural: Outcome, floor: str, expected: int):
     assert structural.report.section(MutationsSection).mutations[0].contribution_us == 180_000
     assert structural.report.sample("reference").total_us == 210_000
-    assert fails(structural, FailOn.MUTATIONS, parse_floor(floor)) is expected
+    assert code(structural, floor=floor) == expected
 
 
 def test_what_the_report_leaves_out_counts_too():
@@ -44,14 +62,39 @@ def test_what_the_report_leaves_out_counts_too():
     )
     outcome = paper_outcome(p, ReportLimits(mutations=1, detailed=0))
     assert [m.kind for m in outcome.report.section(MutationsSection).mutations] == [MutationKind.STRUCTURAL]
-    assert fails(outcome, FailOn.RESPONSE_TIME, parse_floor("4ms"))
-    assert not fails(outcome, FailOn.RESPONSE_TIME, parse_floor("5ms"))
+    assert code(outcome, ("response-time",), "4ms") == GateCode.CHANGED
+    assert code(outcome, ("response-time",), "5ms") == GateCode.PASSED
 
 
 def test_nothing_found_fails_nothing():
     same = population(constant_chain(("r", "a"), 40, 40, 1000, 1000))
-    outcome = paper_outcome(same)
-    assert not fails(outcome, FailOn.MUTATIONS, Floor())
+    assert code(paper_outcome(same)) == GateCode.PASSED
+
+
+def weighing(structural: Outcome, *weighed: Weighed) -> Outcome:
+    return replace(structural, weighed=weighed)
+
+
+def test_what_is_open_gives_3_unless_something_sure_counts(structural: Outcome):
+    open_ = Weighed("errors", None, sure=False)
+    assert code(weighing(structural, open_)) == GateCode.UNSURE
+    assert code(weighing(structural, open_), ("errors",)) == GateCode.UNSURE
+    assert code(weighing(structural, open_), ("structural",)) == GateCode.PASSED
+    assert code(weighing(structural, open_), ("never",)) == GateCode.PASSED
+    sure = Weighed("structural", 1000.0)
+    assert code(weighing(structural, open_, sure)) == GateCode.CHANGED
+    assert code(weighing(structural, open_, sure), floor="2ms") == GateCode.UNSURE
+
+
+def test_what_is_no_matter_of_time_has_no_floor(structural: Outcome):
+    assert code(weighing(structural, Weighed("errors", None)), floor="1h") == GateCode.CHANGED
+    assert code(weighing(structural, Weighed("errors", 5.0)), floor="1h") == GateCode.PASSED
+
+
+@pytest.mark.parametrize("words", [("sometimes",), ("structural", "conc"), ("never", "errors")])
+def test_words_that_mean_nothing_are_refused(words: tuple[str, ...]):
+    with pytest.raises(ConfigError, match="--fail-on"):
+        parse_fail_on(words, KINDS)
 
 
 @pytest.mark.parametrize("text", ["", "5", "-1s", "much", "%"])

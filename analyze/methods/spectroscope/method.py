@@ -17,7 +17,7 @@ from analyze.report.outcome import Weighed
 from analyze.report.sections.mutations.mutation_page import MUTATIONS
 from analyze.report.sections.tables.tables_view import CATEGORIES, ROOTS, SUMS
 from schemas.report.categories import CategoriesSection
-from schemas.report.mutations import MutationsSection
+from schemas.report.mutations import MutationKind, MutationsSection
 from schemas.report.report import Verdict
 from schemas.report.roots import RootsSection
 
@@ -108,4 +108,5 @@ METHOD: Final = Method(
     samples=SampleCount(2, 2),
     analyse=analyse,
     sections=(MUTATIONS, ROOTS, CATEGORIES, SUMS),
+    kinds=tuple(kind.value for kind in MutationKind),
 )

@@ -1,0 +1,171 @@
+"""Changes of paths and errors: folded into the deepest that has the same requests, and where calls are cut
+short, after whose call (L.7, L.9 items 6 and 7)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.groups import ERROR_KINDS, Group, score_of
+from analyze.findings.places import Affected, Context
+from analyze.sites.names import Names
+from schemas.report.findings import ChangeKind
+
+B1 = npt.NDArray[np.bool_]
+
+_SAME = 0.8
+"""Two changes with this share of their requests in common are one."""
+_CALLS_MOVED = 1.4
+"""A site whose calls a request changed by this factor sees other requests than before."""
+_OLD_SHARE = 0.01
+
+
+def broken_paths(
+    changes: Sequence[Change],
+    context: Context,
+    affected: Affected | None,
+    last_callee: Mapping[int, str],
+    mean_ns: float,
+) -> list[Group]:
+    """Groups of changes of paths and errors. last_callee: see `last_callees`."""
+    names = context.names
+    by_operation: dict[int, list[Change]] = defaultdict(list)
+    for change in changes:
+        by_operation[names.sites[change.site].operation].append(change)
+    requests = {operation: _requests(mine, affected) for operation, mine in by_operation.items()}
+    host = _hosts(by_operation, requests, context)
+    members: dict[int, list[int]] = defaultdict(list)
+    for operation in by_operation:
+        top = operation
+        while top in host:
+            top = host[top]
+        members[top].append(operation)
+    suspects = {
+        operation: callee
+        for operation in members
+        if (callee := _cut_after(by_operation[operation], names, last_callee)) is not None
+    }
+    callers: dict[str, set[str]] = defaultdict(set)
+    for operation, callee in suspects.items():
+        callers[callee].add(names.operations[operation].component)
+    shared = {callee for callee, who in callers.items() if callee and len(who) > 1}
+    groups = []
+    for operation, folded in members.items():
+        every = [change for other in folded for change in by_operation[other]]
+        if _selected(operation, every, by_operation, members, context):
+            continue
+        callee = suspects.get(operation, "")
+        lead = _lead(by_operation[operation])
+        groups.append(
+            Group(
+                lead=lead,
+                operation=operation,
+                component=callee if callee in shared else names.operations[operation].component,
+                changes=[*by_operation[operation], *(c for c in every if c not in by_operation[operation])],
+                score=max(score_of(change, mean_ns) for change in every),
+                suspect=callee,
+                follows=[c for other in folded if other != operation for c in by_operation[other]],
+            )
+        )
+    return _joined(groups, shared)
+
+
+def _lead(changes: Sequence[Change]) -> Change:
+    """What a finding is headed by: an error first, then the path that became more frequent, by how much."""
+    return max(
+        changes,
+        key=lambda c: (c.kind in ERROR_KINDS, c.kind is not ChangeKind.LOST_PATH, abs(c.after - c.before)),
+    )
+
+
+def _requests(changes: Sequence[Change], affected: Affected | None) -> B1 | None:
+    """Problem requests in which the changes show: those with what became more."""
+    more = [change for change in changes if change.ups]
+    if affected is None or not more:
+        return None
+    found = np.zeros(affected.n_requests, dtype=np.bool_)
+    for change in more:
+        found |= affected.of(change)
+    return found
+
+
+def _hosts(
+    by_operation: Mapping[int, list[Change]], requests: Mapping[int, B1 | None], context: Context
+) -> dict[int, int]:
+    """Operation -> the deeper one whose changed requests are the same: that is where it happened."""
+    host: dict[int, int] = {}
+    for operation in sorted(by_operation, key=lambda o: (context.depth[o], o)):
+        mine = requests[operation]
+        if mine is None or not mine.any():
+            continue
+        fitting = []
+        for other, theirs in requests.items():
+            deeper = context.is_above(operation, other) or context.depth[other] > context.depth[operation]
+            if other == operation or theirs is None or not theirs.any() or not deeper:
+                continue
+            common = int((mine & theirs).sum())
+            if common >= _SAME * min(int(mine.sum()), 2 * int(theirs.sum())):
+                fitting.append((context.is_above(operation, other), common, context.depth[other], -other))
+        if fitting:
+            host[operation] = -max(fitting)[3]
+    return host
+
+
+def _cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str | None:
+    """Whose call was the last of calls that were cut short. None: nothing was cut short.
+
+    Cut short: a shape that became more frequent is a part of one that became less so.
+    """
+    shorter = [
+        change
+        for change in changes
+        if change.shape != NO_SHAPE
+        and change.ups
+        and any(
+            _is_part(change, other, names) for other in changes if other.shape != NO_SHAPE and not other.ups
+        )
+    ]
+    if not shorter:
+        return None
+    change = max(shorter, key=lambda c: c.after - c.before if names.shapes[c.shape] else 0.0)
+    return last_callee.get(change.shape, "")
+
+
+def _is_part(shorter: Change, longer: Change, names: Names) -> bool:
+    one, other = names.shapes[shorter.shape], names.shapes[longer.shape]
+    counts = {(child.operation, child.awaited): child.calls for child in other}
+    return one != other and all(counts.get((c.operation, c.awaited), 0) >= c.calls for c in one)
+
+
+def _selected(
+    operation: int,
+    every: Sequence[Change],
+    by_operation: Mapping[int, list[Change]],
+    members: Mapping[int, list[int]],
+    context: Context,
+) -> bool:
+    """Whether only other requests reach the site, below another change (L.9 item 7)."""
+    below = any(other != operation and context.is_above(other, operation) for other in members)
+    never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
+    moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in by_operation[operation])
+    errors = any(change.kind in ERROR_KINDS for change in every)
+    return below and moved and not never_seen and not errors
+
+
+def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
+    """Groups that several callers of one component make are one."""
+    for callee in sorted(shared):
+        mine = [group for group in groups if group.component == callee]
+        if len(mine) < 2:
+            continue
+        best = max(mine, key=lambda group: group.score)
+        for group in mine:
+            if group is not best:
+                best.changes += group.changes
+                best.follows += group.changes
+                groups.remove(group)
+    return groups

@@ -1,0 +1,48 @@
+"""A change at a site: one thing that was tested, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.report.findings import ChangeKind, Unit
+
+NO_SHAPE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One candidate of a family of tests; numbers are those of the profile's names."""
+
+    kind: ChangeKind
+    site: int
+    p: float
+    z: float
+    """Effect over its standard error, noise included; positive: more, longer, more often."""
+    passes: bool
+    """Clears the noise and the floors; what is significant besides is a matter of all candidates together."""
+    unit: Unit
+    before: float
+    after: float
+    low: float
+    high: float
+    """95 % interval of after - before."""
+    n0: int
+    n1: int
+    contribution_ns: float
+    """Part of the change of the mean response time, ns a request of the period."""
+    weight: float = 0.0
+    """Structure: share of the requests that changed, by which a change without much time is ranked."""
+    shape: int = NO_SHAPE
+    error: int = -1
+    new: bool = False
+    """The shape (error) was never there before, or is gone."""
+    call_ratio: float = 1.0
+    """Calls of the site a request, after over before."""
+    threshold_us: float = 0.0
+    """Tail: calls over this are very slow."""
+    q: float = 1.0
+
+    @property
+    def ups(self) -> bool:
+        """Whether it became more."""
+        return self.after > self.before

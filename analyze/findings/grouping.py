@@ -1,0 +1,60 @@
+"""From changes to groups, the most important first (ALGORITHMS L.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analyze.findings.broken_paths import broken_paths
+from analyze.findings.changes import Change
+from analyze.findings.groups import TIME_KINDS, Group
+from analyze.findings.places import Affected, Context
+from analyze.findings.slow_components import slow_components
+from schemas.report.findings import ChangeKind
+
+_CALLS_MOVED = 1.43
+
+
+def grouped(
+    changes: Sequence[Change],
+    context: Context,
+    affected: Affected | None,
+    last_callee: Mapping[int, str],
+    mean_ns: float,
+) -> list[Group]:
+    """Few groups of many changes. mean_ns: the larger of the two mean response times."""
+    names = context.names
+    times = slow_components([c for c in changes if c.kind in TIME_KINDS], names, mean_ns)
+    paths = broken_paths(
+        [c for c in changes if c.kind not in TIME_KINDS], context, affected, last_callee, mean_ns
+    )
+    groups = [group for group in times if not _moved_by(group, paths, context)]
+    for path in paths:
+        callee = names.operations[path.operation].callee
+        about = {path.component, *callee.split("+")} - {""}
+        partner = next((g for g in groups if g.lead.kind in TIME_KINDS and _about(g, context) & about), None)
+        if partner is None:
+            groups.append(path)
+        else:
+            partner.changes += path.changes
+            partner.follows += path.changes
+            partner.score = max(partner.score, path.score)
+    return sorted(groups, key=lambda group: (-group.score, group.operation))
+
+
+def _about(group: Group, context: Context) -> set[str]:
+    del context
+    return {group.component}
+
+
+def _moved_by(group: Group, paths: Sequence[Group], context: Context) -> bool:
+    """Times that moved only because other requests reach the site now, below a change of paths."""
+    names = context.names
+    below = any(
+        context.is_above(path.operation, names.sites[change.site].operation)
+        for path in paths
+        for change in group.changes
+    )
+    moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in group.changes)
+    total = sum(change.contribution_ns for change in group.changes)
+    against = total if group.lead.kind is ChangeKind.FASTER else -total
+    return below and moved and against >= 0

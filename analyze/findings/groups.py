@@ -1,0 +1,42 @@
+"""A group: the changes that one finding tells of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from analyze.findings.changes import Change
+from schemas.report.findings import ChangeKind
+
+TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
+PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
+ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
+
+PATH_WEIGHT = 0.3
+"""What a change of a path in all requests ranks like: a change of the mean by this part (L.9 item 9)."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Changes that belong together; the first is the leading one."""
+
+    lead: Change
+    operation: int
+    """Of the leading site."""
+    component: str
+    """To look at first."""
+    changes: list[Change]
+    score: float
+    suspect: str = ""
+    """Component after whose call requests were cut short."""
+    follows: list[Change] = field(default_factory=list)
+    """Changes among `changes` that are consequences of the lead."""
+
+    @property
+    def operations_score(self) -> float:
+        """For ordering."""
+        return self.score
+
+
+def score_of(change: Change, mean_ns: float) -> float:
+    """What a change is ranked by: its part of the mean, or how many requests changed."""
+    return max(abs(change.contribution_ns) / max(mean_ns, 1.0), PATH_WEIGHT * change.weight)

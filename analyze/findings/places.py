@@ -1,0 +1,95 @@
+"""Where operations lie in the calling context, and which requests a change affects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.findings.changes import NO_SHAPE, Change
+from analyze.sites.graph_sites import GraphSites
+from analyze.sites.names import NO_CALLER, Names
+from analyze.sites.profiling import Pattern
+
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Depth and ancestors of operations over all paths there are."""
+
+    names: Names
+    depth: tuple[int, ...]
+    """By operation: its deepest place."""
+    ancestors: tuple[frozenset[int], ...]
+    """By operation: operations above it on any path."""
+
+    @staticmethod
+    def of(names: Names) -> Context:
+        """From the paths of a profile. O(paths · depth)."""
+        depth = [0] * len(names.operations)
+        above: list[set[int]] = [set() for _ in names.operations]
+        trail: list[tuple[int, ...]] = []
+        for path in names.paths:  # a path comes after the one above it
+            site = names.sites[path.site]
+            before = () if path.above == NO_CALLER else trail[path.above]
+            if site.caller != NO_CALLER and (not before or before[-1] != site.caller):
+                before = (*before, site.caller)
+            operation = site.operation
+            trail.append(before if before and before[-1] == operation else (*before, operation))
+            depth[operation] = max(depth[operation], len(before))
+            above[operation].update(before)
+        return Context(names, tuple(depth), tuple(frozenset(a - {o}) for o, a in enumerate(above)))
+
+    def is_above(self, operation: int, other: int) -> bool:
+        """Whether `operation` is an ancestor of `other` somewhere."""
+        return operation in self.ancestors[other]
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """Which requests of the problem a change is about; requests are numbered pattern by pattern."""
+
+    patterns: tuple[Pattern, ...]
+    first: I8
+    """[patterns + 1] number of the first problem request of each pattern."""
+    rows: tuple[I8, ...]
+    """By pattern: its problem requests, as rows of the category."""
+    failing: dict[int, I8]
+    """Site -> problem requests with a failing call, ascending."""
+
+    @property
+    def n_requests(self) -> int:
+        """Problem requests."""
+        return int(self.first[-1])
+
+    def of(self, change: Change) -> B1:
+        """[problem requests] those with the shape that the change is about, with a failing call of its site,
+        or else those that touch the site."""
+        found = np.zeros(self.n_requests, dtype=np.bool_)
+        if change.unit == "share" and change.shape == NO_SHAPE and change.site in self.failing:
+            found[self.failing[change.site]] = True
+            return found
+        for number, pattern in enumerate(self.patterns):
+            if has(pattern.sites, change.site, change.shape):
+                found[self.first[number] : self.first[number + 1]] = True
+        return found
+
+
+def has(sites: GraphSites, site: int, shape: int) -> bool:
+    """Whether a graph has a site (with a shape, unless NO_SHAPE)."""
+    if shape == NO_SHAPE:
+        return bool((sites.site == site).any() or (sites.shape_site == site).any())
+    return bool(((sites.shape_site == site) & (sites.shape_of == shape)).any())
+
+
+def affected_requests(
+    patterns: Sequence[Pattern], problem: B1, failing: dict[int, I8] | None = None
+) -> Affected:
+    """The problem's requests of the patterns; `problem` [slots]."""
+    rows = tuple(pattern.rows[problem[pattern.slot]] for pattern in patterns)
+    first = np.concatenate(([0], np.cumsum([len(mine) for mine in rows]))).astype(np.int64)
+    return Affected(tuple(patterns), first, rows, failing or {})

@@ -1,0 +1,171 @@
+"""Profiles of windows and periods, read from the lake's `stats/` where they are kept and made where not.
+
+A window's profile depends on nothing but its own flows and the settings: each window is refined alone. What
+can be read is read, whoever asks; what had to be made is kept if the lake can be written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from analyze.history.stored_profiles import decode, encode, version
+from analyze.load import load_population
+from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod, LakePeriods, parts_of
+from analyze.sites.profile import Profile, Slot, joined
+from analyze.sites.profiling import profile_of
+from schemas.errors import PeriodError
+from schemas.windows import Window
+from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
+from stitch.lake.store import LocalStore
+
+Watch = Callable[[int, int], None]
+"""Called with (windows done, windows in all)."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read and made on the way to some profiles."""
+
+    read: int = 0
+    """Windows whose profile was kept in the lake."""
+    made: int = 0
+    """Windows (or parts of one) whose requests were read."""
+    kept: int = 0
+    """Of those made, how many were written to the lake."""
+    refusals: list[str] = field(default_factory=list)
+    """Why some could not be written, each reason once."""
+
+
+def sample_profile(
+    samples: Sequence[LakePeriods],
+    settings: RefineSettings,
+    *,
+    tally: Tally | None = None,
+    watch: Watch | None = None,
+) -> Profile:
+    """One profile of several samples: a slot a window (or the part of it that a period has), in time order.
+
+    Slot.sample is the sample's place in `samples`. Whole windows without a filter come from `stats/`; the
+    others are made of their requests, and not kept. What a filter leaves nothing of has no slot. Raises
+    LakeError where flows cannot be read, PeriodError where no sample has a request.
+    """
+    told = Tally() if tally is None else tally
+    wanted = [
+        (place, part, window)
+        for place, sample in enumerate(samples)
+        for part in parts_of(sample)
+        for window in part.windows
+    ]
+    found: list[Profile] = []
+    for done, (place, part, window) in enumerate(wanted):
+        if watch is not None:
+            watch(done, len(wanted))
+        profile = _piece(part, window, settings, told)
+        if profile is not None:
+            found.append(replace(profile, slots=tuple(replace(slot, sample=place) for slot in profile.slots)))
+    if watch is not None:
+        watch(len(wanted), len(wanted))
+    if not found:
+        raise PeriodError("No window of these periods holds a request.")
+    return joined(found)
+
+
+def keep_profiles(
+    periods: Sequence[LakePeriod],
+    settings: RefineSettings,
+    *,
+    tally: Tally,
+    watch: Callable[[int, int], None],
+) -> None:
+    """See to it that the profile of every window that the periods touch is kept, one after the other.
+
+    Memory: one window. What cannot be written is in `tally.refusals`. Raises LakeError.
+    """
+    wanted = {(part.root, window): part for part in periods for window in part.windows}
+    for done, ((_, window), part) in enumerate(wanted.items()):
+        watch(done, len(wanted))
+        window_profile(of_window(part, window, window.start_ns, window.end_ns), window, settings, tally)
+    watch(len(wanted), len(wanted))
+
+
+def _piece(part: LakePeriod, window: Window, settings: RefineSettings, told: Tally) -> Profile | None:
+    """What a period has of one window; None for no request."""
+    start_ns = max(window.start_ns, part.period.start_ns)
+    end_ns = min(window.end_ns, part.period.end_ns)
+    here = of_window(part, window, start_ns, end_ns)
+    if part.period.where is None and (start_ns, end_ns) == (window.start_ns, window.end_ns):
+        return window_profile(here, window, settings, told)
+    told.made += 1
+    return _made(here, Slot(0, start_ns, end_ns), settings)
+
+
+def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
+    """The part of a period that lies in one of its windows."""
+
+    def mine(paths: Sequence[Path]) -> tuple[Path, ...]:
+        return tuple(path for path in paths if path.parent.name == f"window={window.name}")
+
+    return replace(
+        part,
+        period=replace(part.period, start_ns=start_ns, end_ns=end_ns),
+        flows=mine(part.flows),
+        structures=mine(part.structures),
+        params=mine(part.params),
+        windows=(window,),
+    )
+
+
+def window_profile(
+    here: LakePeriod, window: Window, settings: RefineSettings, tally: Tally | None = None
+) -> Profile | None:
+    """The profile of a whole window, `here`, kept or made; None where it holds no request."""
+    told = Tally() if tally is None else tally
+    store = LocalStore.at(here.root)
+    key = StatsKey(window, _source(here), settings_of(f"{version()} {settings.model_dump_json()}"))
+    slot = Slot(0, window.start_ns, window.end_ns)
+    profile = _read(store, key)
+    if profile is not None and profile.slots == (slot,):
+        told.read += 1
+        return profile
+    told.made += 1
+    profile = _made(here, slot, settings)
+    if profile is not None:
+        _keep(store, key, encode(profile), told)
+    return profile
+
+
+def _read(store: LocalStore, key: StatsKey) -> Profile | None:
+    try:
+        kept = read_stats(store, key)
+    except OSError:  # a cache that may not be read is none
+        return None
+    return None if kept is None else decode(kept)
+
+
+def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | None:
+    try:
+        loaded = load_population([("window", here)], settings)
+    except PeriodError:  # the filter keeps nothing of it
+        return None
+    return profile_of(loaded.population, [slot]).profile
+
+
+def _keep(store: LocalStore, key: StatsKey, data: bytes, told: Tally) -> None:
+    """Write it if that is possible: a lake that may only be read is compared all the same."""
+    try:
+        put_stats(store, key, data)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if reason not in told.refusals:
+            told.refusals.append(reason)
+    else:
+        told.kept += 1
+
+
+def _source(here: LakePeriod) -> str:
+    """Of all that the profile is made of: parameters are not."""
+    tables = (("flows", here.flows), ("structures", here.structures))
+    return source_of([(table, here.sums[path]) for table, paths in tables for path in paths])

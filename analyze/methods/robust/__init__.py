@@ -1,0 +1,1 @@
+"""Robust mode: sites, local shapes, calibrated tests, few findings (ALGORITHMS L)."""

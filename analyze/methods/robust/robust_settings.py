@@ -1,0 +1,36 @@
+"""Settings of robust mode: defaults were measured on simulated and on real faults (docs/evaluation.md)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from schemas.config import Config
+
+
+class RobustSettings(Config):
+    """What counts as a change."""
+
+    q: float = Field(default=0.01, gt=0, lt=1)
+    """Share of false ones among the changes that pass by p-value alone (Benjamini-Hochberg)."""
+    min_z: float = Field(default=3.0, gt=0)
+    """A change counts when it is this many standard errors, the noise between windows included."""
+    min_requests: int = Field(default=4, ge=2)
+    """Fewest requests of a period that touch a site for it to be tested."""
+    time_floor: float = Field(default=0.10, ge=0)
+    """Smallest relative change of a site's time that counts."""
+    time_share: float = Field(default=0.01, ge=0)
+    """And its smallest part of the response time of the requests that touch the site."""
+    shape_floor: float = Field(default=0.05, ge=0, le=1)
+    """Smallest change of a path's share that counts."""
+    new_floor: float = Field(default=0.01, ge=0, le=1)
+    """The same for a path that is new or gone, and for errors."""
+    tail_floor: float = Field(default=0.05, ge=0, le=1)
+    """Smallest rise of the share of very slow calls that counts."""
+    min_tau: float = Field(default=0.05, ge=0)
+    """Noise of a site's log median between windows is taken to be this at least."""
+    cold_tau: float = Field(default=0.20, ge=0)
+    """The same where neither history nor a long reference tells."""
+    cold_phi: float = Field(default=3.0, ge=1)
+    """Over-dispersion of shares where nothing tells."""
+    blocks: int = Field(default=8, ge=2)
+    """A reference without history is cut into this many blocks of time."""

@@ -1,0 +1,65 @@
+"""Values of a unit in words: durations, shares, counts of calls, ratios; as they were, moved, by how much."""
+
+from __future__ import annotations
+
+from analyze.report import wording
+from analyze.report.wording import NBSP
+from schemas.report.findings import Interval, Unit
+
+POINTS = "points"
+"""Unit of a difference of two shares, in percent: 1 % to 3 % is 2 points, not 200 %."""
+
+
+def value(unit: Unit, number: float) -> str:
+    """`264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
+    if unit == "us":
+        return wording.duration(number)
+    if unit == "share":
+        return wording.percent(number)
+    if unit == "ratio":
+        return wording.factor(number)
+    return f"{wording.significant(number)}{NBSP}{'call' if number == 1 else 'calls'}"
+
+
+def moved(unit: Unit, before: float, after: float) -> str:
+    """`12.1 ms → 264 ms`; with as many digits as tell durations apart."""
+    if unit == "us":
+        return wording.moved_duration(before, after)
+    if unit == "calls":
+        return f"{wording.significant(before)} → {value(unit, after)}"
+    return f"{value(unit, before)} → {value(unit, after)}"
+
+
+def shift(unit: Unit, difference: float) -> str:
+    """A difference with its sign: `+252 ms`, `−3.9 points`, `+0.5 calls`."""
+    if unit == "us":
+        return wording.change(difference)
+    size, word = _size(unit, abs(difference))
+    return f"{_sign(difference, size)}{size}{word}"
+
+
+def span(unit: Unit, change: Interval) -> str:
+    """An interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`."""
+    if unit == "us":
+        low, high = wording.change(change.low), wording.change(change.high)
+        amount, _, scale = low.rpartition(NBSP)
+        return f"{amount if scale == high.rpartition(NBSP)[2] else low} to {high}"
+    (low, word), (high, _) = (_size(unit, abs(end)) for end in (change.low, change.high))
+    return f"{_sign(change.low, low)}{low} to {_sign(change.high, high)}{high}{word}"
+
+
+def share_span(share: Interval) -> str:
+    """An interval of a share: `55 to 70 %`, `83 %` where both ends read alike."""
+    low, high = wording.percent(share.low), wording.percent(share.high)
+    return high if low == high else f"{low.rpartition(NBSP)[0]} to {high}"
+
+
+def _size(unit: Unit, amount: float) -> tuple[str, str]:
+    """An amount, and what stands behind it."""
+    if unit == "share":
+        return wording.percent(amount).removesuffix(f"{NBSP}%"), f"{NBSP}{POINTS}"
+    return wording.significant(amount), f"{NBSP}calls" if unit == "calls" else ""
+
+
+def _sign(difference: float, size: str) -> str:
+    return "" if not float(size) else "+" if difference > 0 else "−"

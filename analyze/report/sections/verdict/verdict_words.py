@@ -1,0 +1,83 @@
+"""The verdict in words: one place for terminal and page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analyze.report import wording
+from analyze.report.wording import counted, percent
+from schemas.report.accounts import VerdictSection, VisibleRow
+
+OUTCOME: Final = {
+    "unchanged": "Unchanged",
+    "changed": "Changed",
+    "partly-explained": "Changed, partly explained",
+    "not-explained": "Changed, not explained",
+    "cannot-tell": "Cannot tell",
+}
+_MEANS: Final = {
+    "unchanged": "Nothing changed by test, and a change large enough to matter would have been seen.",
+    "changed": "The findings explain most of the change.",
+    "partly-explained": "Something changed; the findings explain a part of it.",
+    "not-explained": "Something changed by test, and no finding says what.",
+    "cannot-tell": "Too little was recorded to decide.",
+}
+
+
+def outcome(section: VerdictSection) -> str:
+    """`Changed, partly explained`; who is the cause, where it is the clients."""
+    return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
+
+
+def meaning(section: VerdictSection) -> str:
+    """What the outcome stands for, in a sentence."""
+    if section.external:
+        return "The service answered as before, and clients sent something else or less."
+    return _MEANS[section.outcome]
+
+
+def warnings(section: VerdictSection) -> tuple[str, ...]:
+    """What a reader must know before the headline."""
+    return tuple(row.text for row in section.quality if row.severe)
+
+
+def gaps(section: VerdictSection) -> tuple[str, ...]:
+    """What is missing, and what was not tested."""
+    told = []
+    if section.missing_requests is not None:
+        told.append(f"About {counted(section.missing_requests, 'more request')} would have been needed.")
+    if section.untested_requests:
+        verb = "was" if section.untested_requests == 1 else "were"
+        told.append(
+            f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
+            "of their kind."
+        )
+    return tuple(told)
+
+
+def equivalent(section: VerdictSection) -> str:
+    """What is shown to be the same; empty where nothing is."""
+    if not section.equivalent_share:
+        return ""
+    return (
+        f"Root types with {percent(section.equivalent_share)} of the time are shown to be as fast as before."
+    )
+
+
+def smallest(row: VisibleRow) -> tuple[str, str]:
+    """Smallest visible change of a typical place's time and of a share at one root type."""
+    ratio = "not tested" if row.ratio is None else wording.percent(row.ratio - 1, sign=True)
+    share = "not tested" if row.share is None else f"{percent(row.share).removesuffix('%')}points"
+    return ratio, share
+
+
+def visible_sentence(section: VerdictSection) -> str:
+    """The same over the tested root types, in one sentence; empty where none was tested."""
+    ratios = [row.ratio for row in section.visible if row.ratio is not None]
+    shares = [row.share for row in section.visible if row.share is not None]
+    told = []
+    if ratios:
+        told.append(f"{wording.percent(min(ratios) - 1, sign=True)} of a place's time")
+    if shares:
+        told.append(f"{percent(min(shares)).removesuffix('%')}points of a path's or an error's share")
+    return f"Smallest visible change, at the best tested root type: {' and '.join(told)}." if told else ""

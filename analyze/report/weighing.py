@@ -1,0 +1,83 @@
+"""What findings and an unexplained change weigh at a gate: kinds and amounts for `analyze.report.gate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from analyze.report.outcome import Weighed
+from schemas.report.accounts import Account, Measure, VerdictSection
+from schemas.report.findings import ChangeKind, Finding
+
+RESPONSE_TIME: Final = "response-time"
+STRUCTURAL: Final = "structural"
+ERRORS: Final = "errors"
+WORKLOAD: Final = "workload"
+
+FINDING_KINDS: Final = (RESPONSE_TIME, STRUCTURAL, ERRORS, WORKLOAD)
+"""Kinds of what a method with findings weighs."""
+
+_KIND: Final = {
+    ChangeKind.SLOWER: RESPONSE_TIME,
+    ChangeKind.FASTER: RESPONSE_TIME,
+    ChangeKind.TAIL: RESPONSE_TIME,
+    ChangeKind.MORE_CALLS: STRUCTURAL,
+    ChangeKind.FEWER_CALLS: STRUCTURAL,
+    ChangeKind.PATH: STRUCTURAL,
+    ChangeKind.NEW_PATH: STRUCTURAL,
+    ChangeKind.LOST_PATH: STRUCTURAL,
+    ChangeKind.SERIAL: STRUCTURAL,
+    ChangeKind.PARALLEL: STRUCTURAL,
+    ChangeKind.ERRORS: ERRORS,
+    ChangeKind.FEWER_ERRORS: ERRORS,
+    ChangeKind.WORKLOAD: WORKLOAD,
+}
+
+_OPEN: Final[dict[Measure, tuple[str, ...]]] = {
+    "mean": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
+    "tail": (RESPONSE_TIME, STRUCTURAL, WORKLOAD),
+    "errors": (ERRORS,),
+}
+"""What a change of a measure may have come from."""
+
+
+def weigh(
+    findings: Iterable[Finding],
+    verdict: VerdictSection,
+    accounts: Iterable[Account],
+    reference_requests: float,
+) -> list[Weighed]:
+    """All findings, uncut, and what the verdict leaves open.
+
+    A finding counts as the kind that leads it, and as errors where it comes with any. Times are summed over
+    as many requests as the reference has (weighted), so that a share of the reference's sum is one of its
+    mean, however long the problem period is.
+    """
+    weighed = []
+    for finding in findings:
+        us = finding.contribution_us * reference_requests
+        kinds = dict.fromkeys(_KIND[kind] for kind in (finding.kind, *(e.kind for e in finding.evidence)))
+        leading = _KIND[finding.kind]
+        weighed.append(Weighed(leading, _timed(leading, us)))
+        if leading != ERRORS and ERRORS in kinds:
+            weighed.append(Weighed(ERRORS, None))
+    if verdict.outcome == "cannot-tell":
+        weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
+    if verdict.outcome == "not-explained":
+        weighed += _unexplained([a for a in accounts if a.changed], reference_requests)
+    return weighed
+
+
+def _timed(kind: str, us: float) -> float | None:
+    """Errors and another mix are no matter of time."""
+    return us if kind in (RESPONSE_TIME, STRUCTURAL) else None
+
+
+def _unexplained(changed: Iterable[Account], requests: float) -> list[Weighed]:
+    """Changes by test that no finding accounts for; of the mix alone where no measure changed."""
+    open_ = [
+        Weighed(kind, (a.after - a.before) * requests if a.measure == "mean" else None, sure=False)
+        for a in changed
+        for kind in _OPEN[a.measure]
+    ]
+    return open_ or [Weighed(WORKLOAD, None, sure=False)]

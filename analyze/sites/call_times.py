@@ -1,0 +1,83 @@
+"""Times of the units of a category: own time, duration, how much ran side by side, the critical part (L.1).
+
+All are [units, requests] matrices, by columns of the category's node matrix; no loop over requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.paths.critical_path import critical_path
+from analyze.population import Category
+from analyze.sites.graph_sites import GraphSites
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class CallTimes:
+    """Arrays [units, requests], ns."""
+
+    own: I8
+    """Exclusive time: duration less the union of the awaited children's. Of a step its latency."""
+    duration: I8
+    critical: I8
+    """The part of the own time that the response waited for: sums to the response time exactly."""
+    on_path: B1
+    """Whether any of the own time lies on the critical path."""
+    overlap: dict[int, F8]
+    """Unit of several children -> [requests] sum of their durations over their union, >= 1."""
+
+
+def call_times(category: Category, sites: GraphSites) -> CallTimes:
+    """Times of every unit in every request. O(requests · (units log children + edges))."""
+    times = category.node_ns
+    duration = times[sites.end] - times[sites.start]
+    own = duration.copy()
+    overlap: dict[int, F8] = {}
+    children: dict[int, list[int]] = {}
+    for unit, above in enumerate(sites.above.tolist()):
+        if above >= 0 and sites.end[unit] != sites.start[unit]:
+            children.setdefault(above, []).append(unit)
+    for unit, called in children.items():
+        if len(called) == 1:
+            own[unit] -= duration[called[0]]
+            continue
+        union = _union(times[sites.start[called]], times[sites.end[called]])
+        own[unit] -= union
+        overlap[unit] = duration[called].sum(axis=0) / np.maximum(union, 1)
+    on_edge = critical_path(category).T
+    critical = np.zeros_like(duration)
+    on_path = np.zeros(duration.shape, dtype=np.bool_)
+    for edge, (src, dst) in enumerate(category.graph.edges.tolist()):
+        unit = sites.owner[edge]
+        critical[unit] += np.where(on_edge[edge], times[dst] - times[src], 0)
+        on_path[unit] |= on_edge[edge]
+    return CallTimes(np.maximum(own, 0), duration, critical, on_path, overlap)
+
+
+def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
+    """[units, requests] own time of some units; `times` [nodes, requests]."""
+    own: I8 = times[sites.end[units]] - times[sites.start[units]]
+    for place, unit in enumerate(units.tolist()):
+        called = np.flatnonzero((sites.above == unit) & (sites.end != sites.start))
+        if len(called):
+            own[place] -= _union(times[sites.start[called]], times[sites.end[called]])
+    np.maximum(own, 0, out=own)
+    return own
+
+
+def _union(start: I8, end: I8) -> I8:
+    """[requests] length of the union of the intervals of each column; arrays are [intervals, requests]."""
+    order = np.argsort(start, axis=0, kind="stable")
+    start, end = np.take_along_axis(start, order, axis=0), np.take_along_axis(end, order, axis=0)
+    reached = np.maximum.accumulate(end, axis=0)
+    total: I8 = end[0] - start[0]
+    for place in range(1, len(start)):
+        total = total + np.maximum(end[place] - np.maximum(start[place], reached[place - 1]), 0)
+    return total

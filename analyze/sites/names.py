@@ -1,0 +1,192 @@
+"""Names of sites: operations, calls of one operation by another, calling paths and local shapes (L.1, L.3).
+
+A `NameBook` numbers them while graphs are read; what is kept is a `Names`, plain tuples that can be stored,
+compared and joined with those of another profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+I8 = npt.NDArray[np.int64]
+
+NO_CALLER: Final = -1
+MOST_DEPTH: Final = 32
+"""Deeper calls are told apart by their operation only (L.1)."""
+
+
+class OperationName(NamedTuple):
+    """What a span or activity record does, and for a span that waits for one remote call: whose."""
+
+    component: str
+    point: str
+    callee: str = ""
+    """Component of the one remote call that the span is the caller's side of; empty for any other span."""
+
+    @property
+    def text(self) -> str:
+        """`component/point[ -> callee]`, for display."""
+        return f"{self.component}/{self.point}" + (f" -> {self.callee}" if self.callee else "")
+
+
+class SiteKind(IntEnum):
+    """What a site is a place of."""
+
+    CALL = 0
+    """Spans: calls of an operation by another."""
+    STEP = 1
+    """Activity records: the way from one trace point to the next."""
+    POINT = 2
+    """Activity records: a trace point, with what comes after it as its local shape."""
+
+
+class SiteName(NamedTuple):
+    """A site: operations by number."""
+
+    caller: int
+    """Operation of the caller (of a step: where it begins); NO_CALLER for a root or a point."""
+    operation: int
+    kind: SiteKind
+
+
+class PathName(NamedTuple):
+    """A place in the calling context of a root type, direct recursion collapsed."""
+
+    above: int
+    """Path of the caller; NO_CALLER for the root."""
+    site: int
+
+
+class Child(NamedTuple):
+    """One entry of a local shape."""
+
+    operation: int
+    calls: int
+    """Rounded up to a power of two."""
+    awaited: bool
+
+
+Shape = tuple[Child, ...]
+"""The children of a call, sorted."""
+
+
+def rounded_count(count: int) -> int:
+    """1, 2, 4, 8 …: the next power of two, so that 3 and 4 children are one shape."""
+    return 1 << (count - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The words of a profile; everything else in it is numbers into these."""
+
+    operations: tuple[OperationName, ...] = ()
+    sites: tuple[SiteName, ...] = ()
+    paths: tuple[PathName, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    roots: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    def operation(self, site: int) -> OperationName:
+        """Operation of a site."""
+        return self.operations[self.sites[site].operation]
+
+    def caller(self, site: int) -> OperationName | None:
+        """Who calls at a site."""
+        caller = self.sites[site].caller
+        return None if caller == NO_CALLER else self.operations[caller]
+
+
+@dataclass(slots=True)
+class NameBook:
+    """Numbers names in the order in which they are first asked for."""
+
+    operations: dict[OperationName, int] = field(default_factory=dict)
+    sites: dict[SiteName, int] = field(default_factory=dict)
+    paths: dict[PathName, int] = field(default_factory=dict)
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    roots: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def operation(self, name: OperationName) -> int:
+        """Number of an operation."""
+        return self.operations.setdefault(name, len(self.operations))
+
+    def site(self, caller: int, operation: int, kind: SiteKind) -> int:
+        """Number of a site."""
+        return self.sites.setdefault(SiteName(caller, operation, kind), len(self.sites))
+
+    def path(self, above: int, site: int) -> int:
+        """Number of a path."""
+        return self.paths.setdefault(PathName(above, site), len(self.paths))
+
+    def shape(self, children: Sequence[tuple[int, bool]]) -> int:
+        """Number of the shape of (operation, awaited) children, in any order."""
+        counts: dict[tuple[int, bool], int] = {}
+        for child in children:
+            counts[child] = counts.get(child, 0) + 1
+        shape = tuple(
+            sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
+        )
+        return self.shapes.setdefault(shape, len(self.shapes))
+
+    def root(self, name: str) -> int:
+        """Number of a root type."""
+        return self.roots.setdefault(name, len(self.roots))
+
+    def error(self, name: str) -> int:
+        """Number of an error class."""
+        return self.errors.setdefault(name, len(self.errors))
+
+    def names(self) -> Names:
+        """What was numbered so far."""
+        return Names(
+            tuple(self.operations),
+            tuple(self.sites),
+            tuple(self.paths),
+            tuple(self.shapes),
+            tuple(self.roots),
+            tuple(self.errors),
+        )
+
+    def taken_in(self, other: Names) -> Recoding:
+        """Number the names of another profile: what each of its numbers is here. O(names)."""
+        operations = [self.operation(name) for name in other.operations]
+        sites = [
+            self.site(
+                NO_CALLER if name.caller == NO_CALLER else operations[name.caller],
+                operations[name.operation],
+                name.kind,
+            )
+            for name in other.sites
+        ]
+        paths: list[int] = []
+        for name in other.paths:  # a path comes after the one above it
+            above = NO_CALLER if name.above == NO_CALLER else paths[name.above]
+            paths.append(self.path(above, sites[name.site]))
+        shapes = []
+        for shape in other.shapes:
+            children = tuple(sorted(child._replace(operation=operations[child.operation]) for child in shape))
+            shapes.append(self.shapes.setdefault(children, len(self.shapes)))
+        return Recoding(
+            site=np.array(sites, dtype=np.int64),
+            path=np.array(paths, dtype=np.int64),
+            shape=np.array(shapes, dtype=np.int64),
+            root=np.array([self.root(name) for name in other.roots], dtype=np.int64),
+            error=np.array([self.error(name) for name in other.errors], dtype=np.int64),
+        )
+
+
+class Recoding(NamedTuple):
+    """Old number -> new number, one array a kind of name."""
+
+    site: I8
+    path: I8
+    shape: I8
+    root: I8
+    error: I8

@@ -1,0 +1,180 @@
+"""What the system does on its own: how log-medians differ between ordinary windows (ALGORITHMS L.5, L.9).
+
+Per site and window a log-median with its sampling variance, from values or from histograms; from those the
+variance between windows beyond sampling, robust (history contains faults), shrunk towards the median over
+sites, with a floor; and the envelope, which an ordinary window does not leave. NaN: no median in that window.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+SHRINKAGE_WEIGHT = 6.0
+"""Windows that the median over sites is worth."""
+FLOOR_WITH_HISTORY = 0.05
+FLOOR_WITHOUT = 0.2
+"""Least τ (log units, a standard deviation)."""
+TRIM = 0.1
+"""Share of windows left out of the envelope at each end."""
+LEAST_FOR_VARIANCE = 3
+LEAST_FOR_ENVELOPE = 5
+_MAD = 1.4826
+"""Median absolute deviation to standard deviation, normal law."""
+_MEDIAN_SE = 1.2533
+"""√(π/2): standard error of a median over that of a mean."""
+_IQR = 1.349
+"""Quartile distance of a normal law, in standard deviations."""
+_LEAST_SPREAD = 0.02
+"""A sample of equal values is not without error: clocks have ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMedians:
+    """Log-medians and the variance of their sampling error, one shape; NaN where there was nothing."""
+
+    value: F8
+    variance: F8
+
+
+def log_medians(values: F8, group: npt.NDArray[np.integer], n_groups: int, *, least: float) -> LogMedians:
+    """Natural log of the median of each group, [groups]. values, group: [n]; values are raised to `least`.
+
+    The variance is (1.2533·s)²/n with s from the quartiles of the logs, at least 0.02. O(n log n).
+    """
+    order = np.lexsort((values, group))
+    x = np.log(np.maximum(values[order], least))
+    g = group[order]
+    start = np.searchsorted(g, np.arange(n_groups))
+    n = np.searchsorted(g, np.arange(n_groups), side="right") - start
+
+    def quantile(q: float) -> F8:
+        place = start + q * np.maximum(n - 1, 0)
+        low = np.minimum(np.floor(place).astype(np.int64), max(len(x) - 1, 0))
+        high = np.minimum(low + 1, np.maximum(start + n - 1, low))
+        part: F8 = x[low] + (place - low) * (x[np.minimum(high, len(x) - 1)] - x[low])
+        return part
+
+    if len(x) == 0:
+        return LogMedians(np.full(n_groups, np.nan), np.full(n_groups, np.nan))
+    return _with_error(quantile(0.5), quantile(0.25), quantile(0.75), n.astype(np.float64))
+
+
+def log_medians_of_histograms(counts: npt.NDArray[np.number], log_edges: F8) -> LogMedians:
+    """The same from counts [..., bins] over bins of these natural-log edges, [bins + 1]; linear within.
+
+    Counts may be weighted sums; they then stand for that many requests.
+    """
+    total = counts.sum(axis=-1, dtype=np.float64)
+    below = np.cumsum(counts, axis=-1, dtype=np.float64)
+
+    def quantile(q: float) -> F8:
+        wanted = q * total
+        place = np.minimum((below < wanted[..., None]).sum(axis=-1), counts.shape[-1] - 1)
+        upto = np.take_along_axis(below, place[..., None], axis=-1)[..., 0]
+        inside = np.take_along_axis(counts.astype(np.float64), place[..., None], axis=-1)[..., 0]
+        part = 1.0 - (upto - wanted) / np.where(inside > 0, inside, 1.0)
+        spot: F8 = log_edges[place] + np.clip(part, 0.0, 1.0) * (log_edges[place + 1] - log_edges[place])
+        return spot
+
+    return _with_error(quantile(0.5), quantile(0.25), quantile(0.75), total)
+
+
+def _with_error(median: F8, low: F8, high: F8, n: F8) -> LogMedians:
+    there = n > 0
+    spread = np.maximum((high - low) / _IQR, _LEAST_SPREAD)
+    return LogMedians(
+        np.where(there, median, np.nan),
+        np.where(there, (_MEDIAN_SE * spread) ** 2 / np.where(there, n, 1.0), np.nan),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowNoise:
+    """Noise of each site, [sites]."""
+
+    tau2: F8
+    """Variance of the log-median between windows beyond sampling, shrunk, at least the floor."""
+    raw_tau2: F8
+    """Before shrinkage and floor; NaN for fewer than 3 windows."""
+    centre: F8
+    """Median of the windows' log-medians; NaN without windows."""
+    low: F8
+    high: F8
+    """Envelope, trimmed; -inf and inf for fewer than 5 windows."""
+    windows: I8
+
+    def outside(self, log_median: F8) -> B1:
+        """Which values leave the envelope, [sites]; all where there is none: it has no veto then.
+
+        NaN is outside of nothing.
+        """
+        free = self.windows < LEAST_FOR_ENVELOPE
+        return ~np.isnan(log_median) & (free | (log_median < self.low) | (log_median > self.high))
+
+    def variance_of_change(self, sampling0: F8, sampling1: F8, windows0: int = 1, windows1: int = 1) -> F8:
+        """Variance of a difference of log-medians of periods of so many windows, sampling included."""
+        total: F8 = sampling0 + sampling1 + self.tau2 * (1 / windows0 + 1 / windows1)
+        return total
+
+
+def window_noise(
+    medians: LogMedians,
+    *,
+    floor: float = FLOOR_WITH_HISTORY,
+    weight: float = SHRINKAGE_WEIGHT,
+    trim: float = TRIM,
+    prior_tau2: F8 | None = None,
+) -> WindowNoise:
+    """Noise of sites from their windows' log-medians, [sites, windows].
+
+    τ̂² = max(0, (1.4826·MAD)² - median sampling variance); shrunk with `weight` windows towards its median
+    over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor². Sites with
+    fewer than 3 windows take what they are shrunk to.
+    """
+    value = np.where(np.isnan(medians.variance), np.nan, medians.value)
+    windows = (~np.isnan(value)).sum(axis=1)
+    ordered = np.sort(value, axis=1)  # NaN go last
+    centre = _row_median(ordered, windows)
+    mad = _row_median(np.sort(np.abs(value - centre[:, None]), axis=1), windows)
+    sampling = _row_median(np.sort(np.where(np.isnan(value), np.nan, medians.variance), axis=1), windows)
+    known = windows >= LEAST_FOR_VARIANCE
+    raw = np.where(known, np.maximum(0.0, (_MAD * mad) ** 2 - sampling), np.nan)
+    if prior_tau2 is None:
+        middle = float(np.median(raw[known])) if known.any() else floor**2
+        prior = np.full(len(raw), middle)
+    else:
+        prior = prior_tau2
+    own = np.where(known, windows - 1.0, 0.0)
+    shrunk = (weight * prior + own * np.where(known, raw, 0.0)) / (weight + own)
+    low, high = _envelope(ordered, windows, trim)
+    return WindowNoise(np.maximum(shrunk, floor**2), raw, centre, low, high, windows.astype(np.int64))
+
+
+def _envelope(ordered: F8, windows: I8, trim: float) -> tuple[F8, F8]:
+    """Lowest and highest after trimming, of sorted rows with NaN last."""
+    if ordered.shape[1] == 0:
+        return np.full(len(ordered), -math.inf), np.full(len(ordered), math.inf)
+    cut = np.floor(windows * trim + 1e-9).astype(np.int64)
+    last = np.maximum(windows - 1 - cut, 0)
+    rows = np.arange(len(ordered))
+    enough = windows >= LEAST_FOR_ENVELOPE
+    low = np.where(enough, ordered[rows, np.minimum(cut, ordered.shape[1] - 1)], -math.inf)
+    high = np.where(enough, ordered[rows, last], math.inf)
+    return low, high
+
+
+def _row_median(ordered: F8, n: I8) -> F8:
+    """Median of the first n of each sorted row; NaN for none."""
+    if ordered.shape[1] == 0:
+        return np.full(len(ordered), np.nan)
+    rows, last = np.arange(len(ordered)), ordered.shape[1] - 1
+    low, high = ordered[rows, np.clip((n - 1) // 2, 0, last)], ordered[rows, np.clip(n // 2, 0, last)]
+    return np.where(n > 0, (low + high) / 2.0, np.nan)

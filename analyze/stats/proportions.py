@@ -1,0 +1,129 @@
+"""Two proportions, k0 of n0 against k1 of n1: exact, or with spread of their own (ALGORITHMS L.3, L.9).
+
+Shares of shapes, error rates, mixes. All functions take arrays of one shape, one test an element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import chdtr, chdtri, ndtr
+from scipy.stats import hypergeom
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+
+TRIM = 0.1
+"""Windows with the highest X² that are left out: history contains faults."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactProportions:
+    """Fisher's test, arrays of the inputs' shape."""
+
+    p_more: F8
+    """P(X >= k1) given the margins: no more in the problem."""
+    p_fewer: F8
+    """P(X <= k1)."""
+
+    @property
+    def p(self) -> F8:
+        """Two-sided: twice the smaller tail, at most 1."""
+        return np.minimum(1.0, 2.0 * np.minimum(self.p_more, self.p_fewer))
+
+
+def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
+    """Exact tests of k0 of n0 against k1 of n1, integers, 0 <= k <= n.
+
+    A table with an empty margin has p = 1.
+    """
+    marked, total = np.asarray(k0 + k1), np.asarray(n0 + n1)
+    # One row or column says nothing, and scipy has no law for it.
+    single = (np.minimum(n0, n1) == 0) | (marked == 0) | (marked == total)
+    some = np.maximum(total, 1)
+    more = hypergeom.sf(k1 - 1, some, marked, n1)
+    fewer = hypergeom.cdf(k1, some, marked, n1)
+    return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
+
+
+def smallest_fisher_p(k0: I8, n0: I8, k1: I8, n1: I8) -> F8:
+    """Smallest two-sided p that the margins of each table allow (Tarone, B.5)."""
+    marked, total = k0 + k1, n0 + n1
+    low, high = np.maximum(0, n1 - (total - marked)), np.minimum(marked, n1)
+    most = fisher(marked - high, n0, high, n1).p_more
+    least = fisher(marked - low, n0, low, n1).p_fewer
+    p: F8 = np.minimum(1.0, 2.0 * np.minimum(most, least))
+    return p
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadProportions:
+    """Two shares with over-dispersion, arrays of the inputs' shape."""
+
+    difference: F8
+    """Share of the problem less share of the reference."""
+    z: F8
+    """Over its standard error, √φ included."""
+
+    @property
+    def p(self) -> F8:
+        """Two-sided, normal."""
+        p: F8 = 2.0 * ndtr(-np.abs(self.z))
+        return p
+
+
+def proportions_with_spread(k0: F8, n0: F8, k1: F8, n1: F8, dispersion: F8 | float) -> SpreadProportions:
+    """Quasi-binomial two-sample z: the pooled variance times φ.
+
+    k and n may be fractions (weights); n > 0, φ >= 1. The variance is at least that of half an occurrence, so
+    that 0 of n against 0 of n is no change and not 0/0.
+    """
+    total = n0 + n1
+    share = (k0 + k1) / total
+    variance = np.maximum(share * (1 - share), 0.25 / total) * dispersion * (1 / n0 + 1 / n1)
+    difference = k1 / n1 - k0 / n0
+    return SpreadProportions(difference, difference / np.sqrt(variance))
+
+
+def share_dispersion(
+    counts: F8,
+    trials: F8,
+    *,
+    trim: float = TRIM,
+    unbiased: bool = False,
+    least_windows: int = 3,
+    prior: float = 1.0,
+) -> F8:
+    """φ: how much more shares differ between windows (or blocks) than chance alone lets them; >= 1.
+
+    counts, trials: [tests, windows]; a window with 0 trials is not there. φ = mean of the lowest 1 - trim of
+    X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows (L.9 item 4). That mean is too low on
+    purpose where windows are alike (the highest values are left out: 0.62 of the truth at trim 0.1);
+    `unbiased` divides by what a χ² law leaves, and by (W-1)/W for the fitted share. `prior` where there are
+    fewer than `least_windows` windows, or the share is 0 or 1 throughout.
+    """
+    there = trials > 0
+    windows = there.sum(axis=1)
+    total = trials.sum(axis=1)
+    share = counts.sum(axis=1) / np.where(total > 0, total, 1.0)
+    expected = trials * share[:, None]
+    scale = expected * (1 - share[:, None])
+    x2 = np.where(there & (scale > 0), (counts - expected) ** 2 / np.where(scale > 0, scale, 1.0), np.inf)
+    x2.sort(axis=1)
+    kept = np.maximum(1, np.floor(windows * (1 - trim) + 1e-9)).astype(np.int64)
+    first = np.arange(x2.shape[1])[None, :] < kept[:, None]
+    mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
+    if unbiased:
+        mean = mean / _left_of_chi2(kept / np.maximum(windows, 1)) * windows / np.maximum(windows - 1, 1)
+    usable = (windows >= least_windows) & (share > 0) & (share < 1)
+    phi: F8 = np.maximum(1.0, np.where(usable, mean, prior))
+    return phi
+
+
+def _left_of_chi2(kept: F8) -> F8:
+    """Mean of a χ² of one degree of freedom below its `kept` quantile."""
+    quantile = chdtri(1, np.maximum(1 - kept, 1e-300))
+    left: F8 = np.where(kept < 1, chdtr(3, quantile) / np.maximum(kept, 1e-300), 1.0)
+    return left

@@ -1,0 +1,66 @@
+"""`flowdiff summarize`: work out a period's window statistics ahead of the comparisons that read them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyze.refine.settings import RefineSettings
+from flowdiff.model_options import takes_models
+from flowdiff.options import JsonOption, warn_of_pending
+from flowdiff.progress import counted_progress
+from flowdiff.refine_options import REFINE_OPTIONS
+from schemas.errors import ConfigError, LakeError
+
+
+@takes_models
+def command(
+    lake: Annotated[
+        Path | None,
+        typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake."),
+    ] = None,
+    period: Annotated[
+        list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
+    ] = None,
+    as_json: JsonOption = False,
+    *,
+    refine: Annotated[RefineSettings, REFINE_OPTIONS],
+) -> None:
+    """Work out the statistics of every window ahead, so that histories are read in seconds.
+
+    `compare` does it by itself for the windows that it needs, the first time. What is kept under `stats/` can
+    be deleted at any time. Options of the refinement must be those of the comparisons.
+    """
+    import json
+
+    from analyze.history.window_profiles import Tally, keep_profiles
+    from analyze.report.wording import counted
+    from analyze.scope import Lakes
+    from schemas.ranges import parse_ranges
+    from stitch.lake.stats_files import sweep
+    from stitch.lake.store import LocalStore
+
+    if lake is None:
+        raise ConfigError("No lake is named.", remedy="Give --lake, or set FLOWDIFF_LAKE.")
+    lakes = Lakes(str(lake))
+    found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
+    warn_of_pending(found)
+    tally = Tally()
+    with counted_progress("Windows") as watch:
+        for root in dict.fromkeys(part.root for part in found):
+            sweep(LocalStore.at(root))
+        keep_profiles(found, refine, tally=tally, watch=watch)
+    if tally.refusals:
+        raise LakeError(
+            f"{tally.made - tally.kept} of {tally.made} window statistics could not be written to "
+            f"'{lake}': {'; '.join(tally.refusals)}.",
+            remedy="See to the disk and its permissions; comparisons work without them, more slowly.",
+        )
+    if as_json:
+        typer.echo(json.dumps({"windows": tally.read + tally.made, "made": tally.made, "kept": tally.read}))
+        return
+    total = counted(tally.read + tally.made, "window")
+    typer.echo(f"{total}: {tally.made} worked out, {tally.read} there already")

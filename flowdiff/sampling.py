@@ -1,0 +1,90 @@
+"""The samples that a command line asks for: names, ranges and filters in, periods of lakes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from analyze.history.noise_samples import cut_history
+from analyze.scope import LakePeriod, Lakes, refuse_overlap
+from schemas.errors import ConfigError
+from schemas.ranges import parse_ranges, ranges_text
+
+Named = tuple[tuple[str, tuple[LakePeriod, ...]], ...]
+"""Samples as `analyze.load.load_population` takes them: name and periods, which share no instant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What is compared, and ordinary times beside it."""
+
+    compared: Named
+    history: Named
+    notes: tuple[str, ...] = ()
+    """What a reader should know of how they were chosen, one sentence each."""
+
+    @property
+    def periods(self) -> list[LakePeriod]:
+        """Those of all samples."""
+        return [part for _, parts in (*self.compared, *self.history) for part in parts]
+
+
+def asked_samples(
+    reference: Sequence[str], problem: Sequence[str], named: Sequence[str]
+) -> dict[str, list[str]]:
+    """Texts of the periods of each sample asked for, by its name, in order. Raises ConfigError.
+
+    `named` are `NAME=PERIOD`; a name that comes again brings more periods of the same sample.
+    """
+    pair = {name: list(texts) for name, texts in (("reference", reference), ("problem", problem)) if texts}
+    if pair and named:
+        raise ConfigError("Give --reference and --problem, or --sample NAME=PERIOD, not both.")
+    samples = pair
+    for text in named:
+        name, equals, period = text.partition("=")
+        if not (name and equals and period):
+            raise ConfigError(f"--sample {text}: write NAME=PERIOD, for example `monday=2026-11-16/1d`.")
+        samples.setdefault(name, []).append(period)
+    return samples
+
+
+def find_samples(
+    asked: Mapping[str, Sequence[str]],
+    history: Sequence[str],
+    *,
+    now_ns: int,
+    lake: str | None = None,
+    where: str | None = None,
+    own_where: Mapping[str, str] | None = None,
+) -> Samples:
+    """Find the samples in their lakes, which are opened once, and cut the history into noise samples.
+
+    asked: `asked_samples`. history: texts of periods. where: filter of them all; own_where: of single
+    samples, by name. Raises PeriodError where a period is none, holds no window, or two samples overlap,
+    ConfigError for a filter of a sample that is not asked for, LakeError.
+    """
+    own = {} if own_where is None else own_where
+    for name in own:
+        if name not in asked:
+            raise ConfigError(f"--{name}-where is given, and no --{name}.")
+    lakes = Lakes(lake)
+    compared = tuple(
+        (name, lakes.ranges(parse_ranges(texts, now_ns=now_ns, where=_both(where, own.get(name)))))
+        for name, texts in asked.items()
+    )
+    refuse_overlap([parts for _, parts in compared])
+    if not history:
+        return Samples(compared, ())
+    usual = cut_history(
+        parse_ranges(history, now_ns=now_ns, where=where), [parts for _, parts in compared], lakes
+    )
+    notes: tuple[str, ...] = ()
+    if usual.left_out:
+        notes = (f"Not in the history, as compared: {ranges_text(usual.left_out)}.",)
+    return Samples(compared, usual.samples, notes)
+
+
+def _both(where: str | None, own: str | None) -> str | None:
+    """A filter for all samples and one for this, as one."""
+    parts = [part for part in (where, own) if part is not None]
+    return " and ".join(parts) if parts else None

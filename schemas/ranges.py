@@ -1,0 +1,83 @@
+"""Several ranges of time that are one sample: lists of periods, their union, and what is left without others.
+
+    RANGES = [LAKE@]RANGE { , [LAKE@]RANGE }
+
+A lake that is named holds for the ranges behind it, up to the next that is named. RANGE as in
+`schemas.periods`; a comma cannot be part of a lake's name here (`--lake` takes any name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from schemas.errors import PeriodError
+from schemas.periods import Period, parse_period
+
+MOST_RANGES: Final = 4_096
+"""Ranges of one sample: two weeks of five-minute windows, each named by itself."""
+SHOWN_RANGES: Final = 3
+"""Ranges that a text names; of more, the first and the last."""
+
+
+def parse_ranges(texts: Sequence[str], *, now_ns: int, where: str | None = None) -> tuple[Period, ...]:
+    """Periods of some texts, each a list of ranges (grammar above), as they were written, in their order.
+
+    `where` is the filter of them all, `now_ns` as in `parse_period`. Raises PeriodError, also for no text.
+    """
+    periods: list[Period] = []
+    for text in texts:
+        lake: str | None = None
+        for part in text.split(","):
+            if not part.strip():
+                raise PeriodError(f"'{text}' has an empty range.", remedy="Write RANGE,RANGE …")
+            period = parse_period(part, now_ns=now_ns, where=where)
+            lake = period.lake if period.lake is not None else lake
+            periods.append(replace(period, lake=lake))
+    if not periods:
+        raise PeriodError("No period is given.")
+    if len(periods) > MOST_RANGES:
+        raise PeriodError(
+            f"{len(periods)} ranges are too many for one sample; {MOST_RANGES} is the most.",
+            remedy="Write longer ranges.",
+        )
+    return tuple(periods)
+
+
+def united(periods: Iterable[Period]) -> tuple[Period, ...]:
+    """The same instants as periods that neither touch nor overlap, by lake, then time.
+
+    Only periods of one lake and one filter are joined; of others an instant may be in both.
+    """
+    found: list[Period] = []
+    for period in sorted(periods, key=_order):
+        last = found[-1] if found else None
+        if last is None or _order(last)[:2] != _order(period)[:2] or last.end_ns < period.start_ns:
+            found.append(period)
+        elif last.end_ns < period.end_ns:
+            found[-1] = replace(last, end_ns=period.end_ns)
+    return tuple(found)
+
+
+def _order(period: Period) -> tuple[str, str, int, int]:
+    where = "" if period.where is None else repr(period.where.conditions)
+    return period.lake or "", where, period.start_ns, period.end_ns
+
+
+def overlap(one: Period, other: Period) -> bool:
+    """Whether two periods share an instant, wherever they are."""
+    return one.start_ns < other.end_ns and other.start_ns < one.end_ns
+
+
+def total_ns(periods: Iterable[Period]) -> int:
+    """Length of periods that do not overlap, ns."""
+    return sum(period.end_ns - period.start_ns for period in periods)
+
+
+def ranges_text(periods: Sequence[Period]) -> str:
+    """Ranges as a person would write them, UTC; of many, the first and the last and how many there are."""
+    texts = [period.text for period in periods]
+    if len(texts) <= SHOWN_RANGES:
+        return ", ".join(texts)
+    return f"{texts[0]}, …, {texts[-1]} ({len(texts)} ranges)"

@@ -1,0 +1,117 @@
+"""`stats/`: what the analyzer worked out of a window, kept so that it need not be worked out again.
+
+A cache, in no commit: a file may be missing, old or damaged, and nothing is lost. Its name says what it was
+made of (the window's flow files), how (settings) and what is in it (content), so that nothing in a file has
+to be believed: `<source>-<settings>-<content>.parquet`, each the beginning of a SHA-256 in hex.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from schemas.windows import Window
+from stitch.lake.layout import STAGE
+from stitch.lake.store import Store
+
+STATS: Final = "stats"
+_SHORT: Final = 16
+_LONG: Final = 32
+"""Hex digits: 64 bits tell the states of one window apart, 128 its contents."""
+_FILE: Final = re.compile(rf"([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_SHORT}}})-([0-9a-f]{{{_LONG}}})\.parquet")
+
+
+class StatsKey(NamedTuple):
+    """Which statistics of which state of a window."""
+
+    window: Window
+    source: str
+    """Of the window's files: `source_of`."""
+    settings: str
+    """Of all that decides what is worked out of them: `settings_of`."""
+
+
+def source_of(files: Iterable[tuple[str, str]]) -> str:
+    """Of the (table, SHA-256) of a window's files, in any order."""
+    return _hash("\n".join(f"{table} {sha256}" for table, sha256 in sorted(files)).encode(), _SHORT)
+
+
+def settings_of(text: str) -> str:
+    """Of settings and versions written as text."""
+    return _hash(text.encode(), _SHORT)
+
+
+def stats_folder(window: Window) -> str:
+    """Where statistics of a window lie."""
+    return f"{STATS}/window={window.name}"
+
+
+def read_stats(store: Store, key: StatsKey) -> pa.Buffer | None:
+    """The content that was kept under a key; None where there is none that is whole. Raises OSError."""
+    for name in _kept(store, key):
+        data = _read(store, f"{stats_folder(key.window)}/{name}")
+        if data is not None and _is_whole(name, data):
+            return data
+    return None
+
+
+def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
+    """Keep a content; what is damaged, and what was made of another state of the window, is removed.
+
+    Nothing happens where it is kept already. Raises OSError where nothing can be written.
+    """
+    folder = stats_folder(key.window)
+    for name in store.names(folder):
+        match = _FILE.fullmatch(name)
+        old = match is not None and match[1] != key.source
+        if old or not _is_whole(name, _read(store, f"{folder}/{name}")):
+            store.remove(f"{folder}/{name}")
+    final = f"{folder}/{key.source}-{key.settings}-{_hash(data, _LONG)}.parquet"
+    stage = f"{STAGE}/{STATS}-{secrets.token_hex(8)}"
+    try:
+        store.put_if_absent(final, data, stage)
+    except FileExistsError:  # another process was at the same
+        pass
+    finally:
+        store.remove(stage)
+
+
+def damaged_stats(store: Store) -> Iterator[str]:
+    """Names of files under `stats/` that are not what was written there. Reads them all. Raises OSError."""
+    for folder in store.names(STATS):
+        for name in store.names(f"{STATS}/{folder}"):
+            if not _is_whole(name, _read(store, f"{STATS}/{folder}/{name}")):
+                yield f"{STATS}/{folder}/{name}"
+
+
+def sweep(store: Store) -> None:
+    """Remove what writers that died left on the stage; one that lives keeps nothing this time."""
+    for name in store.names(STAGE):
+        if name.startswith(f"{STATS}-"):
+            store.remove(f"{STAGE}/{name}")
+
+
+def _kept(store: Store, key: StatsKey) -> list[str]:
+    start = f"{key.source}-{key.settings}-"
+    return [name for name in store.names(stats_folder(key.window)) if name.startswith(start)]
+
+
+def _read(store: Store, name: str) -> pa.Buffer | None:
+    try:
+        return store.read(name)
+    except FileNotFoundError:  # removed by another process
+        return None
+
+
+def _is_whole(name: str, data: pa.Buffer | None) -> bool:
+    match = _FILE.fullmatch(name)
+    return match is not None and data is not None and _hash(data, _LONG) == match[3]
+
+
+def _hash(data: pa.Buffer | bytes, digits: int) -> str:
+    return hashlib.sha256(data).hexdigest()[:digits]

@@ -1,0 +1,64 @@
+"""Lakes of the recordings, imported once and kept between runs for as long as the importer is the same."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from pathlib import Path
+
+from evaluation.recordings.labelled import Recording
+from evaluation.store import fingerprint
+
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.batch import import_into
+from stitch.drivers.import_settings import ImportSettings
+
+IMPORTER = ("schemas", "ingest", "stitch")
+"""Folders whose sources a lake depends on."""
+DEFAULT_CACHE = ".evaluation"
+
+
+class Unwatched:
+    """Progress that nobody looks at."""
+
+    def begin(self, total_bytes: int) -> None:
+        """Nothing."""
+
+    def decoded(self, file_bytes: int, events: int) -> None:
+        """Nothing."""
+
+    def stitched(self, flows: int) -> None:
+        """Nothing."""
+
+
+def cache_folder(root: Path) -> Path:
+    """Where lakes are kept: the folder that REAL_CACHE names, else `.evaluation` in the checkout."""
+    return Path(os.environ.get("REAL_CACHE") or root / DEFAULT_CACHE)
+
+
+def lake_of(recording: Recording, root: Path) -> Path:
+    """The recording's lake with windows of a minute, made where it is missing or older than the importer."""
+    kept = cache_folder(root) / "lakes"
+    lake = kept / f"{recording.name}-{fingerprint(root, IMPORTER)}"
+    if lake.is_dir():
+        return lake
+    for older in kept.glob(f"{recording.name}-*"):
+        shutil.rmtree(older)
+    part = kept / f".{recording.name}-{os.getpid()}"
+    import_into(
+        part,
+        [str(recording.file)],
+        ImportSettings(window_length_ns=NS_PER_MINUTE),
+        owner=f"evaluation-{os.getpid()}",
+        created_by="evaluation",
+        stdin=io.BytesIO(),
+        progress=Unwatched(),
+    )
+    try:
+        part.rename(lake)
+    except OSError:  # another process was first
+        shutil.rmtree(part)
+        if not lake.is_dir():
+            raise
+    return lake

@@ -1,0 +1,51 @@
+"""Whether response times or errors of a pair differ by plain tests: what a gate must not pass unseen.
+
+These are not the analyzer's tests: one request one value, no noise between blocks, one look each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from analyze.population import Population
+
+ALPHA = 1e-4
+"""A pair has three looks, an evaluation hundreds of pairs; noise between minutes is not in these tests."""
+LEAST_RATIO = 1.2
+"""A mean that moved by less is not called changed."""
+LEAST_POINTS = 0.02
+TAIL = 0.95
+"""Quantile of the reference over which a request is slow."""
+
+
+def moved(population: Population) -> tuple[str, ...]:
+    """Which of `mean`, `tail` and `errors` changed from the first sample to the second."""
+    times: list[npt.NDArray[np.float64]] = []
+    failed: list[int] = []
+    for sample in (0, 1):
+        parts = [(c, c.rows(sample)) for c in population.categories]
+        times.append(np.concatenate([c.response_ns[rows] for c, rows in parts]) / 1e6)
+        words = [[population.statuses[code] for code in c.status[rows].tolist()] for c, rows in parts]
+        failed.append(sum(word != "ok" for part in words for word in part))
+    n0, n1 = len(times[0]), len(times[1])
+    if min(n0, n1) < 2:
+        return ()
+    found = []
+    mean0, mean1 = times[0].mean(), times[1].mean()
+    ratio = max(mean0, mean1) / max(min(mean0, mean1), 1e-9)
+    if ratio >= LEAST_RATIO and stats.ttest_ind(times[0], times[1], equal_var=False).pvalue < ALPHA:
+        found.append("mean")
+    over = float(np.quantile(times[0], TAIL))
+    if _share_moved(int((times[0] > over).sum()), n0, int((times[1] > over).sum()), n1):
+        found.append("tail")
+    if _share_moved(failed[0], n0, failed[1], n1):
+        found.append("errors")
+    return tuple(found)
+
+
+def _share_moved(k0: int, n0: int, k1: int, n1: int) -> bool:
+    if abs(k1 / n1 - k0 / n0) < LEAST_POINTS:
+        return False
+    return bool(stats.fisher_exact([[k0, n0 - k0], [k1, n1 - k1]]).pvalue < ALPHA)

@@ -1,0 +1,100 @@
+"""A handful of cases of the real recordings: what is found there stays found, and quiet stays quiet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from evaluation.recordings.comparing import Asked, Mode, perform
+from evaluation.recordings.kept_lakes import lake_of
+from evaluation.recordings.labelled import Recording, bounds, read_recordings, share
+from evaluation.recordings.verdicts import Row, fault_row, passed_unseen, quiet_row
+
+from analyze.methods.registry import all_methods
+
+pytestmark = pytest.mark.evaluation
+
+FAULTS = "../shared/data/faults"
+
+
+@pytest.fixture(scope="module")
+def recordings(repository: Path) -> dict[str, Recording]:
+    folder = repository / FAULTS
+    if not (folder / "cases.json").is_file():
+        pytest.skip(f"{FAULTS} is missing: the labelled recordings lie beside the checkout")
+    return {recording.name.split("-20")[0]: recording for recording in read_recordings(folder)}
+
+
+def fault(repository: Path, recording: Recording, case: str, method: str, mode: Mode) -> Row:
+    found = next(f for f in recording.faults if case in f.id)
+    lake = lake_of(recording, repository)
+    asked = Asked(recording, lake, mode, found.reference, found.problem, quiet=False)
+    return fault_row(asked, found, perform(asked, [method], {})[0])
+
+
+def test_history_shares_no_instant_with_what_is_compared(recordings: dict[str, Recording]) -> None:
+    for recording in recordings.values():
+        for case in recording.faults:
+            history = recording.history(case.reference, case.problem)
+            assert len(history) >= len(recording.quiet) - 2
+            assert not any(share(stretch, case.problem) for stretch in history)
+            assert case.reference is None or not any(share(stretch, case.reference) for stretch in history)
+
+
+def test_quiet_pairs_are_near_and_in_order(recordings: dict[str, Recording]) -> None:
+    pairs = recordings["online-boutique"].quiet_pairs()
+    assert len(pairs) == 122
+    for one, other in pairs:
+        assert 0 <= bounds(other)[0] - bounds(one)[1] <= 2 * 3_600e9
+
+
+def test_paper_mode_is_the_yardstick(repository: Path, recordings: dict[str, Recording]) -> None:
+    """It names a total change of the root page, and is blind where few requests are broken."""
+    shop = recordings["online-boutique"]
+    assert fault(repository, shop, "12:18-frontend-cpu_consumed", "paper", "b")["rank"] == 1
+    assert fault(repository, shop, "13:02-checkoutservice-exception", "paper", "b")["rank"] is None
+
+
+robust = pytest.mark.skipif("robust" not in all_methods(), reason="robust mode is not in this build")
+
+
+@robust
+@pytest.mark.parametrize(
+    ("name", "case", "mode"),
+    [
+        ("online-boutique", "12:35-cartservice-network_delay", "a"),
+        ("online-boutique", "13:02-checkoutservice-exception", "a"),
+        ("online-boutique", "14:12-paymentservice-network_delay", "b"),
+        ("online-boutique", "14:47-productcatalogservice-return", "b"),
+        ("train-ticket", "13:31-ts-contacts-service-cpu_contention", "a"),
+    ],
+)
+def test_a_visible_fault_is_in_the_first_finding(
+    repository: Path, recordings: dict[str, Recording], name: str, case: str, mode: Mode
+) -> None:
+    row = fault(repository, recordings[name], case, "robust", mode)
+    assert row["rank"] == 1
+    assert row["results"] <= 3
+    assert row["exit_code"] == 1
+    assert not passed_unseen(row)
+
+
+@robust
+@pytest.mark.parametrize(("name", "pair"), [("online-boutique", 3), ("train-ticket", 20)])
+def test_quiet_stretches_give_no_finding(
+    repository: Path, recordings: dict[str, Recording], name: str, pair: int
+) -> None:
+    recording = recordings[name]
+    one, other = recording.quiet_pairs()[pair]
+    asked = Asked(recording, lake_of(recording, repository), "a", one, other, quiet=True)
+    row = quiet_row(asked, perform(asked, ["robust"], {})[0])
+    assert row["results"] == 0
+    assert row["exit_code"] in (0, 3)
+
+
+@robust
+def test_a_fault_that_leaves_no_trace_in_spans_gives_no_finding(
+    repository: Path, recordings: dict[str, Recording]
+) -> None:
+    row = fault(repository, recordings["train-ticket"], "08:52-ts-contacts-service-return", "robust", "a")
+    assert row["results"] == 0

@@ -1,0 +1,187 @@
+"""Statistics of windows in a real lake: made once, read afterwards, never believed blindly."""
+
+from __future__ import annotations
+
+import shutil
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from oracles.traffic import START_NS, write_native
+
+from analyze.history.window_profiles import Tally, sample_profile
+from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod, Lakes
+from analyze.sites.profile import Profile
+from flowdiff.__main__ import main
+from schemas.errors import PeriodError
+from schemas.periods import format_instant
+from schemas.ranges import parse_ranges
+from schemas.windows import NS_PER_MINUTE, Window
+from stitch.drivers.batch import ImportSettings, import_into
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalStore
+
+FIRST = Window.of(START_NS, 5 * NS_PER_MINUTE)
+SETTINGS = RefineSettings()
+WINDOWS = 4
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+def bring(lake: Path, file: Path) -> None:
+    import_into(
+        lake,
+        [str(file)],
+        ImportSettings(window_length_ns=FIRST.length_ns),
+        owner="test",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stats")
+    write_native(folder / "in.ndjson", 60, seconds=1000)
+    bring(folder / "lake", folder / "in.ndjson")
+    return folder / "lake"
+
+
+@pytest.fixture
+def lake(imported: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(imported, tmp_path / "lake")
+
+
+def found(lake: Path, text: str = "all", where: str | None = None) -> tuple[LakePeriod, ...]:
+    return Lakes(str(lake)).ranges(parse_ranges([text], now_ns=0, where=where))
+
+
+def profiled(lake: Path, text: str = "all", where: str | None = None) -> tuple[Profile, Tally]:
+    tally = Tally()
+    return sample_profile([found(lake, text, where)], SETTINGS, tally=tally), tally
+
+
+def kept(lake: Path) -> list[Path]:
+    return sorted((lake / "stats").glob("*/*.parquet"))
+
+
+def requests(profile: Profile) -> float:
+    return float(sum(profile.responses["n"].to_pylist()))
+
+
+def test_a_profile_is_made_once(lake: Path) -> None:
+    first, made = profiled(lake)
+    assert (made.read, made.made, made.kept) == (0, WINDOWS, WINDOWS)
+    again, read = profiled(lake)
+    assert (read.read, read.made, read.kept) == (WINDOWS, 0, 0)
+    assert again == first
+    assert requests(first) == 60
+    assert [slot.start_ns for slot in first.slots] == [
+        FIRST.start_ns + at * FIRST.length_ns for at in range(WINDOWS)
+    ]
+    assert check(LocalStore.at(lake)) == []
+    # Readers look at what was committed only.
+    assert len(open_manifest(LocalStore.at(lake)).windows()) == WINDOWS
+
+
+def test_other_settings_have_profiles_of_their_own(lake: Path) -> None:
+    profiled(lake)
+    tally = Tally()
+    settings = SETTINGS.model_copy(update={"host_policy": "full"})
+    sample_profile([found(lake)], settings, tally=tally)
+    assert (tally.read, tally.made) == (0, WINDOWS)
+    assert len(kept(lake)) == 2 * WINDOWS
+
+
+def test_a_window_that_grew_is_worked_out_again(lake: Path, tmp_path: Path) -> None:
+    profiled(lake)
+    before = kept(lake)
+    write_native(tmp_path / "more.ndjson", 10, seconds=100, seed=2, id_base=10**6)
+    bring(lake, tmp_path / "more.ndjson")
+    profile, tally = profiled(lake)
+    assert requests(profile) == 70
+    assert (tally.read, tally.made) == (WINDOWS - 1, 1)
+    assert len(kept(lake)) == WINDOWS
+    assert len(set(kept(lake)) & set(before)) == WINDOWS - 1
+
+
+def test_a_damaged_file_is_told_and_made_anew(lake: Path) -> None:
+    whole, _ = profiled(lake)
+    path = kept(lake)[1]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    (finding,) = check(LocalStore.at(lake))
+    assert finding.invariant == "stats"
+    assert path.name in finding.detail
+    profile, tally = profiled(lake)
+    assert profile == whole
+    assert (tally.read, tally.made, tally.kept) == (WINDOWS - 1, 1, 1)
+    assert check(LocalStore.at(lake)) == []
+
+
+def test_a_lake_that_cannot_be_written_to_is_read_all_the_same(lake: Path) -> None:
+    (lake / "stats").write_bytes(b"in the way")
+    profile, tally = profiled(lake)
+    assert requests(profile) == 60
+    assert (tally.made, tally.kept) == (WINDOWS, 0)
+    assert tally.refusals
+
+
+def test_part_of_a_window_and_a_filter_are_not_kept(lake: Path) -> None:
+    start = format_instant(FIRST.start_ns + 60 * 10**9)
+    whole, _ = profiled(lake)
+    profile, tally = profiled(lake, f"{start}/10m")
+    assert (tally.read, tally.made, tally.kept) == (1, 2, 0)
+    assert [slot.seconds for slot in profile.slots] == [240, 300, 60]
+    assert 0 < requests(profile) < requests(whole)
+    some, tally = profiled(lake, where="status = ok")
+    assert requests(some) == requests(whole)
+    assert (tally.read, tally.made, tally.kept) == (0, WINDOWS, 0)
+    with pytest.raises(PeriodError, match="holds a request"):
+        profiled(lake, where="status = no")
+
+
+def test_samples_are_told_apart_by_their_slots(lake: Path) -> None:
+    starts = [format_instant(FIRST.start_ns + at * FIRST.length_ns) for at in range(3)]
+    samples = [found(lake, f"{starts[2]}/5m"), found(lake, f"{starts[0]}/10m")]
+    profile = sample_profile(samples, SETTINGS)
+    assert [slot.sample for slot in profile.slots] == [0, 1, 1]
+    assert [slot.start_ns for slot in profile.slots] == [
+        FIRST.start_ns + at * FIRST.length_ns for at in (2, 0, 1)
+    ]
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0)
+
+
+def test_the_command_works_ahead(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = format_instant(FIRST.start_ns)
+    assert run("summarize", "--lake", str(lake), "--period", f"{start}/5m") == 0
+    assert capsys.readouterr().out == "1 window: 1 worked out, 0 there already\n"
+    assert run("summarize", "--lake", str(lake), "--json") == 0
+    assert capsys.readouterr().out == '{"windows": 4, "made": 3, "kept": 1}\n'
+    assert profiled(lake)[1].made == 0
+    assert run("summarize", "--lake", str(lake / "nowhere")) == 2
+    assert run("summarize", "--lake", str(lake), "--period", "2020-01-01") == 2
+    shutil.rmtree(lake / "stats")
+    (lake / "stats").write_bytes(b"in the way")
+    capsys.readouterr()
+    assert run("summarize", "--lake", str(lake)) == 2
+    told = capsys.readouterr().err
+    assert "4 of 4 window statistics could not be written" in told
+    assert "Traceback" not in told

@@ -1,0 +1,135 @@
+"""Statistics by their definitions: sums over all cases, loops over requests. Slow and obvious."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+
+def midranks(values: Sequence[float]) -> list[Fraction]:
+    """Rank of each value; equal ones share the mean of theirs."""
+    return [
+        Fraction(sum(v < x for v in values)) + Fraction(sum(v == x for v in values) + 1, 2) for x in values
+    ]
+
+
+def rank_p(reference: Sequence[float], problem: Sequence[float]) -> tuple[float, float]:
+    """(P(rank sum of the problem >= seen), P(<= seen)) over every way to pick it from the pooled values."""
+    ranks = midranks([*reference, *problem])
+    seen = sum(ranks[len(reference) :])
+    sums = [sum(pick) for pick in itertools.combinations(ranks, len(problem))]
+    return sum(s >= seen for s in sums) / len(sums), sum(s <= seen for s in sums) / len(sums)
+
+
+def auc(reference: Sequence[float], problem: Sequence[float]) -> float:
+    """P(problem > reference) + P(equal)/2 over all pairs."""
+    wins = sum((b > a) + (b == a) / 2 for a in reference for b in problem)
+    return wins / (len(reference) * len(problem))
+
+
+def weighted_ecdf(values: Sequence[float], weights: Sequence[float], x: float) -> float:
+    """Share of the weight at or below x."""
+    return sum(w for v, w in zip(values, weights, strict=True) if v <= x) / sum(weights)
+
+
+def tolerant_d(
+    x0: Sequence[float], w0: Sequence[float], x1: Sequence[float], w1: Sequence[float], delta: float
+) -> float:
+    """sup_x F0(x/(1+δ)) - F1(x), looked up at every value."""
+    stretched = [x * (1 + delta) for x in x0]
+    return max(
+        0.0,
+        max(weighted_ecdf(stretched, w0, x) - weighted_ecdf(x1, w1, x) for x in [*stretched, *x1]),
+    )
+
+
+def hypergeometric_tail(k0: int, n0: int, k1: int, n1: int) -> Fraction:
+    """P(X >= k1) when n1 of n0 + n1 are drawn and k0 + k1 of them count."""
+    marked, total = k0 + k1, n0 + n1
+    ways = sum(
+        math.comb(marked, x) * math.comb(total - marked, n1 - x) for x in range(k1, min(marked, n1) + 1)
+    )
+    return Fraction(ways, math.comb(total, n1))
+
+
+def bh_rejected(p: Sequence[float], level: float) -> list[bool]:
+    """Benjamini-Hochberg step up, as it is told in words."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    last = max((k for k, i in enumerate(order, 1) if p[i] <= level * k / len(p)), default=0)
+    return [i in order[:last] for i in range(len(p))]
+
+
+def simes(p: Sequence[float]) -> float:
+    """min_k m·p_(k)/k."""
+    return min(len(p) * x / k for k, x in enumerate(sorted(p), 1))
+
+
+def tree_rejected(p: Sequence[float], site: Sequence[int], root: Sequence[int], level: float) -> list[bool]:
+    """Leaves rejected in the tree root → site → leaf, with loops and dictionaries."""
+    leaves: dict[int, list[int]] = {}
+    for leaf, s in enumerate(site):
+        leaves.setdefault(s, []).append(leaf)
+    sites: dict[int, list[int]] = {}
+    for s, r in enumerate(root):
+        sites.setdefault(r, []).append(s)
+    site_p = {s: simes([p[i] for i in leaves[s]]) for s in leaves}
+    root_p = {r: simes([site_p[s] for s in sites[r]]) for r in sites}
+    names = sorted(root_p)
+    chosen_roots = [
+        r for r, yes in zip(names, bh_rejected([root_p[r] for r in names], level), strict=True) if yes
+    ]
+    site_level = level * len(chosen_roots) / len(names)
+    result = [False] * len(p)
+    for r in chosen_roots:
+        mine = sites[r]
+        chosen = [
+            s for s, yes in zip(mine, bh_rejected([site_p[s] for s in mine], site_level), strict=True) if yes
+        ]
+        leaf_level = site_level * len(chosen) / len(mine)
+        for s in chosen:
+            for leaf, yes in zip(leaves[s], bh_rejected([p[i] for i in leaves[s]], leaf_level), strict=True):
+                result[leaf] = yes
+    return result
+
+
+def nb_cdf(y: int, mean: float, spread: float) -> float:
+    """P(Y <= y) of the negative binomial with variance mean + spread·mean², term by term."""
+    size = 1 / spread
+    total = 0.0
+    for k in range(y + 1):
+        log = (
+            math.lgamma(k + size)
+            - math.lgamma(size)
+            - math.lgamma(k + 1)
+            + size * math.log(size / (size + mean))
+            + k * math.log(mean / (size + mean))
+        )
+        total += math.exp(log)
+    return total
+
+
+def binomial_tail(k: int, n: int, share: float) -> float:
+    """P(X >= k)."""
+    return sum(math.comb(n, x) * share**x * (1 - share) ** (n - x) for x in range(k, n + 1))
+
+
+def kappa(counts: np.ndarray, problem: np.ndarray, permutations: int, seed: int) -> float:
+    """κ of one test: counts [blocks, bins], one shuffle after the other."""
+    shuffled = np.tile(problem, (permutations, 1))
+    np.random.default_rng(seed).permuted(shuffled, axis=1, out=shuffled)
+    distances = []
+    for labels in shuffled:
+        one, other = counts[labels].sum(axis=0), counts[~labels].sum(axis=0)
+        distances.append(
+            max(
+                abs(one[: i + 1].sum() / one.sum() - other[: i + 1].sum() / other.sum())
+                for i in range(len(one))
+            )
+        )
+    n1, n0 = counts[problem].sum(), counts[~problem].sum()
+    q95 = sorted(distances)[math.ceil(0.95 * (permutations + 1)) - 1]
+    return max(1.0, n0 * n1 / (n0 + n1) * q95**2 / 1.3581**2)

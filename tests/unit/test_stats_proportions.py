@@ -1,0 +1,120 @@
+"""Proportions: exact tails against fractions and scipy, over-dispersion, size and power."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import statistics as oracle
+
+from analyze.stats.proportions import (
+    fisher,
+    proportions_with_spread,
+    share_dispersion,
+    smallest_fisher_p,
+)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.data())
+def test_fisher_is_the_hypergeometric_tail(n0: int, n1: int, data: st.DataObject) -> None:
+    k0, k1 = data.draw(st.integers(0, n0)), data.draw(st.integers(0, n1))
+    found = fisher(*(np.array([x]) for x in (k0, n0, k1, n1)))
+    assert found.p_more[0] == pytest.approx(float(oracle.hypergeometric_tail(k0, n0, k1, n1)), abs=1e-12)
+    fewer = float(oracle.hypergeometric_tail(k1, n1, k0, n0))
+    assert found.p_fewer[0] == pytest.approx(fewer, abs=1e-12)
+
+
+def test_large_tables_agree_with_fractions_also_far_out() -> None:
+    for k0, n0, k1, n1 in [
+        (40, 4_000, 90, 3_000),
+        (900, 2_000, 1_100, 2_000),
+        (5, 6_000, 80, 900),
+    ]:
+        found = fisher(*(np.array([x]) for x in (k0, n0, k1, n1)))
+        assert found.p_more[0] == pytest.approx(float(oracle.hypergeometric_tail(k0, n0, k1, n1)), rel=1e-6)
+
+
+def test_twelve_of_fourteen_failing_is_seen_and_one_is_not() -> None:
+    found = fisher(np.array([0, 0]), np.array([200, 200]), np.array([12, 1]), np.array([14, 14]))
+    assert found.p_more[0] < 1e-12
+    assert found.p_more[1] > 0.05
+
+
+def test_swapping_periods_swaps_tails() -> None:
+    a = [np.array(x) for x in ([3, 40], [50, 90], [9, 20], [60, 70])]
+    there, back = fisher(*a), fisher(a[2], a[3], a[0], a[1])
+    np.testing.assert_allclose(there.p_more, back.p_fewer)
+    np.testing.assert_allclose(there.p, back.p)
+
+
+def test_smallest_p_is_that_of_the_most_unlike_table() -> None:
+    smallest = smallest_fisher_p(*(np.array([x]) for x in (1, 20, 1, 20)))
+    assert smallest[0] == pytest.approx(2 * fisher(*(np.array([x]) for x in (0, 20, 2, 20))).p_more[0])
+
+
+def test_z_of_known_numbers_and_of_none() -> None:
+    found = proportions_with_spread(*(np.array([x]) for x in (50.0, 100.0, 70.0, 100.0)), 4.0)
+    assert found.difference[0] == pytest.approx(0.2)
+    assert found.z[0] == pytest.approx(0.2 / np.sqrt(0.6 * 0.4 * 0.02) / 2)
+    none = proportions_with_spread(*(np.array([x]) for x in (0.0, 100.0, 0.0, 50.0)), 1.0)
+    assert none.z[0] == 0.0
+    assert none.p[0] == 1.0
+
+
+def simulate(phi: float, tests: int, windows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of windows of 400 requests, share 0.3, variance phi times the binomial's."""
+    rng = np.random.default_rng(seed)
+    n, f = 400, 0.3
+    if phi == 1:
+        shares = np.full((tests, windows), f)
+    else:
+        strength = (n - 1) / (phi - 1) - 1  # beta-binomial: φ = 1 + (n-1)/(strength+1)
+        shares = rng.beta(f * strength, (1 - f) * strength, (tests, windows))
+    return rng.binomial(n, shares).astype(float), np.full((tests, windows), float(n))
+
+
+@pytest.mark.parametrize("phi", [1.0, 4.0])
+def test_dispersion_is_estimated(phi: float) -> None:
+    counts, trials = simulate(phi, 500, 20, 1)
+    plain = share_dispersion(counts, trials)
+    corrected = share_dispersion(counts, trials, unbiased=True)
+    assert (plain >= 1).all()
+    assert corrected.mean() == pytest.approx(phi, rel=0.2)
+    assert np.median(plain) <= np.median(corrected)
+
+
+def test_one_broken_window_does_not_blow_up_the_dispersion() -> None:
+    counts, trials = simulate(1.0, 200, 20, 2)
+    counts[:, 3] = 340
+    assert np.median(share_dispersion(counts, trials)) < 4
+    everything = share_dispersion(counts, trials, trim=0.0)
+    assert np.median(everything) > 15
+
+
+def test_too_few_windows_take_the_prior() -> None:
+    counts, trials = simulate(4.0, 3, 2, 3)
+    assert share_dispersion(counts, trials, prior=3.0).tolist() == [3.0] * 3
+    zero = np.zeros((1, 8))
+    assert share_dispersion(zero, np.full((1, 8), 50.0), prior=3.0)[0] == 3.0
+    gone = share_dispersion(np.array([[5.0, 5.0, 5.0, 0.0]]), np.array([[9.0, 9.0, 9.0, 0.0]]))
+    assert gone[0] == 1.0
+
+
+@pytest.mark.parametrize("phi", [1.0, 4.0])
+def test_size_with_the_dispersion_of_history(phi: float) -> None:
+    counts, trials = simulate(phi, 3_000, 22, 4)
+    known = share_dispersion(counts[:, :20], trials[:, :20], unbiased=True)
+    p = proportions_with_spread(counts[:, 20], trials[:, 20], counts[:, 21], trials[:, 21], known).p
+    assert (p <= 0.05).mean() <= 0.085  # a t of about 18 degrees of freedom, read as a normal
+    blind = proportions_with_spread(counts[:, 20], trials[:, 20], counts[:, 21], trials[:, 21], 1.0).p
+    if phi > 1:
+        assert (blind <= 0.05).mean() > 0.25
+
+
+def test_power_against_eighteen_points() -> None:
+    counts, trials = simulate(2.0, 500, 21, 5)
+    phi = share_dispersion(counts[:, :20], trials[:, :20], unbiased=True)
+    moved = np.random.default_rng(6).binomial(400, 0.48, 500).astype(float)
+    p = proportions_with_spread(counts[:, 20], trials[:, 20], moved, trials[:, 20], phi).p
+    assert (p <= 0.01).mean() > 0.8

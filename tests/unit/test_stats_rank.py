@@ -1,0 +1,103 @@
+"""Rank test: exact against enumeration and scipy, size with ties, power of four requests."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracles import statistics as oracle
+from scipy import stats
+
+from analyze.stats.rank import rank_test, rank_tests, rank_tests_of_histograms, smallest_rank_p
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_exact_p_is_the_share_of_all_ways_to_pick(ties: bool) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        n0, n1 = rng.integers(1, 7, 2)
+        pool = rng.integers(0, 4, n0 + n1).astype(float) if ties else rng.normal(size=n0 + n1)
+        a, b = pool[:n0], pool[n0:]
+        found = rank_test(a, b)
+        higher, lower = oracle.rank_p(a.tolist(), b.tolist())
+        assert found.auc[0] == pytest.approx(oracle.auc(a.tolist(), b.tolist()))
+        if len(set(pool.tolist())) > 1:
+            assert found.exact[0]
+        assert found.p_higher[0] == pytest.approx(higher, abs=1e-12)
+        assert found.p_lower[0] == pytest.approx(lower, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n0", "n1"), [(4, 300), (150, 10), (10, 150), (3, 500)])
+def test_exact_at_the_bounds_agrees_with_scipy(n0: int, n1: int) -> None:
+    rng = np.random.default_rng(n0)
+    a, b = rng.normal(size=n0), rng.normal(0.8, 1, n1)
+    found = rank_test(a, b)
+    assert found.exact[0]
+    expected = stats.mannwhitneyu(b, a, alternative="greater", method="exact").pvalue
+    assert found.p_higher[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_large_samples_agree_with_scipys_tie_correction() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(0, 9, 400).astype(float), rng.integers(0, 10, 300).astype(float)
+    found = rank_test(a, b)
+    assert not found.exact[0]
+    expected = stats.mannwhitneyu(b, a, alternative="two-sided", method="asymptotic")
+    assert found.p[0] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert found.auc[0] == pytest.approx(expected.statistic / (400 * 300))
+
+
+def test_ragged_tests_and_histograms_are_the_single_tests() -> None:
+    rng = np.random.default_rng(3)
+    n_tests = 30
+    test = rng.integers(0, n_tests, 900)
+    late = rng.random(900) < 0.4
+    value = rng.integers(0, 12, 900).astype(float)
+    together = rank_tests(value, late, test, n_tests + 1)
+    counts = np.zeros((2, n_tests + 1, 12), np.int64)
+    np.add.at(counts, (late.astype(int), test, value.astype(int)), 1)
+    binned = rank_tests_of_histograms(counts[0], counts[1])
+    for i in range(n_tests):
+        mine = test == i
+        alone = rank_test(value[mine & ~late], value[mine & late])
+        for batch in (together, binned):
+            assert batch.p[i] == alone.p[0]
+            assert batch.auc[i] == alone.auc[0]
+    assert together.p[n_tests] == 1.0
+    assert together.auc[n_tests] == 0.5
+    assert binned.p[n_tests] == 1.0
+
+
+def test_nothing_and_all_equal_are_no_change() -> None:
+    assert rank_tests(np.zeros(0), np.zeros(0, bool), np.zeros(0, int), 2).p.tolist() == [1.0, 1.0]
+    assert rank_test(np.ones(5), np.ones(6)).p[0] == 1.0
+    assert rank_test(np.ones(5), np.zeros(0)).p[0] == 1.0
+
+
+@pytest.mark.parametrize(("n0", "n1", "values"), [(6, 9, 5), (40, 8, 4), (60, 60, 6), (9, 9, 1000)])
+def test_size_holds_with_ties(n0: int, n1: int, values: int) -> None:
+    rng = np.random.default_rng(4)
+    runs = 2_000
+    x = rng.integers(0, values, (runs, n0 + n1)).astype(float)
+    late = np.tile(np.repeat([False, True], [n0, n1]), runs)
+    p = rank_tests(x.reshape(-1), late, np.repeat(np.arange(runs), n0 + n1), runs).p
+    assert (p <= 0.05).mean() <= 0.062
+    assert (p <= 0.01).mean() <= 0.016
+
+
+def test_four_against_forty_is_enough_for_a_doubling() -> None:
+    rng = np.random.default_rng(5)
+    runs = 300
+    x = rng.lognormal(0, 0.2, (runs, 44))
+    x[:, 40:] *= 2
+    late = np.tile(np.repeat([False, True], [40, 4]), runs)
+    p = rank_tests(x.reshape(-1), late, np.repeat(np.arange(runs), 44), runs).p
+    assert (p <= 0.001).mean() > 0.9
+
+
+def test_smallest_p_is_reached_by_samples_that_do_not_overlap() -> None:
+    n = np.array([2, 4, 8, 9])
+    smallest = smallest_rank_p(n, n)
+    for size, p in zip(n.tolist(), smallest.tolist(), strict=True):
+        x = np.arange(2.0 * size)
+        assert rank_test(x[:size], x[size:]).p[0] == pytest.approx(p)
+    assert smallest[2] == pytest.approx(1.6e-4, rel=0.05)  # B.5
