@@ -95,7 +95,7 @@ def tail_thresholds(reference: PeriodRequests, levels: Sequence[float] = TAIL_LE
     """Response times over which a request is slow, µs: quantiles that enough of the reference lies above."""
     n = len(reference.response_us)
     usable = [level for level in levels if n * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
-    return tuple(float(np.quantile(reference.response_us, level, method="higher")) for level in usable)
+    return tuple(float(np.quantile(reference.response_us, level, method="inverted_cdf")) for level in usable)
 
 
 def period_blocks(
