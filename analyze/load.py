@@ -40,6 +40,7 @@ _FLOW_COLUMNS: Final = [
     "offset_ns",
     "host",
     "weight",
+    "weight_known",
     "status",
     "error_position",
     "error_class",

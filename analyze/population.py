@@ -277,6 +277,10 @@ class Population:
     """Words of `Category.host`, ascending."""
     errors: tuple[str, ...] = ()
     """Words of `Failures.error`, ascending: error classes."""
+    skew_notes: tuple[str, ...] = ()
+    """Those of `notes` that are on clocks."""
+    weight_known: tuple[float, ...] = ()
+    """Share of the flows, by sample, that told their sampling probability; empty: not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
     params: ReadParams = no_params
@@ -301,6 +305,7 @@ class Population:
             ),
             excluded={flag: counts[first:past] for flag, counts in self.excluded.items()},
             samples=self.samples[first:past],
+            weight_known=self.weight_known[first:past],
             params=params,
         )
 
