@@ -33,7 +33,7 @@ class Waterfall:
 def waterfall(before: float, parts: Sequence[float], low: float, high: float) -> Waterfall:
     """Bars of parts that lead from `before` to `before` + their sum, each from where the last one ended.
 
-    low, high: interval of the sum, drawn as far as the axis goes. The values before and after are >= 0; what is
+    low, high: interval of the sum, drawn as far as the axis goes. Values before and after are >= 0; what is
     reached in between may be less. O(parts).
     """
     reached = [before]
