@@ -11,6 +11,7 @@ from analyze.methods.robust.account_section import (
     mean_account,
     tail_account,
 )
+from analyze.methods.robust.assured import assured
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
