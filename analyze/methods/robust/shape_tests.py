@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import hypergeom
 
 from analyze.findings.changes import Change
-from analyze.methods.robust.noise_between import dispersion, share_envelope
+from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, share_envelope
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
