@@ -228,8 +228,8 @@ def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
 
 def spread_p(share: tuple[float, float], n: tuple[float, float], phi: float, df: float) -> float:
     """Two-sided p of a difference of shares with over-dispersion φ, Student's law."""
-    table = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
-    z = float(proportions_with_spread(*table, dispersion=phi).z[0])
+    k0, n0, k1, n1 = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
+    z = float(proportions_with_spread(k0, n0, k1, n1, phi).z[0])
     return float(2 * stats.t.sf(abs(z), df))
 
 
