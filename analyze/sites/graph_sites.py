@@ -145,8 +145,11 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
 
 
 def _operation(graph: Graph, nesting: Nesting, position: int, children: list[int]) -> OperationName:
-    """What a span is called here; `children` are spans, not points. The caller's side of a remote call is named with whom it calls: client
-    spans are called `GET` wherever they go."""
+    """What a span is called here; `children` are spans, not points.
+
+    The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
+    they go.
+    """
     node = graph.nodes[position]
     point = node.point if node.label is None else f"{node.point}/{node.label}"
     component = f"{node.host}/{node.component}" if node.host else node.component
