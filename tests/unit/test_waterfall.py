@@ -26,6 +26,22 @@ def test_a_small_change_of_a_large_value_is_seen():
     assert drawn.parts[0].width > 30
 
 
+def test_an_interval_below_zero_or_beyond_all_that_moved_is_cut():
+    drawn = waterfall(187.0, [-143.5], -511.0, 223.0)
+    assert drawn.start == 0
+    assert drawn.before.left == 0
+    assert drawn.interval.left == 0
+    assert drawn.before.width > 50
+    assert drawn.interval.left + drawn.interval.width <= 100.001
+
+
+def test_sums_below_zero_in_between_have_room():
+    drawn = waterfall(10.0, [-30.0, 25.0], -6.0, -4.0)
+    assert drawn.start == -20
+    assert drawn.parts[0].left == 0
+    assert drawn.before.left == drawn.after.left > 0
+
+
 def test_nothing_at_all_is_drawn():
     drawn = waterfall(0.0, [], 0.0, 0.0)
     assert drawn.parts == ()
