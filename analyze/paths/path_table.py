@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Graph, Population
-from analyze.stats.blocks import block_of, equal_time_bounds
+from analyze.stats.time_blocks import block_of, equal_time_bounds
 from analyze.stats.moments import NS_PER_US, SampleMoments, category_moments
 
 F8 = npt.NDArray[np.float64]
