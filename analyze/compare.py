@@ -20,8 +20,10 @@ from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
 from analyze.stats.moments import category_moments
 from schemas.errors import ConfigError
+from schemas.report.accounts import VerdictSection
 from schemas.report.report import MethodRun, Preparation, Report, with_id
 from schemas.report.report_tables import METHOD_COLUMN
+from schemas.report.section import Section
 
 
 def compare(
@@ -32,12 +34,14 @@ def compare(
     limits: ReportLimits | None = None,
     refined: RefineSettings | None = None,
     source: str = "",
+    calibration: str = "",
     created_at: str | None = None,
 ) -> Outcome:
     """Run one or several methods over the samples of a population.
 
-    refined tells how the population was made, for the report; None: not by the refinement. source (a lake's
-    name) and created_at (ISO, UTC) are shown but are not part of the id. Deterministic in its arguments.
+    refined tells how the population was made, for the report; None: not by the refinement. calibration is
+    what is known of false findings here, a sentence for verdicts. source (a lake's name) and created_at (ISO,
+    UTC) are shown but are not part of the id. Deterministic in its arguments.
     Raises ConfigError where a method takes another number of samples, TypeError where two methods write a
     table of one name with unlike columns.
     """
@@ -65,13 +69,21 @@ def compare(
         headline=headline(samples, population),
         methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
         sections=tuple(
-            section.model_copy(update={"method": chosen.method.name})
+            _completed(section, chosen.method.name, calibration)
             for chosen, result in zip(methods, results, strict=True)
             for section in result.sections
         ),
     )
     views = views_by_tag(view for chosen in methods for view in chosen.method.sections)
     return Outcome(with_id(report), _tables(methods, results), views, results[0].weighed)
+
+
+def _completed(section: Section, method: str, calibration: str) -> Section:
+    """A section with what only the run knows."""
+    known: dict[str, str] = {"method": method}
+    if isinstance(section, VerdictSection):
+        known["calibration"] = calibration
+    return section.model_copy(update=known)
 
 
 def _preparation(settings: RefineSettings) -> Preparation:

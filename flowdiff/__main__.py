@@ -51,6 +51,10 @@ COMMANDS: Final = {
         "summarize",
         "Work out the statistics of every window ahead, so that histories are read in seconds.",
     ),
+    "calibrate": Listed(
+        "calibrate",
+        "Compare ordinary times of a lake with each other and count the findings, all of them false.",
+    ),
     "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
     "fsck": Listed(
         "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analyze.history.blocks import cut_history
+from analyze.history.noise_samples import cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
 from schemas.errors import ConfigError
 from schemas.ranges import parse_ranges, ranges_text

@@ -116,8 +116,10 @@ def _hosts(
 
 
 def _cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str | None:
-    """Whose call was the last of calls that were cut short: a shape that became more frequent is a part of one
-    that became less so. None: nothing was cut short."""
+    """Whose call was the last of calls that were cut short. None: nothing was cut short.
+
+    Cut short: a shape that became more frequent is a part of one that became less so.
+    """
     shorter = [
         change
         for change in changes
@@ -146,7 +148,7 @@ def _selected(
     members: Mapping[int, list[int]],
     context: Context,
 ) -> bool:
-    """Whether the shift only comes from other requests reaching the site, below another change (L.9 item 7)."""
+    """Whether only other requests reach the site, below another change (L.9 item 7)."""
     below = any(other != operation and context.is_above(other, operation) for other in members)
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
     moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in by_operation[operation])

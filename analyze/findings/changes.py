@@ -38,6 +38,8 @@ class Change:
     """The shape (error) was never there before, or is gone."""
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
+    threshold_us: float = 0.0
+    """Tail: calls over this are very slow."""
     q: float = 1.0
 
     @property

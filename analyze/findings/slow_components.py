@@ -1,4 +1,4 @@
-"""Changes of time: one vote a site, merged by operation, then the few components that cover them (J.6, L.9)."""
+"""Changes of time: one vote a site, merged by operation, covered by few components (J.6, L.9 item 8)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def slow_components(changes: Sequence[Change], names: Names, mean_ns: float) -> 
 
 
 def _one_a_site(changes: Sequence[Change]) -> list[Change]:
-    """A site that is slower and has a tail tells of one thing: the change of the typical call, if there is."""
+    """A site that is slower and has a tail tells of one thing: of the typical call, if that changed."""
     best: dict[int, Change] = {}
     for change in changes:
         known = best.get(change.site)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from analyze.population import Population
@@ -10,6 +12,9 @@ from analyze.report.moment_rows import number
 from analyze.stats.moments import NS_PER_US, SampleMoments, pooled
 from schemas.report.report import Change, Headline, SampleSummary
 
+OK: Final = "ok"
+"""Status of a root that did not fail."""
+
 
 def sample_summary(population: Population, moments: SampleMoments, sample: int) -> SampleSummary:
     """Counts and response times of one sample over all tested flows."""
@@ -17,6 +22,7 @@ def sample_summary(population: Population, moments: SampleMoments, sample: int) 
     responses = [c.response_ns[c.rows(sample)] for c in population.categories]
     us = np.concatenate(responses) / NS_PER_US if responses else np.zeros(0)
     requests = int(moments.count[sample].sum())
+    failed, failed_weight = _failed(population, sample)
     everything = pooled(moments, np.arange(len(population.categories)))
     return SampleSummary(
         name=named.name,
@@ -30,11 +36,27 @@ def sample_summary(population: Population, moments: SampleMoments, sample: int) 
         median_us=float(np.quantile(us, 0.5)) if requests else None,
         p99_us=float(np.quantile(us, 0.99)) if requests else None,
         total_us=float(moments.total_us[sample].sum()),
+        failed=failed,
+        failed_share=failed_weight / float(moments.weighted[sample].sum()) if requests else None,
         categories=int((moments.count[sample] > 0).sum()),
         excluded={
             flag: counts[sample] for flag, counts in sorted(population.excluded.items()) if counts[sample]
         },
     )
+
+
+def _failed(population: Population, sample: int) -> tuple[int, float]:
+    """Requests of a sample whose root did not end `ok`: how many, and their weight."""
+    if not population.statuses:
+        return 0, 0.0
+    ok = population.statuses.index(OK) if OK in population.statuses else -1
+    count, weight = 0, 0.0
+    for category in population.categories:
+        rows = category.rows(sample)
+        failed = category.status[rows] != ok
+        count += int(failed.sum())
+        weight += float(category.weight[rows][failed].sum())
+    return count, weight
 
 
 def headline(samples: tuple[SampleSummary, ...], population: Population) -> Headline:
@@ -54,7 +76,8 @@ def headline(samples: tuple[SampleSummary, ...], population: Population) -> Head
         load_ratio=load_ratio(population),
         total_change_us=problem.total_us - reference.total_us,
     )
-    return Headline(sentence=wording.headline_sentence(mean0, mean1), change=change)
+    failures = (reference.failed_share, problem.failed_share)
+    return Headline(sentence=wording.headline_sentence(mean0, mean1, failures), change=change)
 
 
 def _sentence(samples: tuple[SampleSummary, ...]) -> str:
@@ -71,13 +94,12 @@ def load_ratio(population: Population) -> float | None:
 
 
 def _rate(population: Population, sample: int) -> float | None:
-    """Requests per ns between the first and the last start of a sample; None if they are not apart."""
-    starts = [c.start_ns[c.rows(sample)] for c in population.categories]
-    starts = [s for s in starts if len(s)]
-    if not starts:
-        return None
-    length = max(int(s.max()) for s in starts) - min(int(s.min()) for s in starts)
-    return sum(len(s) for s in starts) / length if length > 0 else None
+    """Requests per ns between the first and the last start of each range of a sample; None if not apart."""
+    starts = np.concatenate([np.zeros(0), *(c.start_ns[c.rows(sample)] for c in population.categories)])
+    ranges = population.samples[sample].ranges or ((-np.inf, np.inf),)
+    parts = [starts[(starts >= start_ns) & (starts < end_ns)] for start_ns, end_ns in ranges]
+    length = sum(float(part.max() - part.min()) for part in parts if len(part))
+    return len(starts) / length if length > 0 else None
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from schemas.config import Config
 class ReportLimits(Config):
     """Bounds of the report model; the tables in the lake are complete. What is cut says `shown of total`."""
 
+    findings: int = Field(default=20, ge=1)
+    """Findings shown; the table has all."""
     mutations: int = Field(default=500, ge=1)
     """Mutations listed: half of them increases, half decreases, unless there are fewer of one."""
     detailed: int = Field(default=40, ge=0)

@@ -15,7 +15,7 @@ def value(unit: Unit, number: float) -> str:
     if unit == "us":
         return wording.duration(number)
     if unit == "share":
-        return wording.percent(number) if number else f"0{NBSP}%"
+        return wording.percent(number)
     if unit == "ratio":
         return wording.factor(number)
     return f"{wording.significant(number)}{NBSP}{'call' if number == 1 else 'calls'}"

@@ -73,6 +73,8 @@ def percent(share: float | None, *, sign: bool = False) -> str:
     """`12 %`, `0.4 %`; with `sign`, `+12 %`."""
     if share is None:
         return "–"
+    if share == 0:
+        return f"0{NBSP}%"
     value = abs(share * 100)
     digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
     if 0 < value < 0.05:
@@ -118,14 +120,28 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
-def headline_sentence(mean0_us: float | None, mean1_us: float | None) -> str:
-    """One sentence: mean response time before and after."""
+def headline_sentence(
+    mean0_us: float | None,
+    mean1_us: float | None,
+    failed: tuple[float | None, float | None] = (None, None),
+) -> str:
+    """One sentence: mean response time before and after, the share of failed requests where it moved."""
     if mean0_us is None or mean1_us is None:
         return "One of the periods holds no testable request."
     before, after = durations(mean0_us, mean1_us)
+    failing = _failing(*failed)
     if before == after:
         exactly = "" if mean0_us == mean1_us else " to six digits"
-        return f"Mean response time did not change{exactly}: {before}."
+        return f"Mean response time did not change{exactly}: {before}{failing}."
     moved = "rose" if mean1_us > mean0_us else "fell"
     share = f" ({percent(mean1_us / mean0_us - 1, sign=True)})" if mean0_us > 0 else ""
-    return f"Mean response time {moved} from {before} to {after}{share}."
+    return f"Mean response time {moved} from {before} to {after}{share}{failing}."
+
+
+def _failing(before: float | None, after: float | None) -> str:
+    """`; failed requests rose from 0.2 % to 4.1 %`; empty where the shares read alike."""
+    if before is None or after is None or percent(before) == percent(after):
+        return ""
+    return (
+        f"; failed requests {'rose' if after > before else 'fell'} from {percent(before)} to {percent(after)}"
+    )

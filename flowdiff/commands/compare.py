@@ -11,8 +11,9 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 from rich.console import Console
@@ -22,45 +23,47 @@ from analyze.methods.registry import method_of
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
 from analyze.report.outcome import Outcome
-from analyze.scope import LakePeriod, refuse_overlap, resolve
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from flowdiff.options import warn_of_pending
 from flowdiff.output import open_output
+from flowdiff.refine_options import REFINE_OPTIONS
 from flowdiff.streams import told_afterwards
 from schemas.errors import ConfigError
-from schemas.periods import parse_period
 from schemas.report.report import to_json
 
+if TYPE_CHECKING:
+    from flowdiff.sampling import Samples
+
 STDOUT: Final = "-"
-DEFAULT_METHODS: Final = ("paper",)
-_REFINE_OPTIONS: Final = ModelOptions(
-    only=("level", "host_policy", "host_roles"),
-    fields={
-        "host_policy": FieldOption("--hosts", help="Whether hosts are part of the structure."),
-        "host_roles": FieldOption(
-            "--host-role", help="Role of the hosts that match, for `--hosts role`: REGEX=ROLE."
-        ),
-    },
-)
+DEFAULT_METHODS: Final = ("robust",)
 
 
 def _compare(
     *,
     chosen: Sequence[Chosen[Any]],
     reference: Annotated[
-        str | None, typer.Option(help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`.")
+        list[str] | None,
+        typer.Option(
+            metavar="PERIOD",
+            help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`; several: repeated, `A,B`.",
+        ),
     ] = None,
-    problem: Annotated[str | None, typer.Option(help="Period after, written the same way.")] = None,
+    problem: Annotated[
+        list[str] | None, typer.Option(metavar="PERIOD", help="Period after, written the same way.")
+    ] = None,
     sample: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=PERIOD",
-            help="Instead of the two: a period of this name; repeated, for methods of one or many samples.",
+            help="Instead of the two: a sample of this name, for methods of one or many; repeated.",
         ),
     ] = None,
     history: Annotated[
         list[str] | None,
-        typer.Option(metavar="PERIOD", help="A period of ordinary times, for methods that look; repeated."),
+        typer.Option(
+            metavar="PERIOD",
+            help="Ordinary times, for methods that look; written the same way. It may hold the others.",
+        ),
     ] = None,
     lake: Annotated[
         Path | None, typer.Option(envvar="FLOWDIFF_LAKE", help="Lake of periods that name none.")
@@ -70,7 +73,7 @@ def _compare(
     ] = None,
     reference_where: Annotated[str | None, typer.Option(help="Filter of the reference only.")] = None,
     problem_where: Annotated[str | None, typer.Option(help="Filter of the problem period only.")] = None,
-    refine: Annotated[RefineSettings, _REFINE_OPTIONS],
+    refine: Annotated[RefineSettings, REFINE_OPTIONS],
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
     ] = None,
@@ -102,32 +105,28 @@ def _compare(
     told, or something changed that nothing explains.
     """
     from analyze.report.terminal import print_report
+    from flowdiff.sampling import asked_samples, find_samples
 
     del method  # read before the options were made: see CompareCommand
     counts = parse_fail_on(fail_on or (ANY,), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
-    asked = asked_samples(reference, problem, sample or ())
-    refuse_sample_count([method.method for method in chosen], [name for name, _ in asked])
-    own = {"reference": reference_where, "problem": problem_where}
-    if stray := [name for name, text in own.items() if text is not None and name not in dict(asked)]:
-        raise ConfigError(f"--{stray[0]}-where is given, and no --{stray[0]}.")
-    usual = [(f"history {number}", text) for number, text in enumerate(history or (), 1)]
-    now_ns = time.time_ns()
-    found = [
-        (
-            name,
-            resolve(
-                parse_period(text, now_ns=now_ns, where=_both(where, own.get(name))),
-                default_lake=None if lake is None else str(lake),
-            ),
-        )
-        for name, text in (*asked, *usual)
-    ]
-    periods = [period for _, period in found]
-    warn_of_pending(periods)
-    refuse_overlap(periods)
-    outcome = _run(found[: len(asked)], found[len(asked) :], chosen, refine)
-    last = periods[len(asked) - 1].root
+    asked = asked_samples(reference or (), problem or (), sample or ())
+    refuse_sample_count([method.method for method in chosen], [*asked])
+    found = find_samples(
+        asked,
+        history or (),
+        now_ns=time.time_ns(),
+        lake=None if lake is None else str(lake),
+        where=where,
+        own_where={
+            name: text
+            for name, text in (("reference", reference_where), ("problem", problem_where))
+            if text is not None
+        },
+    )
+    warn_of_pending(found.periods)
+    outcome = _run(found, chosen, refine)
+    last = found.compared[-1][1][0].root
     page = _write(outcome, lake or last, save=save, json_file=json_file, html_file=html_file)
     if json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())
@@ -144,24 +143,6 @@ def _compare(
         raise typer.Exit(code)
 
 
-def asked_samples(reference: str | None, problem: str | None, named: Sequence[str]) -> list[tuple[str, str]]:
-    """(name, period) of each sample asked for, in order. Raises ConfigError."""
-    pair = [
-        (name, text) for name, text in (("reference", reference), ("problem", problem)) if text is not None
-    ]
-    if pair and named:
-        raise ConfigError("Give --reference and --problem, or --sample NAME=PERIOD, not both.")
-    samples = pair
-    for text in named:
-        name, equals, period = text.partition("=")
-        if not (name and equals and period):
-            raise ConfigError(f"--sample {text}: write NAME=PERIOD, for example `monday=2026-11-16/1d`.")
-        if name in dict(samples):
-            raise ConfigError(f"Two samples are called '{name}'.")
-        samples.append((name, period))
-    return samples
-
-
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str]) -> None:
     """Raise ConfigError where a method takes another number of samples, before anything is read."""
     for method in methods:
@@ -174,27 +155,23 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str]) -> N
         raise ConfigError(f"{taken}, and {len(names)} given.", remedy="Give each as --sample NAME=PERIOD.")
 
 
-def _both(where: str | None, own: str | None) -> str | None:
-    """A filter for both periods and one for this, as one."""
-    parts = [part for part in (where, own) if part is not None]
-    return " and ".join(parts) if parts else None
-
-
-def _run(
-    samples: Sequence[tuple[str, LakePeriod]],
-    history: Sequence[tuple[str, LakePeriod]],
-    chosen: Sequence[Chosen[Any]],
-    refine: RefineSettings,
-) -> Outcome:
+def _run(found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings) -> Outcome:
+    from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
     from analyze.load import load_population
 
     with _stage("Loading and refining"):
-        loaded = load_population(samples, refine, history=history)
-    roots = dict.fromkeys(period.root.resolve().name for _, period in samples)
+        loaded = load_population(found.compared, refine, history=found.history)
+    population = replace(loaded.population, notes=(*found.notes, *loaded.population.notes))
+    roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
     with _stage("Comparing"):
         return compare(
-            loaded.population, chosen, history=loaded.history, refined=refine, source=", ".join(roots)
+            population,
+            chosen,
+            history=loaded.history,
+            refined=refine,
+            source=", ".join(roots),
+            calibration=calibration_sentence(found.compared[-1][1][0].root, chosen[0], refine),
         )
 
 

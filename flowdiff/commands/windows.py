@@ -6,8 +6,8 @@ from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
 
 
 def command(lake: LakeOption, period: PeriodOption = "all", as_json: JsonOption = False) -> None:
-    """List the sealed windows of a lake: requests, categories, mean response time."""
-    from analyze.report.wording import count, duration
+    """List the sealed windows of a lake: requests, categories, mean response time, errors."""
+    from analyze.report.wording import count, duration, percent
     from analyze.sql.browse import flagged, windows
     from analyze.sql.session import open_session
     from flowdiff.listing import Heading, Kind, print_rows
@@ -20,7 +20,7 @@ def command(lake: LakeOption, period: PeriodOption = "all", as_json: JsonOption 
     if as_json:
         print_json(rows)
         return
-    numbers = ("requests", "categories", "mean", "errors", "flagged")
+    numbers = ("requests", "categories", "mean", "errors", "error rate", "flagged")
     columns = [Heading("window (UTC)", Kind.EXACT), *(Heading(name, Kind.NUMBER) for name in numbers)]
     listed = [
         [
@@ -29,6 +29,7 @@ def command(lake: LakeOption, period: PeriodOption = "all", as_json: JsonOption 
             count(row["categories"]),
             duration(row["mean_us"]),
             count(row["errors"]),
+            percent(row["error_rate"]),
             count(row["flagged"]),
         ]
         for row in rows.to_pylist()

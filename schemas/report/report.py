@@ -44,6 +44,10 @@ class SampleSummary(Frozen):
     """Quantiles of the response times as recorded (unweighted)."""
     total_us: float
     """n times mean: the summed response time of the recorded flows."""
+    failed: int
+    """Flows whose root did not end `ok`."""
+    failed_share: float | None
+    """Their weighted share; None without requests."""
     categories: int
     excluded: dict[str, int]
     """Quality flag -> flows kept out of every test."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from schemas.commits import CommitRecord, Publish
 from schemas.config import Config
 from schemas.errors import LakeError
+from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
@@ -32,7 +33,7 @@ class Finding(Config):
     """One broken invariant."""
 
     invariant: str
-    """I1 … I6, `layout`, `stats`, or `report`."""
+    """I1 … I6, `layout`, `stats`, `calibration` or `report`."""
     detail: str
 
 
@@ -50,7 +51,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
     findings = [info] if isinstance(info, Finding) else []
     there = _attempt(partial(lanes, store), COMMITS, "I6")
     if isinstance(there, Finding):
-        return [*findings, there, *_stats(store), *_reports(store)]
+        return [*findings, there, *_caches(store), *_reports(store)]
     for lane in there:
         chain = _attempt(partial(_chain, store, lane), lane_folder(lane), "I6")
         if isinstance(chain, Finding):
@@ -70,7 +71,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
     findings += [finding for record in commits for item in record.publish for finding in _file(store, item)]
     if not findings:
         findings += _request_ids(store, commits)
-    return [*findings, *_stats(store), *_reports(store)]
+    return [*findings, *_caches(store), *_reports(store)]
 
 
 def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Finding:
@@ -177,6 +178,11 @@ def _request_ids(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Find
         yield Finding(invariant="I5", detail=detail)
 
 
+def _caches(store: Store) -> list[Finding]:
+    """What is in no commit and told by its own names."""
+    return [*_stats(store), *_calibrations(store)]
+
+
 def _stats(store: Store) -> Iterator[Finding]:
     """Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then."""
     damaged = _attempt(lambda: [*damaged_stats(store)], STATS, "stats")
@@ -185,6 +191,15 @@ def _stats(store: Store) -> Iterator[Finding]:
         return
     for name in damaged:
         yield Finding(invariant="stats", detail=f"'{name}' is not what was written: remove it")
+
+
+def _calibrations(store: Store) -> Iterator[Finding]:
+    damaged = _attempt(lambda: [*damaged_records(store)], CALIBRATION, "calibration")
+    if isinstance(damaged, Finding):
+        yield damaged
+        return
+    for name in damaged:
+        yield Finding(invariant="calibration", detail=f"'{name}' is not what was written: remove it")
 
 
 def _reports(store: Store) -> Iterator[Finding]:

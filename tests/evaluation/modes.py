@@ -14,6 +14,7 @@ from analyze.methods.registry import all_methods
 from analyze.methods.spectroscope.method import METHOD
 from analyze.methods.spectroscope.paper_settings import PaperSettings, Variant
 from analyze.population import Population
+from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.limits import ReportLimits
 from schemas.report.findings import Finding, FindingsSection
 
@@ -97,7 +98,7 @@ def paper_mode(variant: Variant) -> Mode:
             )
             for row in outcome.tables["mutations"].to_pylist()
         ]
-        return Shown(results, outcome.report.verdict.outcome, int(bool(results)))
+        return Shown(results, outcome.report.verdict.outcome, int(gate_code(outcome, FailOn(), Floor())))
 
     return Mode(f"paper/{variant}", analyse)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from evaluation.quiet_pairs import (
     WORKLOADS,
+    How,
     Plan,
     QuietPair,
     Row,
@@ -19,9 +19,9 @@ from evaluation.quiet_pairs import (
     quiet_totals,
     runs_of_workload,
 )
-from evaluation.recordings.comparing import Mode, Settings
+from evaluation.recordings.comparing import Mode
 from evaluation.recordings.measuring import Part, Wanted, measure
-from evaluation.recordings.verdicts import totals
+from evaluation.recordings.verdicts import crashed, totals
 from evaluation.runs import make_run
 
 from analyze.methods.registry import all_methods
@@ -32,10 +32,8 @@ RECORDINGS, QUIET = "evaluation-recordings.json", "evaluation-quiet.json"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of both."""
-    real = parser.add_argument_group("recordings of real systems, and pairs in which nothing happened")
-    real.add_argument(
-        "--real", type=Path, metavar="FOLDER", help="compare these instead; cases.json is there"
-    )
+    real = parser.add_argument_group("recordings of real systems, pairs in which nothing happened")
+    real.add_argument("--real", type=Path, metavar="FOLDER", help="recordings and their cases.json")
     real.add_argument("--case", default="", metavar="TEXT", help="only cases and pairs with this text")
     real.add_argument("--method", nargs="*", help="methods; robust where there is one, and paper")
     real.add_argument("--mode", choices=("a", "b", "ab"), default="ab", help="a: with history; b: without")
@@ -47,6 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PAIRS",
         help="only quiet stretches; without --real: so many simulated pairs in which nothing happened",
     )
+    real.add_argument("--exact", action="store_true", help="load quiet pairs one by one, as the command does")
     real.add_argument("--no-quiet", action="store_true", help="only faults")
     real.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the methods")
     real.add_argument("--show", type=int, default=0, metavar="N", help="first N results of every comparison")
@@ -77,6 +76,7 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
                 parts=tuple(parts),
                 case=chosen.case,
                 settings=settings,
+                exact=chosen.exact,
                 workers=chosen.workers,
                 shown=chosen.show,
             ),
@@ -84,7 +84,7 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
         )
         found, name = {"totals": totals(rows), "rows": rows}, RECORDINGS
     else:
-        rows = _quiet(chosen.quiet or 200, modes, methods, settings, chosen.workers)
+        rows = _quiet(chosen.quiet or 200, How(methods, modes, settings), chosen.workers)
         # Rows without a result say nothing that the totals do not.
         found, name = {"totals": quiet_totals(rows), "rows": [row for row in rows if row["results"]]}, QUIET
     content = json.dumps(found, indent=1) + "\n"
@@ -92,12 +92,12 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
         chosen.json.write_text(content, encoding="utf-8")
     if chosen.page:
         (root / "docs" / name).write_text(content, encoding="utf-8")
+    if broken := sum(crashed(row) for row in rows):
+        raise SystemExit(f"{broken} comparisons crashed")
     return bool(chosen.page)
 
 
-def _quiet(
-    pairs: int, modes: Sequence[Mode], methods: Sequence[str], settings: Settings, workers: int
-) -> list[Row]:
+def _quiet(pairs: int, how: How, workers: int) -> list[Row]:
     plan = Plan.of(pairs)
     rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
@@ -107,9 +107,7 @@ def _quiet(
                 pass
             found: list[QuietPair] = pairs_of_workload(workload, plan)
             parts = [found[at::workers] for at in range(workers)]
-            futures = [
-                pool.submit(perform_pairs, workload, plan, part, modes, methods, settings) for part in parts
-            ]
+            futures = [pool.submit(perform_pairs, workload, plan, part, how) for part in parts]
             for future in futures:
                 rows += future.result()
             for row in rows:

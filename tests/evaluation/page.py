@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from evaluation.cases import FAULTS, NEGATIVES, PUBLISHED, case_of
+from evaluation.finding_sections import findings_table, quiet_table, recordings_tables
+from evaluation.options import QUIET, RECORDINGS
 from evaluation.plots import line_plot
 from evaluation.sections import (
     faults_table,
@@ -22,6 +25,7 @@ from evaluation.truths import RULES
 
 REMARKS = Path(__file__).with_name("remarks.md")
 """What a person makes of the figures; everything else on the page is generated."""
+FULL_SIZE = "evaluation-full.json"
 _PLOTTED = (("top10_pct", "top 10"), ("false_positive_pct", "FP"), ("coverage_pct", "coverage"))
 
 HEAD = """# Evaluation
@@ -46,16 +50,42 @@ of the causes|, in points of the true change of the mean response time. *CPU s*:
 *results* is also the number of rows that a person is shown. *SM*: scaled to the size for cases in which the
 structure changes, else as published.
 `ceiling` is a reference that reads the truth and shows every category that the rule allows: what no analysis
-can beat. `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode (ALGORITHMS I.4), which
-joins later. Ranges in brackets are over seeds.
+can beat. `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode (ALGORITHMS I.4). Ranges in
+brackets are over seeds.
 """
+
+
+FINDINGS = """*findings*: how many a person is shown. *first*, *in three*: seeds in which the first, or one of
+the first three, names the injected cause: its site is one at which the cause acted, and what happened there
+is of the kind that it brings about (`tests/evaluation/causes.py`). *cov*: concerned requests in the members
+of such findings, %. *wrong*: findings that name no cause, %. *false members*: categories listed as members
+that hold too few concerned requests, among all members, %. *err*: as above."""
+
+REAL = """`make evaluate REAL=../shared/data/faults`. Each labelled fault is compared as the command does it,
+with the quiet stretches of the recording as history, and with the reference alone. A result is right when it
+lies at the labelled service: its own time, its shapes or its call as the caller sees it (rule:
+`tests/evaluation/recordings/naming.py`). *named first* is stricter: the finding's own component or suspect is
+the service. *visible*: an independent look at the spans found an effect; at *invisible* faults the right
+answer is silence. Quiet pairs: all pairs of quiet stretches within two hours; every result is false, or an
+unlabelled event of the system."""
+
+QUIETNESS = """Simulated periods in which nothing happened (`run.py --quiet 200`). Stations drift between runs
+and over minutes; runs are shared between pairs."""
+
+
+def _beside(docs: Path, name: str) -> dict[str, Any] | None:
+    """What was measured apart from the simulated cases; None where it was not."""
+    path = docs / name
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def write_page(content: dict[str, Any], docs: Path) -> None:
     """Write `evaluation.md`, and the plots under `evaluation/`, into `docs`."""
-    tier = FULL if content["tier"] == FULL.name else SHORT
     keys = {t["case"] for t in content["trials"]}
-    table = Table.of(content, {key: tier.size(case_of(key)) for key in keys})
+    table = Table.of(content, {key: SHORT.size(case_of(key)) for key in keys})
     folder = docs / "evaluation"
     folder.mkdir(exist_ok=True)
     images = []
@@ -63,6 +93,7 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
         (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
         images.append(f"![{name}](evaluation/{name}.svg)")
     remarks = REMARKS.read_text(encoding="utf-8").strip() if REMARKS.is_file() else ""
+    recordings, quiet, full = (_beside(docs, name) for name in (RECORDINGS, QUIET, FULL_SIZE))
     parts = [
         HEAD.format(size=_size(content, table)),
         remarks,
@@ -70,6 +101,13 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
         fit_table(content["fit"]),
         "## The published cases\n\nRecords. SM: the structural threshold, in traced requests.",
         published_table(table, [c for c in PUBLISHED if c.level == "L0"]),
+        "## Robust mode\n\n" + FINDINGS,
+        findings_table(table, [*PUBLISHED, *FAULTS, *NEGATIVES]),
+        "## Recordings of real systems\n\n" + REAL,
+        recordings_tables(recordings),
+        "## Quiet pairs\n\n" + QUIETNESS,
+        quiet_table(quiet),
+        *_at_full_size(full),
         "## Targets missed\n\nThe targets are the robust mode's; how far the published methods fall short.",
         misses_table(table, PUBLISHED),
         "## The same requests told as spans\n\nOTLP through codec, kernel and refinement.",
@@ -86,6 +124,22 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
         _rules(),
     ]
     (docs / "evaluation.md").write_text("\n\n".join(p.strip() for p in parts if p) + "\n", encoding="utf-8")
+
+
+def _at_full_size(content: dict[str, Any] | None) -> list[str]:
+    """The published rows at the papers' size, as far as they were run."""
+    if content is None:
+        return []
+    keys = {t["case"] for t in content["trials"]}
+    table = Table.of(content, {key: FULL.size(case_of(key)) for key in keys})
+    there = [case for case in PUBLISHED if case.key in keys and case.level == "L0"]
+    seeds = len({t["seed"] for t in content["trials"]})
+    told = f"`make evaluate FULL=1`, {seeds} seed{'s' if seeds > 1 else ''}; rows as above."
+    return [
+        f"## At the papers' size\n\n{told}",
+        published_table(table, there),
+        findings_table(table, there),
+    ]
 
 
 def _size(content: dict[str, Any], table: Table) -> str:

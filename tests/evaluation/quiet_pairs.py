@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from evaluation.recordings.comparing import LIMITS, Mode, Settings, chosen_of
-from evaluation.recordings.naming import told_by
+from evaluation.recordings.comparing import Mode, Settings, chosen_of, tell
 from evaluation.recordings.regroup import regroup
 from evaluation.runs import Simulated, forget_runs, period_of
 
-from analyze.compare import compare
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
@@ -93,14 +91,17 @@ def pairs_of_workload(workload: str, plan: Plan) -> list[QuietPair]:
     return found
 
 
-def perform_pairs(
-    workload: str,
-    plan: Plan,
-    pairs: Sequence[QuietPair],
-    modes: Sequence[Mode],
-    methods: Sequence[str],
-    changed: Settings,
-) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class How:
+    """By what pairs are compared."""
+
+    methods: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    settings: Settings
+    """Of the methods, where they differ from the defaults."""
+
+
+def perform_pairs(workload: str, plan: Plan, pairs: Sequence[QuietPair], how: How) -> list[Row]:
     """A row a pair, mode and method."""
     every = _population(workload, plan)
     rows = []
@@ -109,11 +110,10 @@ def perform_pairs(
         two = regroup(every, [[asked[0]], [asked[1]]], ["reference", "problem"])
         others = [at for at in range(plan.plain) if at not in asked][:MOST_HISTORY]
         names = [every.samples[at].name for at in others]
-        for mode in modes:
+        for mode in how.modes:
             history = regroup(every, [[at] for at in others], names) if mode == "a" and others else None
-            for name in methods:
-                outcome = compare(two, [chosen_of(name, changed)], history=history, limits=LIMITS)
-                told = told_by(outcome, two)
+            for name in how.methods:
+                told = tell(two, history, chosen_of(name, how.settings))
                 rows.append(
                     {
                         "workload": workload,

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import groupby
@@ -22,7 +23,7 @@ from evaluation.fitting import FITTED, measure_fit  # noqa: E402
 from evaluation.floors import record  # noqa: E402
 from evaluation.options import add_options, is_asked  # noqa: E402
 from evaluation.options import perform as perform_asked  # noqa: E402
-from evaluation.page import write_page  # noqa: E402
+from evaluation.page import FULL_SIZE, write_page  # noqa: E402
 from evaluation.runs import forget_runs, is_kept, make_run  # noqa: E402
 from evaluation.store import MEASURED, SIMULATOR, Store, fingerprint  # noqa: E402
 from evaluation.tiers import FULL, SHORT, Tier, trials  # noqa: E402
@@ -36,7 +37,10 @@ FIT_SEED = 0
 def main() -> None:
     """Parse, run what is missing, render."""
     parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the papers' size, 20 seeds (hours)")
+    parser.add_argument("--full", action="store_true", help="published rows at the papers' size (hours)")
+    parser.add_argument(
+        "--kept-only", action="store_true", help="only trials whose runs are simulated already"
+    )
     parser.add_argument("--prepare", action="store_true", help="only simulate what is missing")
     parser.add_argument("--fit", action="store_true", help="measure the simulator's fit again (paper size)")
     parser.add_argument("--seeds", type=int, help="fewer or more repetitions than the tier's")
@@ -63,18 +67,21 @@ def main() -> None:
         if (chosen.cases is None or t.case in chosen.cases)
         and (chosen.seeds is None or t.seed <= chosen.seeds)
     ]
+    if chosen.kept_only:
+        wanted = [t for t in wanted if all(is_kept(run) for run in runs_of(t))]
     if chosen.prepare:
         _simulate_missing(wanted, chosen.workers)
         return
     store = Store(KEPT / tier.name, fingerprint(ROOT, MEASURED))
     began = time.monotonic()
     _run_missing(wanted, store, chosen.workers)
-    fits = _fits(chosen.workers, measure=chosen.fit or chosen.full)
+    fits = _fits(chosen.workers, measure=chosen.fit)
     if chosen.cases is None:
         results = [store.get(t.name) for t in wanted]
         content = _content(tier, results, fits, store.sources)
-        (DOCS / "evaluation.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        write_page(content, DOCS)
+        name = FULL_SIZE if tier is FULL else "evaluation.json"
+        (DOCS / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        _render()
     print(f"done in {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
@@ -97,9 +104,17 @@ def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:
     groups = [list(group) for _, group in groupby(missing, key=lambda t: t.runs)]
     with _pool(workers, len(groups)) as pool:
         futures = [pool.submit(_perform_group, group, store) for group in groups]
+        broken = 0
         for done, future in enumerate(as_completed(futures), 1):
+            if (error := future.exception()) is not None:
+                # What can be measured is; the run ends without a page all the same.
+                broken += 1
+                traceback.print_exception(error)
+                continue
             names, seconds = future.result()
             print(f"[{done}/{len(groups)}] {seconds:6.1f} s  {', '.join(names)}", file=sys.stderr)
+    if broken:
+        raise SystemExit(f"{broken} groups of trials broke")
 
 
 def _pool(workers: int, tasks: int) -> ProcessPoolExecutor:

@@ -85,6 +85,8 @@ class Period:
     start_ns: int
     end_ns: int
     """Half open."""
+    ranges: tuple[tuple[int, int], ...] = ()
+    """Of several runs: each."""
 
 
 @lru_cache(maxsize=1)
@@ -123,12 +125,15 @@ def forget_runs() -> None:
 
 
 def joined(periods: Sequence[Period]) -> Period:
-    """Several runs as one period, from the first to the last."""
+    """Several runs as one period of as many ranges."""
+    if len(periods) == 1:
+        return periods[0]
     return Period(
         *(pa.concat_tables([getattr(p, name) for p in periods]) for name in TABLES),
         tuple(t for p in periods for t in p.truths),
         min(p.start_ns for p in periods),
         max(p.end_ns for p in periods),
+        tuple(sorted((p.start_ns, p.end_ns) for p in periods)),
     )
 
 

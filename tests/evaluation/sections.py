@@ -11,7 +11,7 @@ from evaluation.summary import Mean, Row, Table, means, rows_of
 THRESHOLDS = ("10", "50", "scaled")
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
@@ -51,7 +51,7 @@ def fit_table(fits: Sequence[dict[str, Any]]) -> str:
         rows.append(
             [f["workload"], "categories that the analyzer sees", f"{f['kernel_categories']:,}", "", "", ""]
         )
-    table = _markdown(("workload", "figure", "simulated", "paper", "tolerance", "within"), rows)
+    table = markdown(("workload", "figure", "simulated", "paper", "tolerance", "within"), rows)
     traced = ", ".join(f"{f['workload']} {f['measured']['requests']:,}" for f in fits)
     stale = [f["workload"] for f in fits if not f["current"]]
     note = f"Traced requests: {traced}; 10 % of all simulated. One seed."
@@ -88,7 +88,7 @@ def published_table(table: Table, cases: Sequence[Case]) -> str:
         rows.append([f"**{case.key}** {case.title}", *_paper_row(case)])
         rows.append(["", *_target_row(case.target)])
         rows += _mode_rows(table, trials, case.shown)
-    return _markdown(_HEAD, rows)
+    return markdown(_HEAD, rows)
 
 
 def _paper_row(case: Case) -> list[str]:
@@ -119,7 +119,7 @@ def _mode_rows(table: Table, trials: Sequence[Row], sm: str) -> list[list[str]]:
     for mode in table.modes():
         found = rows_of(trials, mode, sm)
         if found:
-            rows.append(["", mode, str(found[0]["threshold"]), *_figures(means(found))])
+            rows.append(["", mode, str(found[0]["threshold"] or "–"), *_figures(means(found))])
     return rows
 
 
@@ -165,7 +165,7 @@ def misses_table(table: Table, cases: Sequence[Case]) -> str:
                 for name, reached, bound, short in missed
             )
             rows.append([case.key, mode, words or "none missed"])
-    return _markdown(("case", "mode", "reached for target (missed by)"), rows)
+    return markdown(("case", "mode", "reached for target (missed by)"), rows)
 
 
 def spans_table(table: Table, cases: Sequence[Case]) -> str:
@@ -180,7 +180,7 @@ def spans_table(table: Table, cases: Sequence[Case]) -> str:
             label = f"**{case.key}** {case.title}" if mode == "ceiling" else ""
             rows.append([label, mode, *(_pair(records[k], m[k]) for k in _COMPARED), m["seconds"].text(2)])
     head = ("case", "mode", "results", "top 10", "FP", "cov", "rank", "CPU s")
-    return "Each cell: records / spans.\n\n" + _markdown(head, rows)
+    return "Each cell: records / spans.\n\n" + markdown(head, rows)
 
 
 _COMPARED = ("results", "top10_pct", "false_positive_pct", "coverage_pct", "first_rank")
@@ -199,7 +199,7 @@ def thresholds_table(table: Table, cases: Sequence[Case]) -> str:
     rows = []
     for case in cases:
         trials = table.select(case.key)
-        for mode in table.modes():
+        for mode in table.with_threshold():
             for sm in THRESHOLDS:
                 found = rows_of(trials, mode, sm)
                 if not found:
@@ -207,7 +207,7 @@ def thresholds_table(table: Table, cases: Sequence[Case]) -> str:
                 m = means(found)
                 name = f"scaled = {found[0]['threshold']}" if sm == "scaled" else sm
                 rows.append([case.key, mode, name, *_figures(m)[:5]])
-    return _markdown(("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank"), rows)
+    return markdown(("case", "mode", "SM", "results", "top 10", "FP", "cov", "rank"), rows)
 
 
 def faults_table(table: Table, cases: Sequence[Case]) -> str:
@@ -217,12 +217,17 @@ def faults_table(table: Table, cases: Sequence[Case]) -> str:
         trials = table.select(case.key)
         rows.append([f"**{case.key}** {case.title}", *_target_row(case.target)])
         rows += _mode_rows(table, trials, case.shown)
-    return _markdown(_HEAD, rows)
+    return markdown(_HEAD, rows)
 
 
 def negatives_table(table: Table, cases: Sequence[Case]) -> str:
     """Number of results where nothing is to be found, by mode and threshold."""
-    columns = [(mode, sm) for mode in table.modes() for sm in THRESHOLDS]
+    thresholded = table.with_threshold()
+    columns = [
+        (mode, sm)
+        for mode in table.modes()
+        for sm in (THRESHOLDS if mode in thresholded else THRESHOLDS[-1:])
+    ]
     rows = []
     for case in cases:
         trials = table.select(case.key)
@@ -231,5 +236,6 @@ def negatives_table(table: Table, cases: Sequence[Case]) -> str:
         )
         counts = [means(rows_of(trials, mode, sm))["results"].text(1) for mode, sm in columns]
         rows.append([f"{case.key}: {case.title}", *counts, f"{left_out:,.0f}"])
-    head = ("case", *(f"{mode} SM {sm}" for mode, sm in columns), "flows left out")
-    return _markdown(head, rows)
+    names = (f"{mode} SM {sm}" if mode in thresholded else mode for mode, sm in columns)
+    head = ("case", *names, "flows left out")
+    return markdown(head, rows)

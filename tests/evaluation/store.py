@@ -12,7 +12,11 @@ MEASURED = ("schemas", "ingest", "stitch", "analyze", "tests/evaluation")
 SIMULATOR = ("ingest/simulate",)
 """Folders whose sources results, and the fit, depend on."""
 RENDERING = frozenset(
-    {"page.py", "plots.py", "sections.py", "run.py", "store.py", "tiers.py", "summary.py", "floors.py"}
+    {
+        *("page.py", "plots.py", "sections.py", "finding_sections.py", "summary.py"),
+        *("run.py", "options.py", "store.py", "tiers.py", "floors.py", "quiet_pairs.py"),
+        *("comparing.py", "kept_lakes.py", "labelled.py", "measuring.py", "moved.py", "verdicts.py"),
+    }
 )
 """Modules of the harness that results do not depend on."""
 

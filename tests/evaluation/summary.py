@@ -78,6 +78,16 @@ class Table:
             and (size is None or t["traced"] == size)
         ]
 
+    def with_threshold(self) -> list[str]:
+        """Names of modes that use the structural threshold."""
+        used = {r["mode"] for t in self.trials for r in t["rows"] if r["threshold"]}
+        return [mode for mode in self.modes() if mode in used]
+
+    def with_findings(self) -> list[str]:
+        """Names of modes whose results are findings."""
+        there = {r["mode"] for t in self.trials for r in t["rows"] if "titles" in r and not r["threshold"]}
+        return [mode for mode in self.modes() if mode in there]
+
     def modes(self) -> list[str]:
         """Names of modes, in the order of the rows, without the ceiling."""
         return list(

@@ -8,11 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 from evaluation.cases import CASES, PUBLISHED, Target, case_of
+from evaluation.finding_sections import findings_table, recordings_tables
 from evaluation.page import write_page
 from evaluation.plots import line_plot
+from evaluation.recordings.verdicts import totals
 from evaluation.sections import fit_table, misses
 from evaluation.store import Store
-from evaluation.summary import mean, means
+from evaluation.summary import Table, mean, means
 from evaluation.tiers import FULL, SHORT, trials
 
 from ingest.simulate.output import Format
@@ -105,6 +107,67 @@ def test_the_page_is_written_from_the_figures_alone(tmp_path: Path) -> None:
     assert "2 A/A pairs" in page
     for name in ("delay", "sample", "windows"):
         ElementTree.parse(tmp_path / "evaluation" / f"{name}.svg")
+
+
+def finding_row(**changes: Any) -> dict[str, Any]:
+    said = {"outcome": "changed", "external": False, "exit_code": 1, "titles": ["WRITE is slower"]}
+    plain = row("robust", "50", threshold=0, results=2, first_rank=1, false_members_pct=5.0)
+    return {**plain, **said, **changes}
+
+
+def test_findings_are_counted_over_the_seeds() -> None:
+    trials = [
+        {**trial("8.6-500", seed), "concerned": 9, "rows": [finding_row(first_rank=rank, results=n)]}
+        for seed, rank, n in ((1, 1, 1), (2, 3, 3), (3, None, 2))
+    ]
+    table = Table(trials, {"8.6-500": SHORT.size(case_of("8.6-500"))})
+    text = findings_table(table, [case_of("8.6-500")])
+    assert "| robust | 2.0 (1.0…3.0) | 1 of 3 | 2 of 3 | 88 | 25 | 5 | – | changed 3 |" in text
+
+
+def real_row(**changes: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "kind": "fault",
+        "recording": "shop-2022",
+        "method": "robust",
+        "mode": "a",
+        "case": "12:01-cart-delay",
+        "service": "cart",
+        "visible": "visible",
+        "rank": 1,
+        "named": 1,
+        "results": 1,
+        "outcome": "changed",
+        "exit_code": 1,
+        "tested": [],
+        "moved": [],
+        "reference": "2022-08-23T12:09:00Z/2022-08-23T12:10:16Z",
+        "problem": "2022-08-23T12:17:00Z/2022-08-23T12:18:18Z",
+        "load_s": 1.0,
+        "analyse_s": 0.5,
+        "top": [{"text": "cart/Get is slower", "at": ["cart"], "names": ["cart"]}],
+    }
+    return {**plain, **changes}
+
+
+def test_recordings_list_what_is_not_as_it_should_be() -> None:
+    unseen = {"exit_code": 0, "moved": ["mean"], "top": []}
+    rows = [
+        real_row(),
+        real_row(case="12:30-pay-return", rank=2, named=None, results=2),
+        {**real_row(case="12:40-ad-return", rank=None, named=None, results=0), **unseen},
+        real_row(kind="quiet", visible=None, rank=None, results=0, exit_code=0),
+        real_row(kind="quiet", visible=None, rank=None),
+    ]
+    page = recordings_tables({"totals": totals(rows), "rows": rows})
+    assert "| shop-2022 | robust | with history | visible | 3 | 1 | 2 | 1 | 1.00 | 1 |" in page
+    assert "| shop-2022 | robust | with history | 2 | 0.500 | 1 | 1 |" in page
+    missed = page.split("### Visible faults")[1].split("###")[0]
+    assert "12:30-pay-return, rank 2 of 2" in missed
+    assert "12:40-ad-return, rank – of 0, changed: nothing" in missed
+    assert "12:01" not in missed
+    assert "12:09:00–12:10:16 against 12:17:00–12:18:18: cart/Get is slower" in page
+    assert "12:40-ad-return: mean" in page.split("### Passed unseen")[1]
 
 
 def test_a_plot_has_a_point_for_every_value() -> None:

@@ -131,7 +131,7 @@ def _population(
             bounds = (int(truth.start_ns.min()), int(truth.start_ns.max()) + 1)
         marks = pa.array(np.full(flows.num_rows, number, dtype=np.uint8))
         tables.append(flows.append_column("sample", marks))
-        samples.append(Sample(name, case.fault if number else "", *bounds))
+        samples.append(Sample(name, case.fault if number else "", *bounds, ranges=period.ranges))
     # The papers' node labels include the machine's name.
     settings = RefineSettings(host_policy="full", level=case.level)
     structures = pa.concat_tables([reference.structures, problem.structures])

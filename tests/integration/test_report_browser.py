@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from oracles.robust_report import robust_outcome
 from oracles.shop import shop_outcome
 
 from analyze.report.page import render_html
@@ -36,6 +38,12 @@ def browser() -> str:
 @pytest.fixture(scope="module")
 def page() -> str:
     shown = shop_outcome()
+    return render_html(shown.report, shown.views)
+
+
+@pytest.fixture(scope="module")
+def robust() -> str:
+    shown = robust_outcome()
     return render_html(shown.report, shown.views)
 
 
@@ -129,6 +137,18 @@ def test_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_pat
     assert dom.count('class="arrow slower"') >= 1
 
 
+def test_robust_page_loads_alone_and_without_complaint(browser: str, robust: str, tmp_path: Path):
+    with served(robust) as (address, asked):
+        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+    assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
+    assert CONSOLE.findall(log) == []
+    for section in ("sure", "account", "findings", "f1", "f2", "f3"):
+        assert f'id="{section}"' in dom
+    assert dom.count('<svg class="shift"') == 3
+    assert dom.count('<div class="waterfall"') == 3
+    assert dom.count('<svg class="plot') == 1
+
+
 def test_a_broken_page_would_be_noticed(browser: str, page: str, tmp_path: Path):
     """The checks above can fail: a script and an image are refused by the policy, and the console says so."""
     injected = page.replace("<main>", '<main><script>document.title="run"</script><img src="/x.png">')
@@ -157,11 +177,24 @@ const scrolls = [...document.querySelectorAll('.steps, .steps *')].filter(
   e => !e.closest('svg') && (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0
     || /auto|scroll/.test(getComputedStyle(e).overflow))
   && getComputedStyle(e).display !== 'inline');
-root.setAttribute('data-over', root.scrollWidth - root.clientWidth);
-root.setAttribute('data-scrolls', scrolls.length);
-root.setAttribute('data-axes', [...document.querySelectorAll('.steps')].filter(f => {
-  const bars = [...f.querySelectorAll('svg.bars')].map(s => s.getBoundingClientRect());
+const told = (name, value) => parent.document.documentElement.setAttribute('data-' + name, value);
+told('width', root.clientWidth);
+told('over', root.scrollWidth - root.clientWidth);
+told('scrolls', scrolls.length);
+told('axes', [...document.querySelectorAll('.steps, .waterfall')].filter(f => {
+  const bars = [...f.querySelectorAll('svg.bars, svg.fall')].map(s => s.getBoundingClientRect());
   return bars.some(b => Math.abs(b.left - bars[0].left) > 1 || Math.abs(b.width - bars[0].width) > 1);
+}).length);
+// What scrolls by itself, and what opens, can be reached with the keyboard.
+told('unreached', [...document.querySelectorAll('main *')].filter(
+  e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && e.tabIndex < 0
+    && /auto|scroll/.test(getComputedStyle(e).overflowX)).length
+  + [...document.querySelectorAll('summary')].filter(e => e.tabIndex < 0).length);
+// Texts that lie over each other.
+told('covered', [...document.querySelectorAll('.numbers, .glance, .line')].filter(f => {
+  const parts = [...f.children].map(e => e.getBoundingClientRect()).filter(b => b.width && b.height);
+  return parts.some((a, i) => parts.slice(i + 1).some(b => a.left < b.right - 1 && b.left < a.right - 1
+    && a.top < b.bottom - 1 && b.top < a.bottom - 1));
 }).length);
 </script></body>"""
 
@@ -170,19 +203,31 @@ def without_policy(page: str) -> str:
     return re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
 
 
-@pytest.mark.parametrize("width", [1400, 700, 400])
-def test_page_fits_the_window_and_steps_share_one_axis(
-    browser: str, page: str, tmp_path: Path, width: int
+@pytest.mark.parametrize("width", [1400, 700, 390])
+@pytest.mark.parametrize("shown", ["page", "robust"])
+def test_page_fits_the_window_and_bars_share_one_axis(
+    browser: str, tmp_path: Path, width: int, shown: str, request: pytest.FixtureRequest
 ) -> None:
     """Nothing but tables and graphs that scroll by themselves is wider than the window; steps never scroll,
-    and all bars of one drawing lie under each other."""
+    all bars of one drawing lie under each other, and all that opens or scrolls is reached by keyboard.
+
+    In a frame, since a headless window is no narrower than 500 pixels.
+    """
+    probed = without_policy(request.getfixturevalue(shown)).replace("</body>", PROBE)
+    framed = f'<iframe width="{width}" height="1000" frameborder="0" srcdoc="{html.escape(probed)}"></iframe>'
     file = tmp_path / "probe.html"
-    file.write_text(without_policy(page).replace("</body>", PROBE), encoding="utf-8")
-    dom, _ = run(browser, tmp_path / "profile", f"--window-size={width},1000", "--dump-dom", file.as_uri())
-    found = dict(re.findall(r'data-(over|scrolls|axes)="(-?\d+)"', dom.split("<head>")[0]))
-    assert int(found["over"]) <= 0
-    assert found["scrolls"] == "0"
-    assert found["axes"] == "0"
+    file.write_text(f"<!doctype html><html><body>{framed}</body></html>", encoding="utf-8")
+    dom, _ = run(browser, tmp_path / "profile", "--window-size=1500,1100", "--dump-dom", file.as_uri())
+    found = dict(re.findall(r'data-(\w+)="(-?\d+)"', dom.split("<head>")[0]))
+    assert 0 <= width - int(found.pop("width")) <= 20  # a scroll bar
+    assert int(found.pop("over")) <= 0
+    assert found == {"scrolls": "0", "axes": "0", "unreached": "0", "covered": "0"}
+
+
+def test_print_of_a_robust_report_is_short(browser: str, robust: str, tmp_path: Path) -> None:
+    report = tmp_path / "robust.html"
+    report.write_text(robust, encoding="utf-8")
+    assert 2 <= pages(browser, report, tmp_path) <= 4
 
 
 def sections_open(dom: str) -> dict[str, bool]:

@@ -6,7 +6,9 @@ The catalogue's answers fail for one product, recommendations wait for a new mod
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
+from analyze.report import wording
 from analyze.report.finding_tables import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
@@ -47,6 +49,7 @@ from schemas.report.findings import (
 )
 from schemas.report.parts import Histogram, NodeName
 from schemas.report.report import Change, Headline, MethodRun, Report, SampleSummary, Verdict, with_id
+from schemas.report.report_tables import METHOD_COLUMN
 from schemas.report.step_account import StepAccount, StepRow
 
 HOUR_NS = 3_600_000_000_000
@@ -521,7 +524,7 @@ def findings_section() -> FindingsSection:
         rest=Unexplained(
             evidence=7,
             contribution_us=1_450.0,
-            text="7 more places changed by test, each with less than 1 % of the change.",
+            text="They follow from other requests reaching these places.",
         ),
     )
 
@@ -736,7 +739,15 @@ def verdict_section() -> VerdictSection:
 
 
 def sample(
-    name: str, text: str, day: int, requests: int, mean: float, median: float, p99: float, categories: int
+    name: str,
+    text: str,
+    day: int,
+    requests: int,
+    mean: float,
+    median: float,
+    p99: float,
+    categories: int,
+    failed: int,
 ) -> SampleSummary:
     return SampleSummary(
         name=name,
@@ -752,6 +763,8 @@ def sample(
         total_us=requests * mean,
         categories=categories,
         excluded={},
+        failed=failed,
+        failed_share=failed / requests,
     )
 
 
@@ -759,8 +772,8 @@ def robust_outcome() -> Outcome:
     """Report, tables and views of the three sections."""
     sections = (verdict_section(), account_section(), findings_section())
     mean = sections[1].accounts[0]
-    reference = sample("reference", "2026-11-18 09:00Z/1h", 0, N0, mean.before, 61_200.0, 412_000.0, 43)
-    problem = sample("problem", "2026-11-19 09:00Z/1h", 1, N1, mean.after, 131_000.0, 688_000.0, 97)
+    reference = sample("reference", "2026-11-18 09:00Z/1h", 0, N0, mean.before, 61_200.0, 412_000.0, 43, 63)
+    problem = sample("problem", "2026-11-19 09:00Z/1h", 1, N1, mean.after, 131_000.0, 688_000.0, 97, 1_216)
     report = with_id(
         Report(
             id="",
@@ -772,7 +785,9 @@ def robust_outcome() -> Outcome:
                 "Left out of every test as INCOMPLETE: 12 flows of the reference, 31 of the problem period.",
             ),
             headline=Headline(
-                sentence="Mean response time rose from 86.2 ms to 204 ms (+137 %).",
+                sentence=wording.headline_sentence(
+                    mean.before, mean.after, (reference.failed_share, problem.failed_share)
+                ),
                 change=Change(
                     mean0_us=mean.before,
                     mean1_us=mean.after,
@@ -800,7 +815,10 @@ def robust_outcome() -> Outcome:
     found = findings_section().findings
     return Outcome(
         report,
-        finding_tables(found, (), account_section().accounts),
+        {
+            name: table.add_column(0, METHOD_COLUMN, pa.repeat("robust", table.num_rows))
+            for name, table in finding_tables(found, (), account_section().accounts).items()
+        },
         views_by_tag((VERDICT, ACCOUNT, FINDINGS)),
         weigh(found, verdict_section(), account_section().accounts, N0),
     )

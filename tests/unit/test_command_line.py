@@ -51,6 +51,8 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("export", "--help"),
         ("import", "--help"),
         ("fsck", "--help"),
+        ("summarize", "--help"),
+        ("calibrate", "--help"),
     ],
 )
 def test_help_imports_nothing_that_works(arguments: tuple[str, ...]) -> None:

@@ -4,12 +4,12 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.page_reader import Reader, assert_inert
 from oracles.paper_report import SECTIONS, named, paper_outcome
 from oracles.populations import constant_chain, population
 from oracles.shop import HOSTILE, shop_outcome
@@ -49,50 +49,8 @@ def mutations(outcome: Outcome) -> tuple[Mutation, ...]:
     return outcome.report.section(MutationsSection).mutations
 
 
-class Reader(HTMLParser):
-    """Tags, ids, links and text of a page, as a browser's tokenizer sees them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text: list[str] = []
-        self.data: dict[str, str] = {}
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in {"meta", "link", "br", "col", "rect", "line", "path", "circle", "img", "wbr"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in {"script", "style"}:
-            self.data[self.open[-1]] = self.data.get(self.open[-1], "") + data
-        else:
-            self.text.append(data)
-
-
 def test_page_is_well_formed_and_inert(page: str):
-    seen = Reader(page)
-    assert seen.open == []
-    scripts = [attrs for tag, attrs in seen.tags if tag == "script"]
-    assert scripts == [{"type": "application/json", "id": "flowdiff-report"}]
-    for _, attrs in seen.tags:
-        assert not any(name.startswith("on") or name in {"src", "style", "srcset"} for name in attrs)
-        assert (attrs.get("href") or "#").startswith("#")
-    assert not any(
-        tag in {"link", "iframe", "object", "embed", "base", "form", "image", "use"} for tag, _ in seen.tags
-    )
-    assert "url(" not in seen.data["style"]
-    assert "@import" not in seen.data["style"]
+    assert_inert(page)
 
 
 def test_policy_forbids_everything_but_the_one_style_sheet(page: str):

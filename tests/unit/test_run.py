@@ -28,6 +28,7 @@ from analyze.report.section_view import SectionView, views_by_tag
 from analyze.report.terminal import print_report
 from schemas.config import Config
 from schemas.errors import ConfigError
+from schemas.report.accounts import VerdictSection
 from schemas.report.report import Verdict, to_json
 from schemas.report.report_tables import REPORT_TABLES
 from schemas.report.section import Section
@@ -122,6 +123,28 @@ def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list
     print_report(report, outcome.views, Console(file=out, width=100, color_system=None))
     assert f"count {2 * n}" in out.getvalue()
     assert all(sample.text in out.getvalue() for sample in report.samples)
+
+
+def test_a_verdict_says_what_a_calibration_found():
+    verdict = VerdictSection(
+        outcome="unchanged",
+        external=False,
+        reasons=(),
+        quality=(),
+        visible=(),
+        untested_requests=0,
+        missing_requests=None,
+        equivalent_share=None,
+        calibration="",
+    )
+
+    def analyse(*_given: object) -> Result:
+        return Result(CountSettings(), Verdict(outcome="unchanged", text="."), (verdict,))
+
+    view = SectionView(VerdictSection, lambda _section, _end: Markup(), None)
+    method = Method("sure", "Sure", CountSettings, ANY, analyse, (view,))
+    (section,) = compare(sampled(2), chosen(method), calibration="None in 50.").report.sections
+    assert section == verdict.model_copy(update={"method": "sure", "calibration": "None in 50."})
 
 
 def test_methods_stand_in_a_report_in_the_order_asked_for():

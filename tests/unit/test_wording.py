@@ -34,7 +34,7 @@ def test_change(us: float | None, text: str):
     ("share", "sign", "text"),
     [
         (None, False, "–"),
-        (0.0, True, "0.0 %"),
+        (0.0, True, "0 %"),
         (0.123, False, "12 %"),
         (0.0041, True, "+0.4 %"),
         (0.00041, True, "+0.04 %"),

@@ -7,6 +7,7 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from analyze.methods.robust.site_votes import Votes, merged
+from analyze.sites.totals import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -22,14 +23,14 @@ def rank_test(votes: Votes, side: I8, n_sites: int) -> tuple[F8, F8]:
     rows = merged(here.site, side[here.slot], here.bin, here.n)
     key = rows.site * (1 << 13) + rows.bin
     found, inverse = np.unique(key, return_inverse=True)
-    a = np.bincount(inverse, rows.n * (rows.slot == 0), len(found))
-    b = np.bincount(inverse, rows.n * (rows.slot == 1), len(found))
+    a = totals(inverse, rows.n * (rows.slot == 0), len(found))
+    b = totals(inverse, rows.n * (rows.slot == 1), len(found))
     site = found >> 13
-    total_a, total_b = np.bincount(site, a, n_sites), np.bincount(site, b, n_sites)
+    total_a, total_b = totals(site, a, n_sites), totals(site, b, n_sites)
     before = np.concatenate(([0.0], np.cumsum(total_a)))[:-1]
     below = np.cumsum(a) - a - before[site]
-    u = np.bincount(site, b * (below + a / 2), n_sites)
-    ties = np.bincount(site, (a + b) ** 3 - (a + b), n_sites)
+    u = totals(site, b * (below + a / 2), n_sites)
+    ties = totals(site, (a + b) ** 3 - (a + b), n_sites)
     total = total_a + total_b
     with np.errstate(divide="ignore", invalid="ignore"):
         auc = u / (total_a * total_b)

@@ -1,4 +1,4 @@
-"""Settings of robust mode. Defaults were measured on the simulator and on real recordings (docs/evaluation.md)."""
+"""Settings of robust mode: defaults were measured on simulated and on real faults (docs/evaluation.md)."""
 
 from __future__ import annotations
 

@@ -1,28 +1,95 @@
-"""Which slots of a profile are held against each other, and which tell what the system does on its own."""
+"""Which slots of a profile are held against each other, and which tell of noise (L.5)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from analyze.population import Sample
+from analyze.sites.profile import Slot
+
 B1 = npt.NDArray[np.bool_]
+I8 = npt.NDArray[np.int64]
+
+REFERENCE, PROBLEM = 0, 1
+"""Samples of a comparison."""
+_MOST_BLOCKS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
     """Slots by their part in a comparison; arrays are [slots]."""
 
+    ordinary: B1
+    """Ordinary times, which the problem is tested against: reference, and history where there is one."""
     reference: B1
-    """Ordinary times that the problem is held against."""
+    """The reference alone: what the account is of, and what a change must show against as well."""
     problem: B1
-    noise: npt.NDArray[np.int64]
-    """Block or window of ordinary times that a slot belongs to; -1 for none."""
+    noise: I8
+    """Block of ordinary times that a slot belongs to; -1 for none."""
     cold: bool
-    """The blocks are of one short stretch: they tell less than there is."""
+    """The blocks are pieces of one short stretch: they tell less than there is."""
 
     @property
     def n_noise(self) -> int:
         """Number of blocks."""
         return int(self.noise.max(initial=-1)) + 1
+
+
+def slots_of(samples: Sequence[Sample], history: Sequence[Sample], blocks: int) -> tuple[list[Slot], Roles]:
+    """Slots of reference, problem and history samples, the history's numbered as samples after the two.
+
+    With a history its samples are the blocks, and the reference is one of about their length, or several.
+    Without, the reference is cut into `blocks`, or into as many as are as long as the problem.
+    """
+    reference, problem = samples
+    length = reference.length_ns
+    if history:
+        usual = float(np.median([sample.length_ns for sample in history]))
+        n_blocks = max(1, min(_MOST_BLOCKS, round(length / max(usual, 1))))
+        cold = False
+    else:
+        n_blocks = max(blocks, min(_MOST_BLOCKS, length // max(problem.length_ns, 1)))
+        cold = length < blocks * problem.length_ns
+    slots: list[Slot] = []
+    noise: list[int] = []
+    for number, pieces in enumerate(_cut(reference, n_blocks)):
+        slots += [Slot(REFERENCE, start, end) for start, end in pieces]
+        noise += [number] * len(pieces)
+    n_reference = len(slots)
+    for pieces in _cut(problem, blocks):
+        slots += [Slot(PROBLEM, start, end) for start, end in pieces]
+        noise += [-1] * len(pieces)
+    past = len(slots)
+    for number, sample in enumerate(history):
+        pieces = _cut(sample, 1)[0]
+        slots += [Slot(PROBLEM + 1 + number, start, end) for start, end in pieces]
+        noise += [n_blocks + number] * len(pieces)
+    place = np.arange(len(slots))
+    in_problem = (place >= n_reference) & (place < past)
+    return slots, Roles(~in_problem, place < n_reference, in_problem, np.array(noise, dtype=np.int64), cold)
+
+
+def _cut(sample: Sample, n: int) -> list[list[tuple[int, int]]]:
+    """n blocks of equal time, each of one or several ranges (gaps between a sample's ranges do not count)."""
+    ranges = sample.ranges or ((sample.start_ns, sample.end_ns),)
+    whole = sum(end - start for start, end in ranges)
+    ends = [whole * (block + 1) // n for block in range(n)]
+    blocks: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    gone = block = 0
+    for start, end in ranges:
+        at = start
+        while at < end:
+            step = min(end - at, ends[block] - gone)
+            if step:
+                blocks[block].append((at, at + step))
+            at, gone = at + step, gone + step
+            if gone == ends[block] and block < n - 1:
+                block += 1
+            elif not step:
+                break
+    return blocks

@@ -9,11 +9,13 @@ import numpy.typing as npt
 from scipy.stats import hypergeom
 
 from analyze.findings.changes import Change
+from analyze.methods.robust import noise_between
 from analyze.methods.robust.noise_between import dispersion, share_envelope
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.sites.profile import Profile
+from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]
@@ -50,7 +52,7 @@ def shape_changes(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.nan_to_num(calls[:, :2] / site_calls)
         mean = np.nan_to_num((inclusive[:, 0] + inclusive[:, 1]) / both)
-        total = np.bincount(at, inclusive[:, 1], len(touching))[at]
+        total = totals(at, inclusive[:, 1], len(touching))[at]
         site_mean = np.nan_to_num(total / site_calls[:, 1])
     part = (sums.rate0 + sums.rate1)[at] / 2 * (share[:, 1] - share[:, 0]) * (mean - site_mean)
     weight = np.abs(found.after - found.before) * touching[at, 1] / max(groups.requests1, 1e-300)
@@ -107,8 +109,8 @@ class _Groups:
     def table(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
         """[rows, columns] sums of values."""
         sums = np.zeros((n_rows, self.n_columns))
-        for column, inside in ((0, self.roles.reference[slot]), (1, self.roles.problem[slot])):
-            sums[:, column] = np.bincount(row[inside], value[inside], n_rows)
+        for column, inside in ((0, self.roles.ordinary[slot]), (1, self.roles.problem[slot])):
+            sums[:, column] = totals(row[inside], value[inside], n_rows)
         noise = self.roles.noise[slot]
         inside = noise >= 0
         np.add.at(sums, (row[inside], 2 + noise[inside]), value[inside])
@@ -185,7 +187,7 @@ def _shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSettings) 
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.maximum(pooled * (1 - pooled), 0.25 / (n[:, 0] + n[:, 1]))
         found.se = np.sqrt(variance * phi * (1 / n[:, 0] + 1 / n[:, 1]))
-        low, high = share_envelope(np.where(n[:, 2:] >= 3, share[:, 2:], np.nan))
+        low, high = share_envelope(np.where(n[:, 2:] >= noise_between.LEAST_IN_ENVELOPE, share[:, 2:], np.nan))
     more = hypergeom.sf(x1 - 1, n0 + n1, x0 + x1, n1)
     fewer = hypergeom.sf(n1 - x1 - 1, n0 + n1, n0 + n1 - x0 - x1, n1)
     found.p = np.minimum(2 * np.minimum(more, fewer), 1.0)
@@ -194,7 +196,7 @@ def _shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSettings) 
     left = np.isnan(low) | (found.after > high + _MARGIN) | (found.after < low - _MARGIN)
     found.passes = (np.abs(difference) > settings.min_z * found.se) & (np.abs(difference) > floor) & left
     found.passes &= np.maximum(requests[:, 0], requests[:, 1]) >= _LEAST_NEW
-    found.tested = (n[:, :2] >= settings.min_requests).all(axis=1)
+    found.tested = np.asarray((n[:, :2] >= settings.min_requests).all(axis=1))
     return found
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.sites.log_bins import BIN_LOG
+from analyze.sites.totals import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -40,7 +41,8 @@ def votes_of(table: pa.Table, measure: int) -> tuple[Votes, I8]:
     # Kish: a site's weights of a slot stand for (sum w)^2 / sum w^2 equal ones.
     group = site * (int(slot.max(initial=0)) + 1) + slot
     _, inverse = np.unique(group, return_inverse=True)
-    total, squares = np.bincount(inverse, w), np.bincount(inverse, w2)
+    n_groups = int(inverse.max(initial=-1)) + 1
+    total, squares = totals(inverse, w, n_groups), totals(inverse, w2, n_groups)
     effective = w * (total / np.maximum(squares, 1e-300))[inverse]
     votes = Votes(site, slot, rows["bin"].to_numpy().astype(np.int64), effective)
     return votes, rows["shape"].to_numpy().astype(np.int64)
@@ -51,7 +53,7 @@ def merged(site: I8, slot: I8, place: I8, n: F8) -> Votes:
     slots = int(slot.max(initial=0)) + 1
     key = (site * slots + slot) * _MOST_BINS + np.clip(place, 0, _MOST_BINS - 1)
     found, inverse = np.unique(key, return_inverse=True)
-    total = np.bincount(inverse, n, len(found))
+    total = totals(inverse, n, len(found))
     return Votes(found // _MOST_BINS // slots, found // _MOST_BINS % slots, found % _MOST_BINS, total)
 
 
@@ -72,7 +74,7 @@ def spread(votes: Votes, group: I8, n_sites: int, n_groups: int) -> Spread:
     here = votes.where(inside)
     rows = merged(here.site, group[here.slot], here.bin, here.n)
     cell = rows.site * n_groups + rows.slot
-    n = np.bincount(cell, rows.n, n_sites * n_groups)
+    n = totals(cell, rows.n, n_sites * n_groups)
     q25, q50, q75 = (_quantile(cell, rows, n, q) for q in (0.25, 0.5, 0.75))
     with np.errstate(divide="ignore", invalid="ignore"):
         sd = np.maximum((q75 - q25) * BIN_LOG / 1.349, 0.02)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import hypergeom
 
 from analyze.findings.changes import Change
-from analyze.methods.robust.noise_between import Noise, noise_between, outside
+from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, Noise, noise_between, outside
 from analyze.methods.robust.ranks import rank_test
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -17,6 +17,7 @@ from analyze.methods.robust.site_votes import Spread, Votes, merged, spread, vot
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.sites.log_bins import BIN_LOG, value_of
 from analyze.sites.profile import OVERLAP, OWN_TIME, Profile
+from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]
@@ -35,11 +36,11 @@ def time_changes(
     votes, shape = votes_of(profile.votes, OWN_TIME)
     votes = given_shape(votes, shape, roles)
     n_sites = len(profile.names.sites)
-    side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1))
+    side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
     periods = spread(votes, side, n_sites, 2)
     noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
     p, _ = rank_test(votes, side, n_sites)
-    yield from _shifts(p, periods, noise, roles, sums, settings)
+    yield from _shifts(p, periods, noise, sums, settings)
     yield from _tails(votes, side, noise, roles, sums, settings, n_sites)
 
 
@@ -52,7 +53,7 @@ def overlap_changes(
         return
     votes = given_shape(votes, shape, roles)
     n_sites = len(profile.names.sites)
-    side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1))
+    side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
     periods = spread(votes, side, n_sites, 2)
     noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
     p, _ = rank_test(votes, side, n_sites)
@@ -92,16 +93,14 @@ def given_shape(votes: Votes, shape: I8, roles: Roles) -> Votes:
     width = int(shape.max(initial=0)) + 1
     pair = votes.site * width + shape
     found, code = np.unique(pair, return_inverse=True)
-    in_reference = roles.reference[votes.slot]
-    medians = spread(Votes(code, votes.slot, votes.bin, votes.n), _as_group(roles.reference), len(found), 1)
+    medians = spread(Votes(code, votes.slot, votes.bin, votes.n), _as_group(roles.ordinary), len(found), 1)
     enough = medians.n[:, 0] >= _LEAST_OF_A_SHAPE
-    sites = spread(votes, _as_group(roles.reference), int(votes.site.max(initial=0)) + 1, 1)
+    sites = spread(votes, _as_group(roles.ordinary), int(votes.site.max(initial=0)) + 1, 1)
     shift = np.zeros(len(found), dtype=np.int64)
     of_site = sites.log_median[found // width, 0]
     usable = enough & ~np.isnan(of_site)
     shift[usable] = np.rint((of_site[usable] - medians.log_median[usable, 0]) / BIN_LOG)
     keep = usable[code]
-    del in_reference
     return merged(votes.site[keep], votes.slot[keep], votes.bin[keep] + shift[code[keep]], votes.n[keep])
 
 
@@ -110,7 +109,7 @@ def _as_group(slots: B1) -> I8:
 
 
 def _shifts(
-    p: F8, periods: Spread, noise: Noise, roles: Roles, sums: BothSums, settings: RobustSettings
+    p: F8, periods: Spread, noise: Noise, sums: BothSums, settings: RobustSettings
 ) -> Iterator[Change]:
     before, after = periods.log_median[:, 0], periods.log_median[:, 1]
     se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
@@ -152,16 +151,16 @@ def _tails(
     """Share of votes over max(98th percentile, 3 x median) of the reference (B.8, L.9 item 4)."""
     inside = votes.where(side[votes.slot] == 0)
     reference = merged(inside.site, np.zeros_like(inside.slot), inside.bin, inside.n)
-    total = np.bincount(reference.site, reference.n, n_sites)
+    total = totals(reference.site, reference.n, n_sites)
     cumulative = np.cumsum(reference.n)
     start = np.concatenate(([0.0], np.cumsum(total)))[:-1]
     within = (cumulative - start[reference.site]) / total[reference.site]
     threshold = np.full(n_sites, np.iinfo(np.int64).max, dtype=np.int64)
-    for q, ratio in ((0.98, 1.0), (0.5, 3.0)):
+    for q, times_over in ((0.98, 1.0), (0.5, 3.0)):
         reached = np.full(n_sites, -1, dtype=np.int64)
         upto = within >= q - 1e-12
         np.maximum.at(reached, reference.site[~upto], reference.bin[~upto])
-        at = reached + 1 + int(np.rint(np.log2(ratio) * 32))
+        at = reached + 1 + int(np.rint(np.log2(times_over) * 32))
         threshold = at if q == 0.98 else np.maximum(threshold, at)
     over = votes.bin > threshold[votes.site]
     n_groups = 2 + max(roles.n_noise, 1)
@@ -171,7 +170,7 @@ def _tails(
         column = base + group[votes.slot[mine]]
         np.add.at(n, (votes.site[mine], column), votes.n[mine])
         np.add.at(x, (votes.site[mine], column), votes.n[mine] * over[mine])
-    excess = np.bincount(
+    excess_sum: F8 = totals(
         votes.site,
         votes.n
         * over
@@ -185,20 +184,20 @@ def _tails(
         phi = noise.dispersion(x[:, 2:], n[:, 2:], 1.0)
         change = share[:, 1] - share[:, 0]
         se = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * phi * (1 / n[:, 0] + 1 / n[:, 1]))
-        excess = excess / n[:, 1] * sums.calls_a_visit
-    p = hypergeom.sf(
+        excess_ns = excess_sum / n[:, 1] * sums.calls_a_visit
+    tail_p: F8 = hypergeom.sf(
         np.rint(x[:, 1]) - 1, np.rint(n[:, :2].sum(axis=1)), np.rint(x[:, :2].sum(axis=1)), np.rint(n[:, 1])
     )
-    upper = noise.upper_share(share[:, 2:])
+    upper = noise.upper_share(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))
     passes = (np.rint(x[:, 1]) >= 3) & (change > settings.min_z * se) & (change > settings.tail_floor)
-    passes &= (share[:, 1] > upper + 0.02) & (excess > settings.time_share * sums.mean_response_ns)
+    passes &= (share[:, 1] > upper + 0.02) & (excess_ns > settings.time_share * sums.mean_response_ns)
     tested = (n[:, :2] >= settings.min_requests).all(axis=1)
     parts, ratio = sums.slower_ns, sums.call_ratio
     for site in np.flatnonzero(tested).tolist():
         yield Change(
             kind=ChangeKind.TAIL,
             site=site,
-            p=float(min(p[site], 1.0)) if x[site, 1] else 1.0,
+            p=min(float(tail_p[site]), 1.0) if x[site, 1] else 1.0,
             z=float(change[site] / se[site]),
             passes=bool(passes[site]),
             unit="share",
@@ -206,6 +205,7 @@ def _tails(
             after=float(share[site, 1]),
             low=float(change[site] - _Z95 * se[site]),
             high=float(change[site] + _Z95 * se[site]),
+            threshold_us=float(value_of(float(threshold[site]))) / 1e3,
             n0=int(n[site, 0]),
             n1=int(n[site, 1]),
             contribution_ns=float(parts[site]),

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from analyze.methods.robust.roles import Roles
 from analyze.sites.profile import Profile
+from analyze.sites.totals import totals
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
@@ -37,7 +38,7 @@ def visit_sums(profile: Profile, slots: B1) -> VisitSums:
     site = visits["site"].to_numpy()[mine]
     n_sites = len(profile.names.sites)
     column = {
-        name: np.bincount(site, visits[name].to_numpy()[mine], n_sites)
+        name: totals(site, visits[name].to_numpy()[mine], n_sites)
         for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing", "failing_n")
     }
     total = responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()
@@ -54,7 +55,7 @@ class BothSums:
     @staticmethod
     def of(profile: Profile, roles: Roles) -> BothSums:
         """Sums of the roles' periods."""
-        return BothSums(visit_sums(profile, roles.reference), visit_sums(profile, roles.problem))
+        return BothSums(visit_sums(profile, roles.ordinary), visit_sums(profile, roles.problem))
 
     @property
     def rate0(self) -> F8:

@@ -1,16 +1,19 @@
 """Comparisons of a recording as a user would make them, in two modes: with history, and without.
 
 * `a`: reference, and the quiet stretches as history, without those that share an instant with reference or
-  problem. Where nothing was recorded before a fault the history is the reference, too.
+  problem. Where nothing was recorded before a fault, the stretches are the reference: one of many ranges.
 * `b`: reference alone. A fault without one is left out.
 
-A fault's samples are loaded and refined for it alone, as the command does it. All quiet pairs of mode a have
-the same stretches between them (two are compared, the others are history), so they are loaded once.
+Samples are found, loaded and refined for each comparison alone, as the command does it. All quiet pairs of
+mode a have the same stretches between them (two are compared, the others are history), so they are loaded
+once for all, unless `exact` is asked for; a stretch of more than a minute is then one block of history where
+the command may make two of it.
 """
 
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +22,7 @@ from typing import Any, Literal
 
 from evaluation.recordings.labelled import Recording
 from evaluation.recordings.moved import moved
-from evaluation.recordings.naming import Told, told_by
+from evaluation.recordings.naming import CRASH_CODE, CRASHED, Told, told_by
 from evaluation.recordings.regroup import regroup
 
 from analyze.compare import compare
@@ -28,9 +31,10 @@ from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.population import Population
 from analyze.refine.settings import RefineSettings
+from analyze.report.header import sample_summary
 from analyze.report.limits import ReportLimits
-from analyze.scope import LakePeriod, resolve
-from schemas.periods import parse_period
+from analyze.stats.moments import category_moments
+from flowdiff.sampling import find_samples
 
 Mode = Literal["a", "b"]
 
@@ -48,6 +52,8 @@ class Asked:
     problem: str
     quiet: bool
     """A pair of quiet stretches."""
+    exact: bool = False
+    """Load a quiet pair by itself, too."""
 
     @property
     def history(self) -> tuple[str, ...]:
@@ -85,18 +91,21 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     population, history = _loaded(asked)
     load_s = time.perf_counter() - began
     plain = moved(population)
+    moments = category_moments(population.categories, len(population.samples))
+    summaries = [sample_summary(population, moments, sample) for sample in (0, 1)]
+    sizes = [summary.requests for summary in summaries]
+    means = [None if summary.mean_us is None else summary.mean_us / 1e3 for summary in summaries]
     found = []
     for name in methods:
         began = time.perf_counter()
-        outcome = compare(population, [chosen_of(name, changed)], history=history, limits=LIMITS)
+        told = tell(population, history, chosen_of(name, changed))
         spent = time.perf_counter() - began
-        first, second = outcome.report.samples
         found.append(
             Compared(
                 name,
-                told_by(outcome, population),
-                (first.requests, second.requests),
-                (_ms(first.mean_us), _ms(second.mean_us)),
+                told,
+                (sizes[0], sizes[1]),
+                (means[0], means[1]),
                 plain,
                 round(load_s, 3),
                 round(spent, 3),
@@ -105,29 +114,26 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     return found
 
 
-def _ms(us: float | None) -> float | None:
-    return None if us is None else us / 1e3
-
-
-def _period(lake: Path, text: str) -> LakePeriod:
-    return resolve(parse_period(text, now_ns=0), default_lake=str(lake))
+def tell(population: Population, history: Population | None, chosen: Chosen[Any]) -> Told:
+    """What a method tells. A comparison that breaks is a result, too: it must not cost the others."""
+    try:
+        return told_by(compare(population, [chosen], history=history, limits=LIMITS), population)
+    except Exception as error:  # noqa: BLE001 - see above; it is counted, and the run ends with exit 1
+        traceback.print_exc()
+        return Told((), 0, f"{CRASHED}: {type(error).__name__}", CRASH_CODE)
 
 
 def _loaded(asked: Asked) -> Loaded:
-    stretches = asked.history
-    if asked.quiet and asked.mode == "a" and asked.reference is not None:
+    if asked.quiet and asked.mode == "a" and not asked.exact and asked.reference is not None:
         return _quiet_pair(asked, asked.reference)
-    history = [(f"history {n}", _period(asked.lake, text)) for n, text in enumerate(stretches, 1)]
-    problem = ("problem", _period(asked.lake, asked.problem))
-    if asked.reference is not None:
-        reference = ("reference", _period(asked.lake, asked.reference))
-        return load_population([reference, problem], RefineSettings(), history=history)
-    every = load_population([*history, problem], RefineSettings()).population
-    n = len(history)
-    return Loaded(
-        regroup(every, [range(n), [n]], ["reference", "problem"]),
-        regroup(every, [[at] for at in range(n)], [name for name, _ in history]),
-    )
+    # Without a reference of its own a fault is held against the stretches, each a range of the reference.
+    texts = {
+        "reference": asked.history if asked.reference is None else [asked.reference],
+        "problem": [asked.problem],
+    }
+    history = () if asked.reference is None else asked.history
+    samples = find_samples(texts, history, now_ns=0, lake=str(asked.lake))
+    return load_population(samples.compared, RefineSettings(), history=samples.history)
 
 
 def _quiet_pair(asked: Asked, reference: str) -> Loaded:
@@ -141,5 +147,6 @@ def _quiet_pair(asked: Asked, reference: str) -> Loaded:
 
 @lru_cache(maxsize=1)
 def _all_quiet(lake: Path, stretches: tuple[str, ...]) -> Population:
-    samples = [(f"history {n}", _period(lake, text)) for n, text in enumerate(stretches, 1)]
-    return load_population(samples, RefineSettings()).population
+    asked = {f"history {n}": [text] for n, text in enumerate(stretches, 1)}
+    samples = find_samples(asked, (), now_ns=0, lake=str(lake))
+    return load_population(samples.compared, RefineSettings()).population

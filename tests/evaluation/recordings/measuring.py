@@ -34,6 +34,8 @@ class Wanted:
     """Only faults whose id, or pairs whose periods, hold this text."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings of the methods that differ from their defaults."""
+    exact: bool = False
+    """Load quiet pairs one by one."""
     workers: int = 2
     shown: int = 0
     """Results shown below every line; below those of quiet pairs and of faults that are not first, 3."""
@@ -82,7 +84,7 @@ def _tasks(wanted: Wanted, root: Path) -> Iterator[Task]:
                         yield [(asked, fault)]
             if "quiet" in wanted.parts:
                 pairs: Task = [
-                    (Asked(recording, lake, mode, one, other, quiet=True), None)
+                    (Asked(recording, lake, mode, one, other, quiet=True, exact=wanted.exact), None)
                     for one, other in recording.quiet_pairs()
                     if wanted.case in f"{recording.name} {one} {other}"
                 ]

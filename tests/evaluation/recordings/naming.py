@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from analyze.population import Graph, GraphNode, Population
+from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.outcome import Outcome
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import FindingsSection, Site
@@ -35,14 +36,9 @@ S = TypeVar("S", bound=Section)
 Callees = Mapping[tuple[str, str], frozenset[str]]
 """(component, operation) -> components that the spans of this operation call."""
 
-CANNOT_TELL, CHANGED, UNCHANGED = 3, 1, 0
-_EXIT = {
-    "unchanged": UNCHANGED,
-    "changed": CHANGED,
-    "partly-explained": CHANGED,
-    "not-explained": CANNOT_TELL,
-    "cannot-tell": CANNOT_TELL,
-}
+
+CRASHED, CRASH_CODE = "crashed", 2
+"""Outcome and exit code of a comparison that broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +81,14 @@ def told_by(outcome: Outcome, population: Population) -> Told:
     verdict = _section(outcome.report, VerdictSection, method)
     account = _section(outcome.report, AccountSection, method)
     word = outcome.report.verdict.outcome if verdict is None else verdict.outcome
-    code = _EXIT.get(word, CHANGED if findings.findings_total else UNCHANGED)
     external = verdict is not None and verdict.external
     tested = () if account is None else tuple(a.measure for a in account.accounts if a.changed)
-    return Told(results, findings.findings_total, word, code, tested, external)
+    return Told(results, findings.findings_total, word, _exit_code(outcome), tested, external)
+
+
+def _exit_code(outcome: Outcome) -> int:
+    """Of `flowdiff compare` without options of the gate."""
+    return int(gate_code(outcome, FailOn(), Floor()))
 
 
 def _section(report: Report, model: type[S], method: str) -> S | None:
@@ -154,7 +154,7 @@ def _mutations(outcome: Outcome, population: Population) -> Told:
         tuple(results),
         len(results),
         outcome.report.verdict.outcome,
-        CHANGED if results else UNCHANGED,
+        _exit_code(outcome),
     )
 
 

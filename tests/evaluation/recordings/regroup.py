@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from analyze.population import Category, Failures, Population, Sample
+from analyze.population import Category, Codes, Failures, Population, Sample
 
 
 def regroup(population: Population, groups: Sequence[Sequence[int]], names: Sequence[str]) -> Population:
@@ -48,12 +48,22 @@ def regroup(population: Population, groups: Sequence[Sequence[int]], names: Sequ
     )
 
 
+def _hosts(host: Codes, rows: np.ndarray) -> Codes:
+    """Some requests of a host matrix; a repeated row stays one."""
+    if host.strides[1] == 0:
+        return np.broadcast_to(host[:, :1], (len(host), len(rows)))
+    return np.ascontiguousarray(host[:, rows])
+
+
 def _spanning(samples: Sequence[Sample], name: str) -> Sample:
     return Sample(
         name,
         ", ".join(sample.text for sample in samples),
         min(sample.start_ns for sample in samples),
         max(sample.end_ns for sample in samples),
+        ranges=tuple(sorted(part for s in samples for part in (s.ranges or ((s.start_ns, s.end_ns),))))
+        if len(samples) > 1
+        else samples[0].ranges,
     )
 
 
@@ -81,7 +91,7 @@ def _rows(category: Category, new_of: np.ndarray) -> Category | None:
         sample=new[rows].astype(np.uint8),
         status=category.status[rows],
         request_id=category.request_id.take(pa.array(rows)),
-        host=None if category.host is None else np.ascontiguousarray(category.host[:, rows]),
+        host=None if category.host is None else _hosts(category.host, rows),
         failures=failures,
         origin=None if category.origin is None else category.origin[rows],
     )

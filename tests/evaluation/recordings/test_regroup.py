@@ -94,6 +94,7 @@ def test_every_request_is_in_the_sample_of_its_group_with_all_that_is_known_of_i
         ("problem", 30, 35),
         ("reference", 0, 15),
     ]
+    assert [s.ranges for s in found.samples] == [(), ((0, 5), (10, 15))]
     assert found.params(1)["sample"].to_pylist() == [0, 1]
     for c in found.categories:
         assert list(c.sample) == sorted(c.sample)

@@ -7,7 +7,9 @@ from typing import Any
 
 from evaluation.recordings.comparing import Asked, Compared
 from evaluation.recordings.labelled import Fault
-from evaluation.recordings.naming import UNCHANGED, Named
+from evaluation.recordings.naming import CRASHED, Named
+
+from analyze.report.gate import GateCode
 
 Row = dict[str, Any]
 SHOWN = 10
@@ -66,9 +68,14 @@ def quiet_row(asked: Asked, found: Compared) -> Row:
 def passed_unseen(row: Row) -> bool:
     """The gate let something pass that moved: by the report's own account, or by plain tests at a fault that
     can be seen (between quiet minutes plain tests see the noise between minutes)."""
-    if row["exit_code"] != UNCHANGED:
+    if row["exit_code"] != GateCode.PASSED:
         return False
     return bool(row["tested"]) or (row.get("visible") == "visible" and bool(row["moved"]))
+
+
+def crashed(row: Row) -> bool:
+    """The comparison broke: what it did not find counts as not found, and the run as failed."""
+    return bool(row["outcome"].startswith(CRASHED))
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
@@ -102,8 +109,9 @@ def _total(rows: Sequence[Row]) -> Row:
             "pairs": len(quiet),
             "results_a_pair": _mean(row["results"] for row in quiet),
             "with_any": sum(row["results"] > 0 for row in quiet),
-            "not_exit_0": sum(row["exit_code"] != UNCHANGED for row in quiet),
+            "not_exit_0": sum(row["exit_code"] != GateCode.PASSED for row in quiet),
         }
+    total["crashed"] = sum(crashed(row) for row in rows)
     total["passed_unseen"] = sum(passed_unseen(row) for row in rows)
     total["load_s"] = _mean(row["load_s"] for row in rows)
     total["analyse_s"] = _mean(row["analyse_s"] for row in rows)
@@ -163,7 +171,7 @@ def total_lines(total: Row) -> list[str]:
             f"{t['with_any']} pairs with any, {t['not_exit_0']} not exit 0"
         )
     found.append(
-        f"{head}  passed unseen by the gate: {total['passed_unseen']}; "
+        f"{head}  passed unseen by the gate: {total['passed_unseen']}, crashed: {total['crashed']}; "
         f"load {total['load_s']} s, analysis {total['analyse_s']} s on average"
     )
     return found

@@ -20,13 +20,15 @@ _PARTS: Final = ("part", "more calls", "other paths", "slower")
 
 
 def print_account(section: AccountSection, console: Console) -> None:
-    """A sentence a measure that changed, with its parts; then the others and the load. The places of the
-    first changed measure where no finding names them."""
+    """A sentence a measure that changed, the first with its parts; then the others and the load. Places of
+    the first where no finding names them."""
     console.print()
     changed = [account for account in section.accounts if account.changed]
     for account in changed:
         line = Text(wording.visible(words.sentence(account)))
-        console.print(line.append(wording.visible(f" {words.parts(account)}"), style="dim"))
+        if account is changed[0]:
+            line.append(wording.visible(f" {words.parts(account)}"), style="dim")
+        console.print(line)
     calm = [words.sentence(account) for account in section.accounts if not account.changed]
     console.print(Text(wording.visible(" ".join((*calm, words.load(section)))), style="dim"))
     if changed and all(row.finding is None for row in changed[0].rows):

@@ -29,9 +29,10 @@ def print_findings(section: FindingsSection, console: Console) -> None:
     left = section.findings_total - min(len(section.findings), LISTED)
     if left:
         console.print(Text(f"\nand {wording.counted(left, 'more finding')}", style="dim"))
-    if section.rest.text:
+    rest = words.rest_sentence(section.rest)
+    if rest:
         console.print()
-        console.print(Text(wording.visible(section.rest.text), style="dim"))
+        console.print(Text(wording.visible(rest), style="dim"))
 
 
 def _lines(finding: Finding) -> list[Text]:
@@ -40,16 +41,17 @@ def _lines(finding: Finding) -> list[Text]:
         Text(f"{words.moved(finding)} ({words.interval(finding)}), {words.part_sentence(finding)}"),
         Text(f"{words.affected(finding)}, {words.sureness(finding)}", style="dim"),
     ]
-    if finding.suspect:
-        lines.append(_told("Look first at", finding.suspect))
     lines += [Text(wording.visible(words.factor_sentence(factor))) for factor in finding.factors[:1]]
     if finding.explanation is not None:
         lines.append(_told("What differs", words.differs(finding.explanation)))
     if finding.chain:
         lines.append(_told("Then", " ".join(finding.chain[:CHAIN])))
     example = next((example for example in finding.examples if example.sample == "problem"), None)
+    look = [finding.suspect] if finding.suspect else []
     if example is not None:
-        lines.append(_told("Look at", f"{wording.clip(example.request_id, ID_CHARS)} ({example.what})"))
+        look.append(f"{wording.clip(example.request_id, ID_CHARS)} ({example.what})")
+    if look:
+        lines.append(_told("Look at", ", ".join(look)))
     return lines
 
 

@@ -42,7 +42,7 @@ def warnings(section: VerdictSection) -> tuple[str, ...]:
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """What was not tested, what is missing, what is shown to be the same."""
+    """What is missing, and what was not tested."""
     told = []
     if section.missing_requests is not None:
         told.append(f"About {counted(section.missing_requests, 'more request')} would have been needed.")
@@ -52,10 +52,16 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
             f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
             "of their kind."
         )
-    if section.equivalent_share is not None:
-        share = percent(section.equivalent_share)
-        told.append(f"Root types with {share} of the time are shown to be as fast as before.")
     return tuple(told)
+
+
+def equivalent(section: VerdictSection) -> str:
+    """What is shown to be the same; empty where nothing is."""
+    if not section.equivalent_share:
+        return ""
+    return (
+        f"Root types with {percent(section.equivalent_share)} of the time are shown to be as fast as before."
+    )
 
 
 def smallest(row: VisibleRow) -> tuple[str, str]:

@@ -1,0 +1,180 @@
+"""Calibration: ordinary times of a lake held against ordinary times, findings counted (ALGORITHMS J.3).
+
+Every finding of such a pair is false, or tells of a change that the lake calls ordinary. The record says how
+many to expect; every report of the lake prints it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from analyze.history.noise_samples import cut_history
+from analyze.history.steady import Pair, choose_pairs, level_of, steady
+from analyze.history.window_profiles import of_window, window_profile
+from analyze.methods.port import Chosen
+from analyze.refine.settings import RefineSettings
+from analyze.report.outcome import Outcome
+from analyze.scope import LakePeriod, Lakes
+from schemas.calibration import CalibrationRecord, CalibrationSettings
+from schemas.errors import LakeError, PeriodError
+from schemas.periods import Period
+from schemas.ranges import united
+from schemas.report.findings import FindingsSection
+from schemas.windows import Window
+from stitch.lake.calibration_files import put_record, records
+from stitch.lake.store import LocalStore
+
+Named = Sequence[tuple[str, tuple[LakePeriod, ...]]]
+Run = Callable[[Named, Named], Outcome]
+"""The whole pipeline: (samples compared, history) to an outcome, as `flowdiff compare` runs it."""
+Watch = Callable[[str, int, int], None]
+"""Called with what is done, how much of it is, and of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordinary:
+    """Steady windows of a lake."""
+
+    windows: tuple[Window, ...]
+    unsteady: int
+
+
+def ordinary_times(found: LakePeriod, refine: RefineSettings, watch: Watch) -> Ordinary:
+    """Windows of a period in which nothing plainly happened; reads or makes their statistics."""
+    levels = []
+    for done, window in enumerate(found.windows):
+        watch("Windows", done, len(found.windows))
+        here = of_window(found, window, window.start_ns, window.end_ns)
+        profile = window_profile(here, window, refine)
+        if profile is not None:
+            levels.append(level_of(window, profile))
+    kept = steady(levels)
+    windows = tuple(level.window for level, keep in zip(levels, kept.tolist(), strict=True) if keep)
+    return Ordinary(windows, len(found.windows) - len(windows))
+
+
+def calibrate(
+    period: Period,
+    lakes: Lakes,
+    chosen: Chosen[Any],
+    refine: RefineSettings,
+    settings: CalibrationSettings,
+    run: Run,
+    *,
+    watch: Watch,
+    created_at: str,
+    created_by: str,
+) -> CalibrationRecord:
+    """Compare pairs of steady stretches of a lake. Deterministic but for `created_*`.
+
+    `run` compares with the method and settings of `chosen`. Raises PeriodError where the period has no pair.
+    """
+    found = lakes.sealed_part(period)
+    ordinary = ordinary_times(found, refine, watch)
+    pairs = choose_pairs(ordinary.windows, settings)
+    if not pairs:
+        raise PeriodError(
+            f"Period {found.period.text} has no {settings.reference_windows} and {settings.problem_windows} "
+            f"adjacent windows of ordinary times; {len(ordinary.windows)} of {len(found.windows)} are.",
+            remedy="Give a longer --period, or fewer --reference-windows.",
+        )
+    kinds: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
+    requests: list[tuple[int, int]] = []
+    with_findings = 0
+    for done, pair in enumerate(pairs):
+        watch("Pairs", done, len(pairs))
+        outcome = _compared(pair, found.period, lakes, run)
+        here = false_findings(outcome)
+        kinds += here
+        with_findings += bool(here)
+        verdicts[outcome.report.methods[0].verdict.outcome] += 1
+        requests.append((outcome.report.samples[0].requests, outcome.report.samples[1].requests))
+    watch("Pairs", len(pairs), len(pairs))
+    medians = np.median(np.array(requests), axis=0).astype(int).tolist()
+    return CalibrationRecord(
+        created_at=created_at,
+        created_by=created_by,
+        method=chosen.method.name,
+        settings=chosen.settings.model_dump(mode="json"),
+        refine=refine.model_dump(mode="json"),
+        chosen=settings,
+        start_ns=found.period.start_ns,
+        end_ns=found.period.end_ns,
+        windows=len(ordinary.windows),
+        unsteady=ordinary.unsteady,
+        pairs=len(pairs),
+        pairs_with_findings=with_findings,
+        findings=dict(sorted(kinds.items())),
+        verdicts=dict(sorted(verdicts.items())),
+        requests0=medians[0],
+        requests1=medians[1],
+    )
+
+
+def _compared(pair: Pair, period: Period, lakes: Lakes, run: Run) -> Outcome:
+    def ranges(windows: Sequence[Window]) -> list[Period]:
+        parts = [Period(period.lake, window.start_ns, window.end_ns, period.where) for window in windows]
+        return list(united(parts))
+
+    samples = [("reference", lakes.ranges(ranges(pair.reference)))]
+    samples.append(("problem", lakes.ranges(ranges(pair.problem))))
+    if not pair.history:
+        return run(samples, ())
+    usual = cut_history(ranges(pair.history), [parts for _, parts in samples], lakes)
+    return run(samples, usual.samples)
+
+
+def false_findings(outcome: Outcome) -> Counter[str]:
+    """Findings of an outcome's first method, by kind; of a method without that section what it found."""
+    first = outcome.report.methods[0].name
+    for section in outcome.report.sections:
+        if isinstance(section, FindingsSection) and section.method == first:
+            counts = Counter(finding.kind.value for finding in section.findings)
+            unlisted = section.findings_total - len(section.findings)
+            return counts + Counter({"other": unlisted} if unlisted > 0 else {})
+    return Counter(found.kind for found in outcome.weighed)
+
+
+def keep_record(root: Path, record: CalibrationRecord) -> Path:
+    """Write a record into the lake, as the newest; where. Raises LakeError."""
+    data = f"{record.model_dump_json(indent=1)}\n".encode()
+    try:
+        return root / put_record(LocalStore.at(root), data)
+    except OSError as error:
+        raise LakeError(
+            f"The calibration cannot be written to '{root}': {error.strerror or error}.",
+            remedy="Check space and permissions; --no-save only prints it.",
+        ) from error
+
+
+def newest_record(root: Path) -> CalibrationRecord | None:
+    """The newest record of a lake that is whole and of this version. None where there is none."""
+    try:
+        for data in records(LocalStore.at(root)):
+            try:
+                return CalibrationRecord.model_validate_json(data)
+            except ValidationError:  # of another version
+                continue
+    except OSError:
+        return None
+    return None
+
+
+def calibration_sentence(root: Path, chosen: Chosen[Any], refine: RefineSettings) -> str:
+    """What the lake's calibration says of a run with a method and settings; empty where there is none."""
+    record = newest_record(root)
+    if record is None or record.method != chosen.method.name:
+        return ""
+    same = record.settings == chosen.settings.model_dump(mode="json") and record.refine == refine.model_dump(
+        mode="json"
+    )
+    told = record.sentence if same else record.sentence.replace("these settings", "other settings")
+    return f"{told} Measured {record.created_at[:10]}."

@@ -1,0 +1,185 @@
+"""The accounts of a run as a section: mean, tail and errors, load beside them (ALGORITHMS L.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.robust.robust_run import RobustRun
+from analyze.report.limits import ReportLimits
+from analyze.sites.account import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
+from analyze.sites.names import NO_CALLER, Names
+from analyze.sites.totals import totals
+from schemas.report.accounts import Account, AccountRow, AccountSection, Measure, MixRow, RootChange
+from schemas.report.findings import Site
+from schemas.report.parts import NodeName
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+_US = 1e-3
+
+
+def mean_account(run: RobustRun) -> ExactAccount:
+    """Account of the mean response time, ns."""
+    roles = run.roles
+    rows = account_rows(run.profile, roles.reference, roles.problem)
+    return exact_account(rows, root_requests(run.profile, roles.reference, roles.problem))
+
+
+def tail_account(run: RobustRun) -> ExactAccount:
+    """Account of the share of requests over the run's threshold, by where their time went."""
+    roles = run.roles
+    rows = account_rows(run.profile, roles.reference, roles.problem, "over")
+    return exact_account(rows, root_requests(run.profile, roles.reference, roles.problem))
+
+
+def error_account(run: RobustRun) -> ExactAccount:
+    """Account of the share of requests with a failing node, by the site of the deepest."""
+    roles, profile = run.roles, run.profile
+    requests = root_requests(profile, roles.reference, roles.problem)
+    origins = profile.origins
+    root, site, slot, w = (origins[name].to_numpy() for name in ("root", "site", "slot", "w"))
+    key, code = np.unique(root.astype(np.int64) << 32 | site, return_inverse=True)
+    value = np.stack(
+        [totals(code, w * inside[slot], len(key)) for inside in (roles.reference, roles.problem)], axis=1
+    )
+    calls = requests[key >> 32]
+    rows = MeasuredRows(key >> 32, key & 0xFFFFFFFF, np.zeros(len(key), np.int64), calls, value)
+    return exact_account(rows, requests)
+
+
+def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
+    """All accounts, the root types and the load."""
+    profile, roles = run.profile, run.roles
+    table = profile.responses
+    root, slot = table["root"].to_numpy(), table["slot"].to_numpy()
+    n_roots = len(profile.names.roots)
+    column = {
+        name: np.stack(
+            [
+                totals(root, table[name].to_numpy() * inside[slot], n_roots)
+                for inside in (roles.reference, roles.problem)
+            ],
+            axis=1,
+        )
+        for name in ("n", "w", "ns", "failed")
+    }
+    seconds = [sample.length_ns / 1e9 for sample in run.population.samples]
+    rows = [
+        RootChange(
+            root=profile.names.roots[number],
+            requests0=int(column["n"][number, 0]),
+            requests1=int(column["n"][number, 1]),
+            rate0=float(column["w"][number, 0] / seconds[0]),
+            rate1=float(column["w"][number, 1] / seconds[1]),
+            mean0_us=_ratio(column["ns"][number, 0] * _US, column["w"][number, 0]),
+            mean1_us=_ratio(column["ns"][number, 1] * _US, column["w"][number, 1]),
+            errors0=_ratio(column["failed"][number, 0], column["w"][number, 0]),
+            errors1=_ratio(column["failed"][number, 1], column["w"][number, 1]),
+        )
+        for number in range(n_roots)
+        if column["n"][number].any()
+    ]
+    rows.sort(key=lambda row: (-(row.requests0 + row.requests1), row.root))
+    return AccountSection(
+        accounts=tuple(accounts),
+        rate0=float(column["w"][:, 0].sum() / seconds[0]),
+        rate1=float(column["w"][:, 1].sum() / seconds[1]),
+        roots=tuple(rows[: limits.roots]),
+        roots_total=len(rows),
+    )
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole else None
+
+
+def account_of(
+    found: ExactAccount,
+    measure: Measure,
+    run: RobustRun,
+    interval: tuple[float, float, bool],
+    limits: ReportLimits,
+) -> Account:
+    """An exact account as the report has it; interval: (low, high, whether it changed by test)."""
+    names = run.profile.names
+    scale = _US if measure == "mean" else 1.0
+    by_path = measure != "errors"
+    parts = found.parts
+    total = parts.total
+    order = np.argsort(-np.abs(total), kind="stable")
+    finding = _findings_by_operation(run)
+    rows = [
+        AccountRow(
+            site=_path_site(int(parts.place[at]), names) if by_path else _site(int(parts.place[at]), names),
+            root=names.roots[int(parts.root[at])],
+            calls=float(parts.calls[at] * scale),
+            structure=float(parts.structure[at] * scale),
+            slower=float(parts.slower[at] * scale),
+            total=float(total[at] * scale),
+            finding=finding.get(_operation(int(parts.place[at]), names, by_path)),
+        )
+        for at in order.tolist()
+        if total[at] != 0
+    ]
+    mixes = [
+        MixRow(
+            root=names.roots[number],
+            share0=float(found.shares[number, 0]),
+            share1=float(found.shares[number, 1]),
+            part=float(part * scale),
+        )
+        for number, part in enumerate(found.mix.tolist())
+        if found.shares[number].any()
+    ]
+    mixes.sort(key=lambda row: (-abs(row.part), row.root))
+    every = np.concatenate([found.mix, total])
+    return Account(
+        measure=measure,
+        unit="us" if measure == "mean" else "share",
+        threshold_us=run.threshold_ns * _US if measure == "tail" else None,
+        before=found.before * scale,
+        after=found.after * scale,
+        low=interval[0],
+        high=interval[1],
+        changed=interval[2],
+        mix=float(found.mix.sum() * scale),
+        calls=float(parts.calls.sum() * scale),
+        structure=float(parts.structure.sum() * scale),
+        slower=float(parts.slower.sum() * scale),
+        gross_up=float(np.maximum(every, 0).sum() * scale),
+        gross_down=float(np.minimum(every, 0).sum() * scale),
+        rows=tuple(rows[: limits.categories]),
+        rows_total=len(rows),
+        mixes=tuple(mixes[: limits.roots]),
+    )
+
+
+def _findings_by_operation(run: RobustRun) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for rank, group in enumerate(run.groups, 1):
+        for change in group.changes:
+            found.setdefault(run.profile.names.sites[change.site].operation, rank)
+    return found
+
+
+def _operation(place: int, names: Names, by_path: bool) -> int:
+    return names.sites[names.paths[place].site if by_path else place].operation
+
+
+def _path_site(path: int, names: Names) -> Site:
+    depth, above = 0, names.paths[path].above
+    while above != NO_CALLER:
+        depth, above = depth + 1, names.paths[above].above
+    return _site(names.paths[path].site, names).model_copy(update={"depth": depth})
+
+
+def _site(site: int, names: Names) -> Site:
+    name, caller = names.operation(site), names.caller(site)
+    return Site(
+        component=name.component,
+        operation=f"{name.point} -> {name.callee}" if name.callee else name.point,
+        caller=None if caller is None else NodeName(component=caller.component, point=caller.point),
+    )

@@ -1,0 +1,235 @@
+"""Groups of changes as findings of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Group
+from analyze.methods.robust.finding_drawings import histogram_of, step_account
+from analyze.methods.robust.robust_run import RobustRun
+from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
+from analyze.methods.robust.titles import shape_words, title
+from analyze.report.limits import ReportLimits
+from analyze.sites.names import Names
+from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
+from schemas.report.parts import NodeName
+
+_MOST_EXAMPLES = 3
+_MOST_MEMBERS = 8
+_CHAIN = 5
+
+
+def findings_of(
+    run: RobustRun,
+    change_us: tuple[float, bool],
+    gross_us: float,
+    limits: ReportLimits,
+) -> list[Finding]:
+    """Findings, the most important first; change_us: (change of the mean, whether it is one by test)."""
+    found = []
+    left = 1.0
+    n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
+    for rank, group in enumerate(run.groups, 1):
+        share = None
+        if change_us[1] and gross_us > 0:
+            part = min(max(contribution_us(group) * np.sign(change_us[0]) / gross_us, 0.0), left)
+            left -= part
+            share = part
+        found.append(_finding(run, group, rank, share, (n0, n1), limits))
+    return found
+
+
+def contribution_us(group: Group) -> float:
+    """Part of the change of the mean: times by site, a change of paths by its leading site alone (nested)."""
+    lead = group.lead
+    if lead.kind in TIME_KINDS:
+        sites = {change.site: change for change in group.changes if change.kind in TIME_KINDS}
+        return sum(change.contribution_ns for change in sites.values()) / 1e3
+    own = [change for change in group.changes if change.site == lead.site and change.kind in PATH_KINDS]
+    return sum(change.contribution_ns for change in own) / 1e3
+
+
+def evidence_of(change: Change, names: Names, consequence_of: int | None = None) -> Evidence:
+    """A change as a row of evidence."""
+    what = shape_words(names.shapes[change.shape], names) if change.shape != NO_SHAPE else ""
+    return Evidence(
+        kind=change.kind,
+        site=site_of(change, names),
+        what=what,
+        unit=change.unit,
+        before=change.before,
+        after=change.after,
+        change=Interval(low=change.low, high=change.high),
+        requests0=change.n0,
+        requests1=change.n1,
+        p=change.p,
+        q=change.q,
+        z=float(np.clip(change.z, -1e6, 1e6)),
+        contribution_us=change.contribution_ns / 1e3,
+        consequence_of=consequence_of,
+    )
+
+
+def site_of(change: Change, names: Names) -> Site:
+    """The site of a change, named."""
+    name, caller = names.operation(change.site), names.caller(change.site)
+    operation = f"{name.point} -> {name.callee}" if name.callee else name.point
+    return Site(
+        component=name.component,
+        operation=operation,
+        caller=None if caller is None else NodeName(component=caller.component, point=caller.point),
+    )
+
+
+def _finding(
+    run: RobustRun,
+    group: Group,
+    rank: int,
+    share: float | None,
+    requests: tuple[int, int],
+    limits: ReportLimits,
+) -> Finding:
+    lead, names = group.lead, run.profile.names
+    at = requests_at(run.population, run.patterns.patterns, lead)
+    affected = affected_counts(at)
+    ordered = [lead, *(change for change in group.changes if change is not lead)]
+    evidence = [
+        evidence_of(change, names, 0 if change in group.follows and place else None)
+        for place, change in enumerate(ordered)
+    ]
+    callers = {
+        names.sites[change.site].caller
+        for change in group.changes
+        if names.sites[change.site].operation == group.operation
+    }
+    site = site_of(lead, names).model_copy(
+        update={"callers": max(len(callers), 1), "depth": run.context.depth[group.operation]}
+    )
+    suspect = group.suspect or (group.component if group.component != site.component else "")
+    change = Interval(low=lead.low, high=lead.high)
+    return Finding(
+        rank=rank,
+        kind=lead.kind,
+        site=site,
+        title=title(lead, group.changes, names),
+        suspect=suspect,
+        unit=lead.unit,
+        before=lead.before,
+        after=lead.after,
+        change=change,
+        share_of_change=None if share is None else _share_interval(share, lead),
+        contribution_us=contribution_us(group),
+        affected0=affected[0],
+        affected1=affected[1],
+        share0=affected[0] / max(requests[0], 1),
+        share1=affected[1] / max(requests[1], 1),
+        p=lead.p,
+        q=min(change.q for change in group.changes),
+        evidence=tuple(evidence),
+        evidence_total=len(evidence),
+        chain=tuple(_chain(ordered, group, names)),
+        factors=(),
+        examples=tuple(_examples(run, at)),
+        members=tuple(_members(run, at)[:_MOST_MEMBERS]),
+        members_total=len({found.category for found in at}),
+        histogram=histogram_of(at, lead, names, limits),
+        account=step_account(run, at, group),
+        explanation=None,
+        saves_us=None,
+        first_window_ns=_first_window(run, at, lead),
+    )
+
+
+def _share_interval(share: float, lead: Change) -> Interval:
+    """The share is as uncertain as the leading effect."""
+    effect = abs(lead.after - lead.before)
+    spread = abs(lead.high - lead.low) / 2 / effect if effect else 1.0
+    return Interval(low=max(share * (1 - min(spread, 1.0)), 0.0), high=min(share * (1 + spread), 1.0))
+
+
+def _requests(run: RobustRun, sample: int) -> int:
+    return sum(
+        category.rows(sample).stop - category.rows(sample).start for category in run.population.categories
+    )
+
+
+def _chain(changes: Sequence[Change], group: Group, names: Names) -> list[str]:
+    """Consequences, one a site, those of most requests first."""
+    seen = {group.lead.site}
+    chain = []
+    for change in sorted(group.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
+        if change.site in seen or (change.kind is ChangeKind.LOST_PATH):
+            continue
+        seen.add(change.site)
+        chain.append(title(change, changes, names))
+    return chain[:_CHAIN]
+
+
+def _examples(run: RobustRun, at: Sequence[AtSite]) -> list[Example]:
+    """Requests of both periods: the reference's at the median, the problem's affected at median and tail."""
+    examples: list[Example] = []
+    for sample, hit, places in ((REFERENCE, False, (0.5,)), (PROBLEM, True, (0.5, 0.95))):
+        rows = selected(at, sample, hit=hit) or selected(at, sample, hit=None)
+        flat = [
+            (int(run.population.categories[category].response_ns[row]), category, int(row))
+            for category, mine in rows.items()
+            for row in _thinned(mine)
+        ]
+        flat.sort()
+        for place in places:
+            if not flat:
+                continue
+            response, category, row = flat[min(int(place * len(flat)), len(flat) - 1)]
+            source = run.population.categories[category]
+            example = Example(
+                sample=run.population.samples[sample].name,
+                request_id=source.request_id[row].as_py(),
+                what="typical" if place == 0.5 else "slow",
+                start_ns=int(source.start_ns[row]),
+                response_us=response / 1e3,
+            )
+            if all(example.request_id != other.request_id for other in examples):
+                examples.append(example)
+    return examples[:_MOST_EXAMPLES]
+
+
+def _thinned(rows: np.ndarray[tuple[int], np.dtype[np.int64]], most: int = 500) -> Sequence[int]:
+    """At most so many rows, evenly spaced: an example need not be the very median."""
+    if len(rows) <= most:
+        return list(map(int, rows))
+    thinned: list[int] = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)].tolist()
+    return thinned
+
+
+def _members(run: RobustRun, at: Sequence[AtSite]) -> list[Member]:
+    counts: dict[int, list[int]] = {}
+    for found in at:
+        both = counts.setdefault(found.category, [0, 0])
+        for sample in (REFERENCE, PROBLEM):
+            both[sample] += int((found.hit & (found.sample == sample)).sum())
+    rows = [
+        Member(
+            category=run.population.categories[category].graph.key,
+            root=run.population.categories[category].graph.root,
+            requests0=both[0],
+            requests1=both[1],
+        )
+        for category, both in counts.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.requests1, -row.requests0, row.category))
+
+
+def _first_window(run: RobustRun, at: Sequence[AtSite], lead: Change) -> int | None:
+    if lead.kind in TIME_KINDS:
+        return None
+    starts = [
+        int(run.population.categories[found.category].start_ns[found.rows[keep]].min())
+        for found in at
+        if (keep := found.hit & (found.sample == PROBLEM)).any()
+    ]
+    window = run.population.window_ns
+    return min(starts) // window * window if starts else None

@@ -1,0 +1,36 @@
+"""Robust mode: the default of `flowdiff compare`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analyze.methods.port import Method, Result, SampleCount
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.population import Population
+from analyze.report.limits import ReportLimits
+from analyze.report.sections.account.account_page import ACCOUNT
+from analyze.report.sections.findings.finding_page import FINDINGS
+from analyze.report.sections.verdict.verdict_page import VERDICT
+from analyze.report.weighing import FINDING_KINDS
+
+
+def analyse(
+    population: Population, history: Population | None, settings: RobustSettings, limits: ReportLimits
+) -> Result:
+    """What changed in the second sample against the first; the history tells what is usual."""
+    # Here, so that the command line has the options without numpy and scipy.
+    from analyze.methods.robust.robust_result import robust_result
+
+    return robust_result(population, history, settings, limits)
+
+
+METHOD: Final = Method(
+    name="robust",
+    title="What changed",
+    settings=RobustSettings,
+    samples=SampleCount(2, 2),
+    analyse=analyse,
+    sections=(VERDICT, ACCOUNT, FINDINGS),
+    kinds=FINDING_KINDS,
+)
+"""Found by the registry."""

@@ -1,0 +1,73 @@
+"""What robust mode gives: sections, tables and what a gate weighs."""
+
+from __future__ import annotations
+
+from analyze.findings.changes import Change
+from analyze.methods.port import Result
+from analyze.methods.robust.account_section import (
+    account_of,
+    account_section,
+    error_account,
+    mean_account,
+    tail_account,
+)
+from analyze.methods.robust.finding_rows import evidence_of, findings_of
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.verdict_section import period_change, verdict_section
+from analyze.population import Population
+from analyze.report.finding_tables import finding_tables
+from analyze.report.limits import ReportLimits
+from analyze.report.weighing import weigh
+from schemas.report.findings import FindingsSection, Unexplained
+from schemas.report.report import Verdict
+
+
+def robust_result(
+    population: Population, history: Population | None, settings: RobustSettings, limits: ReportLimits
+) -> Result:
+    """Run robust mode and fill the report."""
+    run = robust_run(population, history, settings)
+    exact = mean_account(run)
+    mean = period_change(run, "mean", settings)
+    accounts = [
+        account_of(exact, "mean", run, mean, limits),
+        account_of(tail_account(run), "tail", run, period_change(run, "tail", settings), limits),
+        account_of(error_account(run), "errors", run, period_change(run, "errors", settings), limits),
+    ]
+    gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
+    findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, limits)
+    rest = _rest(run)
+    verdict = verdict_section(run, findings, accounts, settings)
+    section = account_section(run, accounts, limits)
+    return Result(
+        settings=settings,
+        verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
+        sections=(
+            verdict,
+            section,
+            FindingsSection(
+                findings=tuple(findings[: limits.findings]),
+                findings_total=len(findings),
+                rest=Unexplained(
+                    evidence=len(rest),
+                    contribution_us=sum(change.contribution_ns for change in rest) / 1e3,
+                    text="They follow from other requests reaching these sites." if rest else "",
+                ),
+            ),
+        ),
+        tables=finding_tables(
+            findings, [evidence_of(change, run.profile.names) for change in rest], accounts
+        ),
+        weighed=weigh(findings, verdict, accounts, _weight(run)),
+    )
+
+
+def _rest(run: RobustRun) -> list[Change]:
+    told = {id(change) for group in run.groups for change in group.changes}
+    return [change for change in run.tested.changes if id(change) not in told]
+
+
+def _weight(run: RobustRun) -> float:
+    table = run.profile.responses
+    return float(table["w"].to_numpy()[run.roles.reference[table["slot"].to_numpy()]].sum())

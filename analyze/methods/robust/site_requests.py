@@ -1,0 +1,129 @@
+"""Requests at a site: their values, those that a change affects, examples, and the categories they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.findings.changes import Change
+from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
+from analyze.findings.places import has
+from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.population import Population
+from analyze.sites.call_times import own_time_ns
+from analyze.sites.profiling import Pattern
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class AtSite:
+    """The requests of one category that touch a site."""
+
+    category: int
+    rows: I8
+    """Rows of the category, both samples."""
+    sample: npt.NDArray[np.uint8]
+    value_us: F8
+    """[rows] mean own time of the site's calls; 0 where the site has none."""
+    hit: B1
+    """[rows] has what the change is about: the shape, a failing call, a slow one."""
+
+
+def requests_at(population: Population, patterns: Sequence[Pattern], change: Change) -> list[AtSite]:
+    """Requests that touch the site of a change, category by category. O(requests that touch it)."""
+    found = []
+    for pattern in patterns:
+        sites = pattern.sites
+        if not has(sites, change.site, -1):
+            continue
+        category = population.categories[pattern.category]
+        rows = np.sort(pattern.rows)
+        units = np.flatnonzero(sites.site == change.site)
+        value = np.zeros(len(rows))
+        if len(units):
+            value = own_time_ns(category.node_ns[:, rows], sites, units).mean(axis=0) / 1e3
+        found.append(
+            AtSite(
+                pattern.category,
+                rows,
+                category.sample[rows],
+                value,
+                _hits(population, pattern, change, rows, value),
+            )
+        )
+    return found
+
+
+def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, value: F8) -> B1:
+    if change.kind in PATH_KINDS:
+        return np.full(len(rows), has(pattern.sites, change.site, change.shape))
+    if change.kind in ERROR_KINDS:
+        return np.isin(rows, failing_rows(population, pattern, change.site))
+    if change.kind in TIME_KINDS and change.unit == "us":
+        between = np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3))
+        return np.asarray(value > between if change.ups else value < between)
+    if change.kind in TIME_KINDS:
+        return np.asarray(value > change.threshold_us)
+    return np.ones(len(rows), dtype=np.bool_)
+
+
+def failing_rows(population: Population, pattern: Pattern, site: int) -> I8:
+    """Rows of the pattern's category with a failing call of a site, ascending."""
+    failures = population.categories[pattern.category].failures
+    sites = pattern.sites
+    if not len(failures.row):
+        return np.zeros(0, dtype=np.int64)
+    unit = sites.unit_at[failures.position]
+    at = np.where(
+        unit >= 0,
+        sites.site[unit],
+        sites.shape_site[np.minimum(failures.position, len(sites.shape_site) - 1)],
+    )
+    found: I8 = np.unique(failures.row[at == site]).astype(np.int64)
+    return found
+
+
+def values_of(found: Sequence[AtSite], sample: int) -> F8:
+    """[requests] values of one sample's requests."""
+    parts = [at.value_us[at.sample == sample] for at in found]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def selected(found: Sequence[AtSite], sample: int, *, hit: bool | None) -> dict[int, I8]:
+    """Category -> rows of a sample's requests: those hit, those not, or all."""
+    chosen: dict[int, list[I8]] = {}
+    for at in found:
+        keep = at.sample == sample
+        if hit is not None:
+            keep = keep & (at.hit == hit)
+        if keep.any():
+            chosen.setdefault(at.category, []).append(at.rows[keep])
+    return {category: np.sort(np.concatenate(rows)) for category, rows in chosen.items()}
+
+
+def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
+    """Requests with what the change is about, reference and problem."""
+    return tuple(  # type: ignore[return-value]
+        int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
+    )
+
+
+def failing_by_site(
+    population: Population, patterns: Sequence[Pattern], sites: Sequence[int], problem_rows: Sequence[I8]
+) -> Mapping[int, I8]:
+    """Site -> numbers (pattern by pattern) of the problem requests with a failing call there."""
+    found: dict[int, list[I8]] = {site: [] for site in sites}
+    first = 0
+    for pattern, rows in zip(patterns, problem_rows, strict=True):
+        for site in sites:
+            failing = failing_rows(population, pattern, site)
+            if len(failing):
+                found[site].append(first + np.flatnonzero(np.isin(rows, failing)))
+        first += len(rows)
+    return {site: np.concatenate(parts) for site, parts in found.items() if parts}

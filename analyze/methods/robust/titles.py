@@ -1,0 +1,107 @@
+"""Sentences of findings: operation and component, what happened, by how much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from analyze.findings.changes import NO_SHAPE, Change
+from analyze.report import wording
+from analyze.sites.names import Names, OperationName, Shape, SiteKind
+from schemas.report.findings import ChangeKind
+
+_MOST_NAMED = 3
+
+
+def title(change: Change, changes: Sequence[Change], names: Names) -> str:
+    """What a finding led by `change` says in one sentence."""
+    what = _place(change.site, names)
+    shares = f"{wording.percent(change.after)} of requests, was {wording.percent(change.before)}"
+    kind = change.kind
+    if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
+        before, after = wording.durations(change.before, change.after)
+        name = names.operation(change.site)
+        if name.callee:
+            return f"{what}: the call takes {after}, was {before}"
+        own = "the step" if names.sites[change.site].kind is SiteKind.STEP else "its own time"
+        return f"{what}: {own} is {after}, was {before}"
+    if kind is ChangeKind.TAIL:
+        return f"{what} takes very long in {shares}"
+    if kind in (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS):
+        return f"{what} fails in {shares}"
+    if kind in (ChangeKind.SERIAL, ChangeKind.PARALLEL):
+        how = "one after the other" if kind is ChangeKind.SERIAL else "side by side"
+        return (
+            f"{what}: its calls run {how}; on average {change.after:.1f} at a time, was {change.before:.1f}"
+        )
+    if kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
+        return f"{what} is called {change.after:.1f} times a request, was {change.before:.1f}"
+    return f"{what} {path_words(change, changes, names)} in {shares}"
+
+
+def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
+    """What is different about a local shape, against the one that most requests came from (or went to)."""
+    other = _counterpart(change, changes)
+    shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
+    if other is None:
+        gone = " no longer" if change.kind is ChangeKind.LOST_PATH else ""
+        return f"{gone.strip() + ' ' if gone else ''}{_calls(shape, names)}"
+    more, fewer = difference(shape, names.shapes[other.shape])
+    parts = []
+    if more:
+        parts.append(f"also calls {_list(more, names)}")
+    if fewer:
+        parts.append(f"does not call {_list(fewer, names)}")
+    return " and ".join(parts) or _calls(shape, names)
+
+
+def shape_words(shape: Shape, names: Names) -> str:
+    """A local shape, for a row of evidence."""
+    return _calls(shape, names)
+
+
+def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, int]]:
+    """(operations with more calls, with fewer) of a shape against another, with how many."""
+    mine, theirs = Counter[int](), Counter[int]()
+    for child in shape:
+        mine[child.operation] += child.calls
+    for child in other:
+        theirs[child.operation] += child.calls
+    return dict(mine - theirs), dict(theirs - mine)
+
+
+def _counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
+    """The shape of the same site that went the other way by most."""
+    others = [
+        other
+        for other in changes
+        if other.site == change.site and other.shape != NO_SHAPE and other.ups != change.ups
+    ]
+    return max(others, key=lambda other: abs(other.after - other.before), default=None)
+
+
+def _calls(shape: Shape, names: Names) -> str:
+    if not shape:
+        return "calls nothing"
+    return f"calls {_list({child.operation: child.calls for child in shape}, names)}"
+
+
+def _list(calls: dict[int, int], names: Names) -> str:
+    words = [
+        (f"{count} x " if count > 1 else "") + _short(names.operations[operation])
+        for operation, count in list(calls.items())[:_MOST_NAMED]
+    ]
+    rest = len(calls) - len(words)
+    return ", ".join(words) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _short(name: OperationName) -> str:
+    return name.callee if name.callee else f"{name.component}/{name.point}"
+
+
+def _place(site: int, names: Names) -> str:
+    name, caller = names.operation(site), names.caller(site)
+    if names.sites[site].kind is SiteKind.STEP and caller is not None:
+        return f"{caller.component}/{caller.point} to {name.component}/{name.point}"
+    where = f"{name.component}/{name.point}"
+    return f"{where} calling {name.callee}" if name.callee else where

@@ -1,0 +1,115 @@
+"""`flowdiff calibrate`: how many findings do ordinary times of this lake give?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from analyze.refine.settings import RefineSettings
+from flowdiff.model_options import ModelOptions, takes_models
+from flowdiff.options import JsonOption, LakeOption, PeriodOption, WhereOption, warn_of_pending
+from flowdiff.progress import counted_progress
+from flowdiff.refine_options import REFINE_OPTIONS
+from schemas.calibration import CalibrationSettings
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from analyze.calibrate import Named, Run
+    from analyze.methods.port import Chosen
+
+
+@takes_models
+def command(
+    lake: LakeOption,
+    period: PeriodOption = "all",
+    where: WhereOption = None,
+    method: Annotated[str, typer.Option(help="How to compare.")] = "robust",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Setting of the method, as `compare` takes it; repeated."),
+    ] = None,
+    save: Annotated[bool, typer.Option(help="Keep the record in the lake; reports print the newest.")] = True,
+    as_json: JsonOption = False,
+    *,
+    calibration: Annotated[CalibrationSettings, ModelOptions()],
+    refine: Annotated[RefineSettings, REFINE_OPTIONS],
+) -> None:
+    """Compare ordinary times of a lake with each other and count the findings, all of them false.
+
+    Pairs are chosen by the seed from windows in which nothing plainly happened, other windows are their
+    history. Every later report of the lake says how many false findings its settings gave.
+    """
+    from analyze.calibrate import calibrate, keep_record
+    from analyze.methods.port import Chosen
+    from analyze.methods.registry import method_of
+    from analyze.scope import Lakes
+    from flowdiff.version import version
+    from schemas.periods import parse_period
+
+    compared = method_of(method)
+    if not compared.samples.allows(2):
+        raise ConfigError(f"The method '{method}' takes {compared.samples.text}, not a pair.")
+    chosen = Chosen(compared, _settings(compared.settings, setting or ()))
+    lakes = Lakes(str(lake))
+    asked = parse_period(period, now_ns=time.time_ns(), where=where)
+    found = lakes.sealed_part(asked)
+    warn_of_pending([found])
+    with counted_progress("") as watch:
+        record = calibrate(
+            asked,
+            lakes,
+            chosen,
+            refine,
+            calibration,
+            _pipeline(chosen, refine),
+            watch=lambda what, done, total: watch(done, total, what),
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            created_by=f"flowdiff {version()}",
+        )
+    kept = keep_record(found.root, record) if save else None
+    if as_json:
+        typer.echo(record.model_dump_json(indent=1))
+        return
+    typer.echo(record.sentence)
+    typer.echo(f"Verdicts: {', '.join(f'{n} {name}' for name, n in record.verdicts.items())}.")
+    if record.unsteady:
+        typer.echo(
+            f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows."
+        )
+    if kept is not None:
+        typer.echo(f"Kept: {kept}")
+
+
+def _settings(model: type[Any], given: Sequence[str]) -> Any:
+    """The method's settings with some of them given as text. Raises ConfigError."""
+    from pydantic import ValidationError
+
+    told: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name.replace("-", "_") not in model.model_fields:
+            names = ", ".join(field.replace("_", "-") for field in model.model_fields)
+            raise ConfigError(f"--setting {text}: no such setting.", remedy=f"NAME=VALUE; names: {names}.")
+        told[name.replace("-", "_")] = value
+    try:
+        return model.model_validate(told)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"--setting {first['loc'][0]}={first['input']}: {first['msg']}.") from None
+
+
+def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
+    """What `flowdiff compare` does, without writing."""
+    from analyze.compare import compare
+    from analyze.load import load_population
+    from analyze.report.outcome import Outcome
+
+    def run(samples: Named, history: Named) -> Outcome:
+        loaded = load_population(samples, refine, history=history)
+        return compare(loaded.population, [chosen], history=loaded.history, refined=refine)
+
+    return run

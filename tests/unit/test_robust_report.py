@@ -1,0 +1,281 @@
+"""The robust report's sections: page, terminal, JSON and tables of one made by hand."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from typing import Any
+
+import pytest
+from oracles.page_reader import Reader, assert_inert
+from oracles.robust_report import (
+    N0,
+    account_section,
+    failing_products,
+    findings_section,
+    robust_outcome,
+    second_store,
+    slow_recommendations,
+    verdict_section,
+)
+from oracles.shop import HOSTILE
+from pydantic import BaseModel
+from rich.console import Console
+
+from analyze.report.finding_tables import finding_tables
+from analyze.report.outcome import Outcome
+from analyze.report.page import render_html
+from analyze.report.sections.account import account_words
+from analyze.report.sections.findings import finding_words
+from analyze.report.sections.verdict import verdict_words
+from analyze.report.terminal import print_report
+from analyze.report.weighing import FINDING_KINDS, weigh
+from schemas.report.accounts import AccountSection, VerdictSection
+from schemas.report.findings import ChangeKind, FindingsSection
+from schemas.report.report import Report, from_json, to_json
+from schemas.report.report_tables import REPORT_TABLES
+from schemas.report.section import Section
+
+SECTIONS = (VerdictSection, AccountSection, FindingsSection)
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    return robust_outcome()
+
+
+@pytest.fixture(scope="module")
+def page(outcome: Outcome) -> str:
+    return render_html(outcome.report, outcome.views)
+
+
+def told(outcome: Outcome, report: Report, width: int = 80) -> str:
+    out = StringIO()
+    print_report(report, outcome.views, Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+def with_section(report: Report, section: Section) -> Report:
+    """The same report, its section of that type replaced."""
+    mine = section.model_copy(update={"method": "robust"})
+    return report.model_copy(
+        update={"sections": tuple(mine if type(s) is type(mine) else s for s in report.sections)}
+    )
+
+
+def hostile(value: Any) -> Any:
+    """A model in which every free text is hostile; closed words stay what they are."""
+    if isinstance(value, BaseModel):
+        closed = {
+            "section",
+            "what",
+            "reason",
+            "kind",
+            "unit",
+            "measure",
+            "outcome",
+            "sample",
+            "side",
+            "category",
+        }
+        return type(value).model_validate(
+            {name: part if name in closed else hostile(part) for name, part in value}
+        )
+    if isinstance(value, tuple):
+        return tuple(hostile(part) for part in value)
+    return f"{HOSTILE}\x1b[31m\u202e{value}" if type(value) is str else value
+
+
+def test_page_is_well_formed_and_inert(page: str):
+    seen = assert_inert(page)
+    ids = [attrs["id"] for _, attrs in seen.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = {(attrs["href"] or "")[1:] for tag, attrs in seen.tags if tag == "a"}
+    assert links <= set(ids)
+    assert {"f1", "f2", "f3"} <= links | set(ids)
+
+
+def test_every_label_refers_to_something(page: str):
+    seen = Reader(page)
+    ids = {attrs["id"] for _, attrs in seen.tags if "id" in attrs}
+    assert {attrs["aria-labelledby"] for _, attrs in seen.tags if "aria-labelledby" in attrs} <= ids
+
+
+def test_hostile_texts_stay_text(outcome: Outcome):
+    sections = tuple(hostile(section) for section in outcome.report.sections)
+    report = outcome.report.model_copy(update={"sections": sections})
+    page = render_html(report, outcome.views)
+    seen = assert_inert(page)
+    assert not any(tag == "b" and attrs for tag, attrs in seen.tags)
+    assert "\u202e" not in page.split('<script type="application/json"')[0]
+    text = told(outcome, report)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_sections_come_in_the_order_in_which_they_are_read(page: str):
+    text = " ".join(Reader(page).text)
+    places = [
+        text.index(words)
+        for words in (
+            "Sampling fell from",
+            "Mean response time rose",
+            "Mean, slow and failed requests rose",
+            "Where the change came from",
+            "ListRecommendations of recommendationservice takes",
+            "GetProduct of productcatalogservice fails",
+            "Everything else",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_a_card_says_what_where_how_much_how_sure_and_whom(page: str):
+    start = page.index('id="f2"')
+    card = " ".join(" ".join(Reader(page[start : page.index("</article>", start)], whole=False).text).split())
+    for part in (
+        "fails",
+        "productcatalogservice",
+        "called from 3 places",
+        "0.1\u00a0%",
+        "12\u00a0%",
+        "+11 to +13\u00a0points",
+        "10 to 16\u00a0%",
+        "q < 1e-12",
+        "3\u202f174",
+        "OLJCESPC7Z",
+        "a3ce929d0e0e47364bf92f3577b34da6",
+        "retries",
+    ):
+        assert " ".join(part.split()) in card, part
+
+
+def test_no_key_of_a_category_is_in_sight(outcome: Outcome, page: str):
+    """Keys stand in the folded table of paths only; not in titles, steps or the terminal."""
+    keys = {m.category for f in findings_section().findings for m in f.members}
+    keys |= {f.account.category0 for f in findings_section().findings if f.account is not None}
+    shown = re.sub(r"<details class=\"more\"><summary>Paths.*?</details>", "", page, flags=re.S)
+    shown = shown.split('<script type="application/json"')[0]
+    assert not [key for key in keys if key[:10] in shown]
+    assert not [key for key in keys if key[:10] in told(outcome, outcome.report)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_terminal_fits_its_width_and_is_short(outcome: Outcome, width: int):
+    lines = told(outcome, outcome.report, width).splitlines()
+    assert max(map(len, lines)) <= width
+    if width >= 80:
+        assert len(lines) <= 45
+
+
+def test_terminal_tells_places_where_no_finding_does(outcome: Outcome):
+    section = account_section()
+    rows = tuple(row.model_copy(update={"finding": None}) for row in section.accounts[0].rows)
+    account = section.accounts[0].model_copy(update={"rows": rows})
+    report = with_section(outcome.report, section.model_copy(update={"accounts": (account,)}))
+    text = told(outcome, report)
+    assert "by place" in text
+    assert "redis-cart-2/HGETALL" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_json_is_the_model(outcome: Outcome):
+    assert from_json(to_json(outcome.report), SECTIONS) == outcome.report
+
+
+def test_warnings_stand_above_the_headline(outcome: Outcome):
+    text = told(outcome, outcome.report)
+    assert text.startswith("! Sampling fell from")
+    calm = verdict_section().model_copy(update={"quality": ()})
+    assert told(outcome, with_section(outcome.report, calm)).startswith("Mean response time rose")
+
+
+@pytest.mark.parametrize("result", verdict_words.OUTCOME)
+def test_every_outcome_is_told(outcome: Outcome, result: str):
+    section = verdict_section().model_copy(update={"outcome": result, "missing_requests": 4_200})
+    report = with_section(outcome.report, section)
+    page = render_html(report, outcome.views)
+    assert verdict_words.OUTCOME[result] in " ".join(Reader(page).text)
+    text = " ".join(told(outcome, report).split())
+    assert "About 4 200 more requests" in text
+    assert ("Smallest visible change" in text) == (result in ("unchanged", "cannot-tell", "not-explained"))
+
+
+def test_every_kind_has_its_words():
+    for kind in ChangeKind:
+        assert finding_words.KIND[kind]
+        assert finding_words.measured(kind)
+
+
+def test_a_report_without_findings_is_shown(outcome: Outcome):
+    nothing = findings_section().model_copy(update={"findings": (), "findings_total": 0})
+    report = with_section(outcome.report, nothing)
+    assert "None." in " ".join(Reader(render_html(report, outcome.views)).text)
+    assert "1." not in told(outcome, report).splitlines()[-3]
+
+
+def test_lines_of_an_account_add_up():
+    for account in account_section().accounts:
+        for most in (0, 1, 3, 100):
+            lines = account_words.lines(account, most)
+            assert sum(line.total for line in lines) == pytest.approx(
+                account.after - account.before, rel=1e-9, abs=1e-12
+            )
+
+
+def test_tables_are_complete_and_add_up():
+    sections = account_section()
+    findings = (slow_recommendations(), failing_products(), second_store())
+    rest = (findings[0].evidence[0].model_copy(update={"q": 0.5}), findings[1].evidence[1])
+    tables = finding_tables(findings, rest, sections.accounts)
+    for name, table in tables.items():
+        assert table.schema.equals(REPORT_TABLES[name].remove(0))
+    assert tables["findings"]["rank"].to_pylist() == [1, 2, 3]
+    assert tables["findings"]["share"].to_pylist() == pytest.approx([0.82, 0.13, 0.035])
+    evidence = tables["evidence"].to_pylist()
+    assert [(row["rank"], row["place"]) for row in evidence] == [
+        *((1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1)),
+        *((None, 1), (None, 2)),
+    ]
+    assert [row["consequence_of"] for row in evidence[:5]] == [None, 1, None, 1, 2]
+    assert evidence[6]["q"] < evidence[7]["q"]
+    for account in sections.accounts:
+        rows = [row for row in tables["account"].to_pylist() if row["measure"] == account.measure]
+        assert sum(row["total"] for row in rows) == pytest.approx(account.after - account.before)
+        assert all(
+            row["calls"] + row["structure"] + row["slower"] + row["mix"] == pytest.approx(row["total"])
+            for row in rows
+        )
+
+
+def test_findings_weigh_by_kind_and_by_time():
+    weighed = weigh(findings_section().findings, verdict_section(), account_section().accounts, N0)
+    assert [(w.kind, w.us, w.sure) for w in weighed] == [
+        ("response-time", 99_200.0 * N0, True),
+        ("errors", None, True),
+        ("structural", 3_900.0 * N0, True),
+    ]
+
+
+def test_errors_beside_another_kind_weigh_as_errors_too():
+    finding = failing_products().model_copy(update={"kind": ChangeKind.MORE_CALLS})
+    weighed = weigh([finding], verdict_section(), (), 10.0)
+    assert [(w.kind, w.us) for w in weighed] == [("structural", 158_000.0), ("errors", None)]
+
+
+def test_what_cannot_be_told_leaves_every_kind_open():
+    verdict = verdict_section().model_copy(update={"outcome": "cannot-tell"})
+    weighed = weigh((), verdict, (), 1.0)
+    assert {w.kind for w in weighed} == {*FINDING_KINDS}
+    assert not any(w.sure for w in weighed)
+
+
+def test_a_change_without_a_cause_is_open_for_what_it_may_come_from():
+    verdict = verdict_section().model_copy(update={"outcome": "not-explained"})
+    mean, _tail, errors = account_section().accounts
+    assert {w.kind for w in weigh((), verdict, (errors,), 1.0)} == {"errors"}
+    timed = weigh((), verdict, (mean,), 2.0)
+    assert {w.kind for w in timed} == {"response-time", "structural", "workload"}
+    assert [w.us for w in timed] == pytest.approx([2 * (mean.after - mean.before)] * 3)
+    assert [w.kind for w in weigh((), verdict, (), 1.0)] == ["workload"]
