@@ -124,7 +124,7 @@ def window_profile(
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     told = Tally() if tally is None else tally
     store = LocalStore.at(here.root)
-    key = StatsKey(window, _source(here), settings_of(f"{version()} {settings.model_dump_json()}"))
+    key = key_of(here, window, settings)
     slot = Slot(0, window.start_ns, window.end_ns)
     profile = _read(store, key)
     if profile is not None and profile.slots == (slot,):
@@ -165,7 +165,11 @@ def _keep(store: LocalStore, key: StatsKey, data: bytes, told: Tally) -> None:
         told.kept += 1
 
 
-def _source(here: LakePeriod) -> str:
-    """Of all that the profile is made of: parameters are not."""
+def key_of(here: LakePeriod, window: Window, settings: RefineSettings) -> StatsKey:
+    """Under which the profile of a window is kept: all that it is made of, which parameters are not."""
     tables = (("flows", here.flows), ("structures", here.structures))
-    return source_of([(table, here.sums[path]) for table, paths in tables for path in paths])
+    return StatsKey(
+        window,
+        source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
+        settings_of(f"{version()} {settings.model_dump_json()}"),
+    )

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from analyze.findings.changes import Change
 from analyze.methods.port import Result
-from analyze.methods.robust.account_section import account_of, account_section, error_account, mean_account
+from analyze.methods.robust.account_section import (
+    account_of,
+    account_section,
+    error_account,
+    mean_account,
+    tail_account,
+)
+from analyze.methods.robust.assured import assured
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict_section import period_change, verdict_section
+from analyze.methods.robust.verdict_section import verdict_section
 from analyze.population import Population
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
@@ -22,16 +29,18 @@ def robust_result(
 ) -> Result:
     """Run robust mode and fill the report."""
     run = robust_run(population, history, settings)
-    exact, failing = mean_account(run), error_account(run)
-    mean, errors = period_change(run, "mean", settings), period_change(run, "errors", settings)
+    exact = mean_account(run)
+    looked = assured(run, settings)
+    mean = looked.interval("mean")
     accounts = [
         account_of(exact, "mean", run, mean, limits),
-        account_of(failing, "errors", run, errors, limits),
+        account_of(tail_account(run), "tail", run, looked.interval("tail"), limits),
+        account_of(error_account(run), "errors", run, looked.interval("errors"), limits),
     ]
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
     findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, limits)
     rest = _rest(run)
-    verdict = verdict_section(run, findings, accounts, settings)
+    verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)
     return Result(
         settings=settings,

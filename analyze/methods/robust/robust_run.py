@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
 from analyze.findings.groups import Group
 from analyze.findings.last_calls import last_callees
 from analyze.findings.places import Affected, Context, affected_requests
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.roles import PROBLEM, Roles, slots_of
+from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
@@ -31,6 +33,8 @@ class RobustRun:
     context: Context
     affected: Affected
     groups: tuple[Group, ...]
+    threshold_ns: float
+    """What the tail account counts requests over."""
 
 
 def robust_run(population: Population, history: Population | None, settings: RobustSettings) -> RobustRun:
@@ -38,7 +42,8 @@ def robust_run(population: Population, history: Population | None, settings: Rob
     past = () if history is None else history.samples
     slots, roles = slots_of(population.samples, past, settings.blocks)
     here = [slot for slot in slots if slot.sample <= PROBLEM]
-    patterns = profile_of(population, here)
+    threshold_ns = slow_response_ns(population)
+    patterns = profile_of(population, here, threshold_ns)
     profile = patterns.profile
     if history is not None:
         theirs = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots[len(here) :]]
@@ -49,7 +54,21 @@ def robust_run(population: Population, history: Population | None, settings: Rob
     shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
     groups = grouped(tested.changes, context, affected, last, _larger_mean_ns(profile, roles))
-    return RobustRun(population, profile, patterns, roles, tested, context, affected, tuple(groups))
+    return RobustRun(
+        population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns
+    )
+
+
+def slow_response_ns(population: Population, part: float = 0.95) -> float:
+    """Response time that `part` of the reference's requests, by weight, do not exceed; inf without any."""
+    rows = [(category, category.rows(REFERENCE)) for category in population.categories]
+    if not any(mine.stop - mine.start for _, mine in rows):
+        return np.inf
+    response = np.concatenate([category.response_ns[mine] for category, mine in rows])
+    weight = np.concatenate([category.weight[mine] for category, mine in rows])
+    order = np.argsort(response, kind="stable")
+    upto = np.cumsum(weight[order])
+    return float(response[order[np.searchsorted(upto, part * upto[-1] * (1 - 1e-12))]])
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
