@@ -13,15 +13,19 @@ from analyze.population import Population
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import weigh
+from analyze.sites.sample_profiles import SampleProfiles
 from schemas.report.findings import FindingsSection, Unexplained
 from schemas.report.report import Verdict
 
 
 def robust_result(
-    population: Population, history: Population | None, settings: RobustSettings, limits: ReportLimits
+    compared: Population | SampleProfiles,
+    history: Population | SampleProfiles | None,
+    settings: RobustSettings,
+    limits: ReportLimits,
 ) -> Result:
     """Run robust mode and fill the report."""
-    run = robust_run(population, history, settings)
+    run = robust_run(compared, history, settings)
     exact, failing = mean_account(run), error_account(run)
     mean, errors = period_change(run, "mean", settings), period_change(run, "errors", settings)
     accounts = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
@@ -15,6 +16,7 @@ from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import Profiled, profile_of
+from analyze.sites.sample_profiles import SampleProfiles
 from analyze.sites.totals import totals
 
 
@@ -33,16 +35,30 @@ class RobustRun:
     groups: tuple[Group, ...]
 
 
-def robust_run(population: Population, history: Population | None, settings: RobustSettings) -> RobustRun:
-    """Profile the samples, test their sites, group what changed."""
-    past = () if history is None else history.samples
-    slots, roles = slots_of(population.samples, past, settings.blocks)
+def robust_run(
+    compared: Population | SampleProfiles,
+    history: Population | SampleProfiles | None,
+    settings: RobustSettings,
+) -> RobustRun:
+    """Profile the samples, test their sites, group what changed.
+
+    Of samples that are statistics no request is at hand: what was found has no examples.
+    """
+    slots, roles = slots_of(
+        compared.samples,
+        () if history is None else history.samples,
+        settings.blocks,
+        kept=compared.profile.slots if isinstance(compared, SampleProfiles) else None,
+        kept_history=history.profile.slots if isinstance(history, SampleProfiles) else None,
+    )
     here = [slot for slot in slots if slot.sample <= PROBLEM]
-    patterns = profile_of(population, here)
+    if isinstance(compared, SampleProfiles):
+        population, patterns = compared.without_requests(), Profiled(compared.profile, ())
+    else:
+        population, patterns = compared, profile_of(compared, here)
     profile = patterns.profile
     if history is not None:
-        theirs = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots[len(here) :]]
-        profile = joined([profile, profile_of(history, theirs).profile])
+        profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
     tested = tested_changes(profile, roles, settings)
     context = Context.of(profile.names)
     affected = affected_requests(patterns.patterns, roles.problem[: len(here)])
@@ -50,6 +66,14 @@ def robust_run(population: Population, history: Population | None, settings: Rob
     last = last_callees(population, patterns.patterns, shapes, profile.names)
     groups = grouped(tested.changes, context, affected, last, _larger_mean_ns(profile, roles))
     return RobustRun(population, profile, patterns, roles, tested, context, affected, tuple(groups))
+
+
+def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profile:
+    """The profile of the history, slot by slot."""
+    if isinstance(history, SampleProfiles):
+        return history.profile
+    own = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots]
+    return profile_of(history, own).profile
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
