@@ -6,7 +6,7 @@ dictionary codes; DuckDB answers filters (which rows match), where it reads narr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import FLOW_KEYS, Period
 from schemas.ranges import ranges_text
+from stitch.columnar.chunks import whole
 from stitch.lake.reading import read_rows
 
 I8 = npt.NDArray[np.int64]
@@ -39,6 +40,7 @@ _FLOW_COLUMNS: Final = [
     "offset_ns",
     "host",
     "weight",
+    "weight_known",
     "status",
     "error_position",
     "error_class",
@@ -118,6 +120,7 @@ def load_population(
         refined,
         notes=(*notes, *refined.notes),
         params=_ParamsOf(tuple(parts for _, parts in asked)),
+        stored_operations=_OperationsOf(tuple(parts for _, parts in asked)),
     )
     if not history:
         return Loaded(population, None)
@@ -168,6 +171,32 @@ class _ParamsOf:
     ) -> pa.Table:
         """See `ReadParams`."""
         return read_params(self.samples[sample], keys=keys, requests=requests)
+
+
+@dataclass(frozen=True, slots=True)
+class _OperationsOf:
+    """`ReadOperations` of the samples that were loaded."""
+
+    samples: tuple[tuple[LakePeriod, ...], ...]
+
+    def __call__(self, keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
+        """See `ReadOperations`. Reads files until every key is known."""
+        known: dict[str, tuple[str, ...]] = {}
+        periods = [period for parts in self.samples for period in parts]
+        for found, path in ((period, path) for period in periods for path in period.structures):
+            open_keys = [key for key in keys if key not in known]
+            if not open_keys:
+                break
+            where = pc.field("category").isin(pa.array(open_keys, pa.string()))
+            table = read_stored(found, path, ["category", "nodes"], where=where)
+            nodes = whole(table["nodes"])
+            ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
+            fields = nodes.flatten()
+            names = pc.binary_join_element_wise(fields.field("component"), fields.field("point"), "/")
+            words = names.to_pylist()
+            for number, key in enumerate(table["category"].to_pylist()):
+                known.setdefault(key, tuple(words[ends[number] : ends[number + 1]]))
+        return known
 
 
 def read_params(

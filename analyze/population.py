@@ -6,7 +6,7 @@ Requests belong to *samples*: a comparison has two, a history or a change-point 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -245,6 +245,22 @@ def no_params(
     return PARAMS_AS_TEXT.empty_table()
 
 
+class ReadOperations(Protocol):
+    """What the nodes of stored structures are called, read when it is asked for."""
+
+    def __call__(self, keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
+        """Key of a stored structure -> `component/point` by stored position, by which parameters are kept.
+
+        A key that no sample has is left out. Raises LakeError where a file cannot be read.
+        """
+        ...
+
+
+def no_operations(_keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
+    """Of a population that was made by hand: its graphs are what was stored."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """Categories of all samples, sorted by (root, key), and what the refinement noticed."""
@@ -261,10 +277,16 @@ class Population:
     """Words of `Category.host`, ascending."""
     errors: tuple[str, ...] = ()
     """Words of `Failures.error`, ascending: error classes."""
+    skew_notes: tuple[str, ...] = ()
+    """Those of `notes` that are on clocks."""
+    weight_known: tuple[float, ...] = ()
+    """Share of the flows, by sample, that told their sampling probability; empty: not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
     params: ReadParams = no_params
     """Parameters on demand; nothing is read before."""
+    stored_operations: ReadOperations = no_operations
+    """Operations by stored position, of the structures that `Category.stored` names."""
 
     def of_samples(self, first: int, past: int) -> Population:
         """Samples `first` to `past` (not included), as a population of its own: same graphs and keys."""
@@ -283,6 +305,7 @@ class Population:
             ),
             excluded={flag: counts[first:past] for flag, counts in self.excluded.items()},
             samples=self.samples[first:past],
+            weight_known=self.weight_known[first:past],
             params=params,
         )
 

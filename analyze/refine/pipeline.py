@@ -80,8 +80,17 @@ def refine(
         statuses=matrices.statuses,
         hosts=matrices.hosts,
         errors=matrices.errors,
+        skew_notes=clocks.notes,
+        weight_known=_weight_known(flows, len(samples)),
         window_ns=window_ns,
     )
+
+
+def _weight_known(flows: pa.Table, n_samples: int) -> tuple[float, ...]:
+    """Share of each sample's flows that told their sampling probability; 0 of none."""
+    sample = flows["sample"].to_numpy()
+    known = np.bincount(sample, flows["weight_known"].to_numpy(), n_samples)
+    return tuple((known / np.maximum(np.bincount(sample, minlength=n_samples), 1)).tolist())
 
 
 def _without_untestable(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, tuple[int, ...]]]:

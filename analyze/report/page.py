@@ -41,7 +41,8 @@ def render_html(report: Report, views: Views) -> str:
         json=_inert_json(report),
         warnings=warnings(report, views),
         titles=_titles(report),
-        blocks=[(method, block) for view, method, block in blocks if not view.aside],
+        leading={method: block for view, method, block in reversed(blocks) if view.leads},
+        blocks=[(method, block) for view, method, block in blocks if not view.aside and not view.leads],
         asides=[(method, block) for view, method, block in blocks if view.aside],
     )
 

@@ -30,6 +30,8 @@ class SectionView(Generic[S]):
     """A `<details>` among "Everything else" at the end of the page, instead of in the middle."""
     style: str = ""
     """CSS of its own."""
+    leads: bool = False
+    """It tells its method's verdict: it stands below the headline instead of the verdict's sentence."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Sentences that a reader must know before the headline; None: it never has any."""
 

@@ -108,7 +108,7 @@ def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:
     mix = (shares[:, 1] - shares[:, 0]) * (means.mean(axis=1) - overall.mean())
     parts = _parts(rows, requests, shares)
     account = ExactAccount(float(overall[0]), float(overall[1]), mix, shares, parts)
-    if abs(account.residual) > TOLERANCE * max(*np.abs(overall).tolist(), 1e-300):
+    if not abs(account.residual) <= TOLERANCE * max(*np.abs(overall).tolist(), 1e-300):
         raise ValueError(f"the account of a change does not add up: {account.residual:g} left")
     return account
 
@@ -129,7 +129,7 @@ def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
         t_g = value / calls
     # Absent on one side: it takes the other's value, and all of its change is calls (or the shape's share).
     time = np.nan_to_num(np.where(site_calls > 0, time, time[:, ::-1]))
-    q = np.where(site_calls[code] > 0, q, q[:, ::-1])
+    q = np.nan_to_num(np.where(site_calls[code] > 0, q, q[:, ::-1]))
     t_g = np.nan_to_num(np.where(calls > 0, t_g, t_g[:, ::-1]))
     kappa_mean, time_mean = kappa.mean(axis=1), time.mean(axis=1)
     weight = shares.mean(axis=1)[at_root]

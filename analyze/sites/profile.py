@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from analyze.sites.names import NameBook, Names
 
-PROFILE_VERSION: Final = 1
+PROFILE_VERSION: Final = 2
 """Of the meaning of a stored profile; another one is made anew."""
 
 OWN_TIME, OVERLAP, CALLS = 0, 1, 2
@@ -50,8 +50,9 @@ _TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     # Requests with a call of the shape; sums of weight times share of the site's calls, calls, inclusive
     # critical ns (with everything below).
     "shapes": (("site", "shape", "slot"), ("n", "votes", "calls", "inclusive_ns")),
-    # Exact account: sums of weight times calls on the critical path, and critical ns.
-    "account": (("root", "path", "shape", "slot"), ("calls", "critical_ns")),
+    # Exact account: sums of weight times calls on the critical path, and critical ns; of requests over the
+    # profile's threshold of the response time, weight times the part of it that is critical here.
+    "account": (("root", "path", "shape", "slot"), ("calls", "critical_ns", "over")),
     # Requests of a root type by response time (ns), and those that failed.
     "responses": (("root", "slot", "bin"), ("n", "w", "w2", "ns", "ns2", "failed", "failed_n")),
     # Requests by the site and class of their first failing node.

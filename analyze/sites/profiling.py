@@ -42,13 +42,14 @@ class Profiled(NamedTuple):
     patterns: tuple[Pattern, ...]
 
 
-def profile_of(population: Population, slots: Sequence[Slot]) -> Profiled:
+def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
     """The profile of a population's requests that lie in a slot of their sample.
 
-    Slots of one sample must not overlap. O(requests · nodes).
+    Slots of one sample must not overlap. threshold_ns: requests of a longer response time are counted in
+    the column `over` of the account table; none without. O(requests · nodes).
     """
     book = NameBook()
-    maker = _Maker(population, tuple(slots), book)
+    maker = _Maker(population, tuple(slots), book, np.inf if threshold_ns is None else threshold_ns)
     for number, category in enumerate(population.categories):
         for origin, rows in _by_origin(category):
             maker.add(number, rows, origin)
@@ -89,10 +90,13 @@ def slot_of(category: Category, slots: Sequence[Slot]) -> I8:
 class _Maker:
     """Collects rows of the tables, category by category."""
 
-    def __init__(self, population: Population, slots: tuple[Slot, ...], book: NameBook) -> None:
+    def __init__(
+        self, population: Population, slots: tuple[Slot, ...], book: NameBook, threshold_ns: float
+    ) -> None:
         self.population = population
         self.slots = slots
         self.book = book
+        self.threshold_ns = threshold_ns
         self.columns: dict[str, dict[str, list[npt.NDArray[np.generic]]]] = {
             name: {column: [] for column in schema.names} for name, schema in SCHEMAS.items()
         }
@@ -121,7 +125,8 @@ class _Maker:
         self._responses(category, runs, root)
         self._votes(sites, times, runs)
         response = runs.sums(category.response_ns[runs.order] * runs.weight)
-        self._sums(sites, times, runs, root, response, failing)
+        over = runs.parts_over(times.critical, category.response_ns, self.threshold_ns)
+        self._sums(sites, times, runs, root, response, failing, over)
 
     def _write(self, name: str, **columns: object) -> None:
         size = max(len(value) for value in columns.values() if isinstance(value, np.ndarray))
@@ -232,6 +237,7 @@ class _Maker:
         root: int,
         response: F8,
         failing: dict[int, tuple[F8, F8]],
+        over: F8,
     ) -> None:
         critical = runs.weighted_sums(times.critical)
         on_path = runs.weighted_sums(times.on_path)
@@ -281,6 +287,7 @@ class _Maker:
             slot=np.tile(runs.slots, len(pair.codes)),
             calls=pair.sums(on_path).reshape(-1),
             critical_ns=pair.sums(critical).reshape(-1),
+            over=pair.sums(over).reshape(-1),
         )
 
     def _failing(
@@ -344,6 +351,18 @@ class _Runs:
     def weighted_sums(self, values: npt.NDArray[np.generic]) -> F8:
         """[rows, slots] weighted sums of [rows, requests of the category], row by row: bounded memory."""
         return np.stack([self.sums(row[self.order] * self.weight) for row in values])
+
+    def parts_over(self, values: I8, response_ns: I8, threshold_ns: float) -> F8:
+        """[rows, slots] weighted sums of the parts that values [rows, requests of the category] have of the
+        response time, over the requests that took longer than the threshold."""
+        late = np.flatnonzero(response_ns[self.order] > max(threshold_ns, 0))
+        n_slots = len(self.slots)
+        if not len(late):
+            return np.zeros((len(values), n_slots))
+        requests = self.order[late]
+        slot = np.searchsorted(self.slots, self.slot[late])
+        scale = self.weight[late] / response_ns[requests]
+        return np.stack([totals(slot, row[requests] * scale, n_slots) for row in values])
 
 
 class _Grouped:

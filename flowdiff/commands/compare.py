@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flowdiff.sampling import Samples
 
 STDOUT: Final = "-"
-DEFAULT_METHODS: Final = ("paper",)
+DEFAULT_METHODS: Final = ("robust",)
 
 
 def _compare(

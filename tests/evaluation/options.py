@@ -21,7 +21,7 @@ from evaluation.quiet_pairs import (
 )
 from evaluation.recordings.comparing import Mode
 from evaluation.recordings.measuring import Part, Wanted, measure
-from evaluation.recordings.verdicts import totals
+from evaluation.recordings.verdicts import crashed, totals
 from evaluation.runs import make_run
 
 from analyze.methods.registry import all_methods
@@ -92,6 +92,8 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
         chosen.json.write_text(content, encoding="utf-8")
     if chosen.page:
         (root / "docs" / name).write_text(content, encoding="utf-8")
+    if broken := sum(crashed(row) for row in rows):
+        raise SystemExit(f"{broken} comparisons crashed")
     return bool(chosen.page)
 
 

@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from evaluation.recordings.comparing import LIMITS, Mode, Settings, chosen_of
-from evaluation.recordings.naming import told_by
+from evaluation.recordings.comparing import Mode, Settings, chosen_of, tell
 from evaluation.recordings.regroup import regroup
 from evaluation.runs import Simulated, forget_runs, period_of
 
-from analyze.compare import compare
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
@@ -115,8 +113,7 @@ def perform_pairs(workload: str, plan: Plan, pairs: Sequence[QuietPair], how: Ho
         for mode in how.modes:
             history = regroup(every, [[at] for at in others], names) if mode == "a" and others else None
             for name in how.methods:
-                outcome = compare(two, [chosen_of(name, how.settings)], history=history, limits=LIMITS)
-                told = told_by(outcome, two)
+                told = tell(two, history, chosen_of(name, how.settings))
                 rows.append(
                     {
                         "workload": workload,

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import groupby
@@ -103,9 +104,17 @@ def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:
     groups = [list(group) for _, group in groupby(missing, key=lambda t: t.runs)]
     with _pool(workers, len(groups)) as pool:
         futures = [pool.submit(_perform_group, group, store) for group in groups]
+        broken = 0
         for done, future in enumerate(as_completed(futures), 1):
+            if (error := future.exception()) is not None:
+                # What can be measured is; the run ends without a page all the same.
+                broken += 1
+                traceback.print_exception(error)
+                continue
             names, seconds = future.result()
             print(f"[{done}/{len(groups)}] {seconds:6.1f} s  {', '.join(names)}", file=sys.stderr)
+    if broken:
+        raise SystemExit(f"{broken} groups of trials broke")
 
 
 def _pool(workers: int, tasks: int) -> ProcessPoolExecutor:

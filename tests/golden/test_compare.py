@@ -35,7 +35,7 @@ def told(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
     compared = CliRunner(env=TERMINAL).invoke(
         app,
         [
-            *("compare", "--lake", lake, "--reference", "2022-08-23T16:59Z/2m"),
+            *("compare", "--lake", lake, "--method", "paper", "--reference", "2022-08-23T16:59Z/2m"),
             *("--problem", "2022-08-23T15:12Z/2m", "--json", str(folder / "report.json"), "--no-save"),
         ],
         catch_exceptions=False,

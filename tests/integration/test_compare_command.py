@@ -18,8 +18,9 @@ from flowdiff.__main__ import main
 from schemas.periods import parse_period
 
 BEFORE = ("--reference", "2022-08-23T16:55/10m")
-RETURNED = (*BEFORE, "--problem", "2022-08-23T12:10/5m")
-DELAYED = (*BEFORE, "--problem", "2022-08-23T15:10/5m")
+PAPER = ("--method", "paper")
+RETURNED = (*BEFORE, "--problem", "2022-08-23T12:10/5m", *PAPER)
+DELAYED = (*BEFORE, "--problem", "2022-08-23T15:10/5m", *PAPER)
 
 
 def run(*arguments: str) -> int:
@@ -150,6 +151,7 @@ def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.Cap
         (("--min-contribution", "1h"), 0),
         (("--min-contribution", "1%"), 1),
         (("--level", "L3"), 1),
+        (("--fail-on", "structural", "--fail-on", "response-time"), 1),
         (("--hosts", "role", "--host-role", "recommendationservice-.*=advice"), 1),
         (("--variant", "released", "--ranking", "tr", "--no-one-to-n", "--distance", "raw"), 1),
         (("--alpha", "0", "--sm-threshold", "100000"), 0),
@@ -157,6 +159,52 @@ def test_same_comparison_twice_is_the_same_report(lake: Path, capsys: pytest.Cap
 )
 def test_exit_code_says_what_was_found(lake: Path, options: tuple[str, ...], code: int):
     assert run("compare", "--lake", str(lake), *DELAYED, "--no-save", *options) == code
+
+
+DEFAULT = (*BEFORE, "--problem", "2022-08-23T15:10/5m")
+
+
+def test_robust_mode_is_the_default_and_names_the_operation(lake: Path, capsys: pytest.CaptureFixture[str]):
+    """The recommendation service waits 500 ms in this recording."""
+    assert run("compare", "--lake", str(lake), *DEFAULT) == 1
+    out = capsys.readouterr().out
+    assert "ListRecommendations" in out.split("\n1. ")[1].split("\n2. ")[0]
+    assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("Report: "))
+    folder = Path(out.rsplit("Report: ", 1)[1].strip()).parent
+    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert [method["name"] for method in found["methods"]] == ["robust"]
+    (first, *_) = section(found, "findings")["findings"]
+    assert first["kind"] == "slower"
+    assert "ListRecommendations" in first["site"]["operation"]
+    mean = section(found, "account")["accounts"][0]
+    parts = (mean["mix"], mean["calls"], mean["structure"], mean["slower"])
+    assert sum(parts) == pytest.approx(mean["after"] - mean["before"], rel=1e-9)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert 'id="f1"' in page
+    assert 'id="sure"' in page
+    query = "SELECT kind, component FROM findings WHERE report = ? ORDER BY rank"
+    with open_session(resolve(parse_period("all", now_ns=0), default_lake=str(lake))) as session:
+        rows = session.query(query, [folder.name]).to_pylist()
+    assert rows[0] == {"kind": "slower", "component": first["site"]["component"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--fail-on", "any"), 1),
+        (("--fail-on", "findings"), 1),
+        (("--fail-on", "mutations"), 1),
+        (("--fail-on", "response-time"), 1),
+        (("--fail-on", "errors"), 0),
+        (("--fail-on", "errors", "--fail-on", "response-time"), 1),
+        (("--fail-on", "never"), 0),
+        (("--min-contribution", "1%"), 1),
+        (("--fail-on", "sometimes"), 2),
+        (("--fail-on", "never", "--fail-on", "errors"), 2),
+    ],
+)
+def test_exit_code_of_robust_mode(lake: Path, options: tuple[str, ...], code: int):
+    assert run("compare", "--lake", str(lake), *DEFAULT, "--no-save", *options) == code
 
 
 @pytest.mark.parametrize("problem", ["2022-08-23T16:55/10m", "2022-08-23T17:00/1h", "all"])

@@ -118,7 +118,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     lake, file = folder / "lake", folder / "records.ndjson"
     file.write_text("\n".join(traffic()))
     run("import", str(file), "--lake", str(lake), "--window", "1m")
-    options = ("--hosts", "full", "--sm-threshold", "20", "--fail-on", "never")
+    options = ("--method", "paper", "--hosts", "full", "--sm-threshold", "20", "--fail-on", "never")
     run("compare", "--lake", str(lake), "--reference", REFERENCE, "--problem", PROBLEM, *options)
     (report,) = (lake / "reports").iterdir()
     found = {row["count0"]: row for row in pq.read_table(report / "categories.parquet").to_pylist()}

@@ -175,20 +175,20 @@ def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[st
     assert found["sections"][-1]["method"] == "slowest-roots"
 
 
-ROBUST = """
+TWIN = """
 from dataclasses import replace
 
 from analyze.methods.spectroscope.method import METHOD as PAPER
 
-METHOD = replace(PAPER, name="robust", title="The same again")
+METHOD = replace(PAPER, name="twin", title="The same again")
 """
 
 
 def test_two_methods_share_tables_views_and_export(
     lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    install(tmp_path, monkeypatch, "robust", ROBUST)
-    methods = ("--method", "robust", "--method", "paper", "--fail-on", "never")
+    install(tmp_path, monkeypatch, "twin", TWIN)
+    methods = ("--method", "twin", "--method", "paper", "--fail-on", "never")
     assert run("compare", "--lake", str(lake), *PERIODS, *methods) == 0
     report = Path(capsys.readouterr().out.rsplit("Report: ", 1)[1].strip()).parent.name
     query = (
@@ -197,8 +197,8 @@ def test_two_methods_share_tables_views_and_export(
     )
     assert run("sql", "--lake", str(lake), "--format", "json", "-c", query) == 0
     counted = {row.pop("method"): row for row in json.loads(capsys.readouterr().out)}
-    assert counted.keys() == {"paper", "robust"}
-    assert counted["paper"] == counted["robust"]
+    assert counted.keys() == {"paper", "twin"}
+    assert counted["paper"] == counted["twin"]
     assert counted["paper"]["n"] > 0
     asked = ("export", "--lake", str(lake), "--format", "dot", "--report", report)
     assert run(*asked) == 0
@@ -309,6 +309,8 @@ def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixt
     assert "--top" in theirs
     assert "--sm-threshold" not in theirs
     assert run("compare", "--help") == 0
+    assert "--min-z" in capsys.readouterr().out
+    assert run("compare", "--method", "paper", "--help") == 0
     assert "--sm-threshold" in capsys.readouterr().out
 
 

@@ -42,7 +42,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             run("simulate", "--start", start, "--format", form, *size, *fault, "--out", str(file))
             run("import", str(file), "--lake", lake)
     periods = ("--reference", "2026-11-18", "--problem", "2026-11-19")
-    run("compare", "--lake", lake, *periods, "--fail-on", "never", "--sm-threshold", "10")
+    run("compare", "--lake", lake, *periods, "--fail-on", "never")
     return folder
 
 

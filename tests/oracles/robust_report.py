@@ -524,7 +524,7 @@ def findings_section() -> FindingsSection:
         rest=Unexplained(
             evidence=7,
             contribution_us=1_450.0,
-            text="7 more places changed by test, each with less than 1 % of the change.",
+            text="They follow from other requests reaching these places.",
         ),
     )
 

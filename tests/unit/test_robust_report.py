@@ -57,8 +57,9 @@ def told(outcome: Outcome, report: Report, width: int = 80) -> str:
 
 def with_section(report: Report, section: Section) -> Report:
     """The same report, its section of that type replaced."""
+    mine = section.model_copy(update={"method": "robust"})
     return report.model_copy(
-        update={"sections": tuple(section if type(s) is type(section) else s for s in report.sections)}
+        update={"sections": tuple(mine if type(s) is type(mine) else s for s in report.sections)}
     )
 
 
@@ -78,7 +79,7 @@ def hostile(value: Any) -> Any:
             "category",
         }
         return type(value).model_validate(
-            {name: part if name in closed else hostile(part) for name, part in value if name != "method"}
+            {name: part if name in closed else hostile(part) for name, part in value}
         )
     if isinstance(value, tuple):
         return tuple(hostile(part) for part in value)

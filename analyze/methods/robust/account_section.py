@@ -1,4 +1,4 @@
-"""The account of a run as a section: mean, tail and errors, load beside them (ALGORITHMS L.2)."""
+"""The accounts of a run as a section: mean, tail and errors, load beside them (ALGORITHMS L.2)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def mean_account(run: RobustRun) -> ExactAccount:
     """Account of the mean response time, ns."""
     roles = run.roles
     rows = account_rows(run.profile, roles.reference, roles.problem)
+    return exact_account(rows, root_requests(run.profile, roles.reference, roles.problem))
+
+
+def tail_account(run: RobustRun) -> ExactAccount:
+    """Account of the share of requests over the run's threshold, by where their time went."""
+    roles = run.roles
+    rows = account_rows(run.profile, roles.reference, roles.problem, "over")
     return exact_account(rows, root_requests(run.profile, roles.reference, roles.problem))
 
 
@@ -132,7 +139,7 @@ def account_of(
     return Account(
         measure=measure,
         unit="us" if measure == "mean" else "share",
-        threshold_us=None,
+        threshold_us=run.threshold_ns * _US if measure == "tail" else None,
         before=found.before * scale,
         after=found.after * scale,
         low=interval[0],

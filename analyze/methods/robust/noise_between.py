@@ -16,6 +16,8 @@ B1 = npt.NDArray[np.bool_]
 
 LEAST_VOTES = 3
 """Votes of a block that tell something."""
+LEAST_IN_ENVELOPE = 5
+"""Votes of a block that show how far the system goes on its own: one of fewer is too easily all of a kind."""
 LEAST_BLOCKS = 5
 """Blocks that make an envelope."""
 TRIM = 0.10
@@ -63,7 +65,7 @@ def noise_between(blocks: Spread, roles: Roles, settings: RobustSettings) -> Noi
         common = np.nanmedian(own) if np.isfinite(own).any() else least
     weight = np.where(np.isnan(own), 0, np.maximum(count - 1, 0))
     tau2 = (_PRIOR_BLOCKS * common + weight * np.nan_to_num(own)) / (_PRIOR_BLOCKS + weight)
-    low, high = _envelope(median)
+    low, high = _envelope(np.where(blocks.n >= LEAST_IN_ENVELOPE, blocks.log_median, np.nan))
     return Noise(
         np.maximum(tau2, least) * (1 + 1 / np.maximum(count, 1)), low, high, roles.cold, settings.cold_phi
     )

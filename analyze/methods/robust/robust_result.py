@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from analyze.findings.changes import Change
 from analyze.methods.port import Result
-from analyze.methods.robust.account_section import account_of, account_section, error_account, mean_account
+from analyze.methods.robust.account_section import (
+    account_of,
+    account_section,
+    error_account,
+    mean_account,
+    tail_account,
+)
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
@@ -26,12 +34,15 @@ def robust_result(
 ) -> Result:
     """Run robust mode and fill the report."""
     run = robust_run(compared, history, settings)
-    exact, failing = mean_account(run), error_account(run)
-    mean, errors = period_change(run, "mean", settings), period_change(run, "errors", settings)
+    exact = mean_account(run)
+    mean = period_change(run, "mean", settings)
     accounts = [
         account_of(exact, "mean", run, mean, limits),
-        account_of(failing, "errors", run, errors, limits),
+        account_of(error_account(run), "errors", run, period_change(run, "errors", settings), limits),
     ]
+    if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
+        tail = period_change(run, "tail", settings)
+        accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
     findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, limits)
     rest = _rest(run)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
 from analyze.findings.groups import Group
 from analyze.findings.last_calls import last_callees
 from analyze.findings.places import Affected, Context, affected_requests
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.roles import PROBLEM, Roles, slots_of
+from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
@@ -33,6 +35,8 @@ class RobustRun:
     context: Context
     affected: Affected
     groups: tuple[Group, ...]
+    threshold_ns: float
+    """What the tail account counts requests over; infinite where no request is at hand."""
 
 
 def robust_run(
@@ -53,9 +57,14 @@ def robust_run(
     )
     here = [slot for slot in slots if slot.sample <= PROBLEM]
     if isinstance(compared, SampleProfiles):
-        population, patterns = compared.without_requests(), Profiled(compared.profile, ())
+        population, patterns, threshold_ns = (
+            compared.without_requests(),
+            Profiled(compared.profile, ()),
+            np.inf,
+        )
     else:
-        population, patterns = compared, profile_of(compared, here)
+        population, threshold_ns = compared, slow_response_ns(compared)
+        patterns = profile_of(compared, here, threshold_ns)
     profile = patterns.profile
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
@@ -65,7 +74,21 @@ def robust_run(
     shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
     groups = grouped(tested.changes, context, affected, last, _larger_mean_ns(profile, roles))
-    return RobustRun(population, profile, patterns, roles, tested, context, affected, tuple(groups))
+    return RobustRun(
+        population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns
+    )
+
+
+def slow_response_ns(population: Population, part: float = 0.95) -> float:
+    """Response time that `part` of the reference's requests, by weight, do not exceed; inf without any."""
+    rows = [(category, category.rows(REFERENCE)) for category in population.categories]
+    if not any(mine.stop - mine.start for _, mine in rows):
+        return np.inf
+    response = np.concatenate([category.response_ns[mine] for category, mine in rows])
+    weight = np.concatenate([category.weight[mine] for category, mine in rows])
+    order = np.argsort(response, kind="stable")
+    upto = np.cumsum(weight[order])
+    return float(response[order[np.searchsorted(upto, part * upto[-1] * (1 - 1e-12))]])
 
 
 def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profile:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.stats import hypergeom
 
 from analyze.findings.changes import Change
-from analyze.methods.robust.noise_between import Noise, noise_between, outside
+from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, Noise, noise_between, outside
 from analyze.methods.robust.ranks import rank_test
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -188,7 +188,7 @@ def _tails(
     tail_p: F8 = hypergeom.sf(
         np.rint(x[:, 1]) - 1, np.rint(n[:, :2].sum(axis=1)), np.rint(x[:, :2].sum(axis=1)), np.rint(n[:, 1])
     )
-    upper = noise.upper_share(share[:, 2:])
+    upper = noise.upper_share(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))
     passes = (np.rint(x[:, 1]) >= 3) & (change > settings.min_z * se) & (change > settings.tail_floor)
     passes &= (share[:, 1] > upper + 0.02) & (excess_ns > settings.time_share * sums.mean_response_ns)
     tested = (n[:, :2] >= settings.min_requests).all(axis=1)

@@ -22,7 +22,11 @@ def period_change(run: RobustRun, measure: Measure, settings: RobustSettings) ->
     table, roles = run.profile.responses, run.roles
     slot = table["slot"].to_numpy()
     n = len(roles.problem)
-    value = totals(slot, table["ns" if measure == "mean" else "failed"].to_numpy(), n)
+    if measure == "tail":
+        account = run.profile.account
+        value = totals(account["slot"].to_numpy(), account["over"].to_numpy(), n)
+    else:
+        value = totals(slot, table["ns" if measure == "mean" else "failed"].to_numpy(), n)
     weight = totals(slot, table["w"].to_numpy(), n)
     scale = 1e-3 if measure == "mean" else 1.0
     means = []
@@ -34,8 +38,12 @@ def period_change(run: RobustRun, measure: Measure, settings: RobustSettings) ->
         means.append((mean * scale, se * scale))
     difference = means[1][0] - means[0][0]
     se = float(np.hypot(means[0][1], means[1][1]))
-    floor = settings.time_floor * means[0][0] if measure == "mean" else settings.new_floor
-    changed = abs(difference) > settings.min_z * se and abs(difference) > floor
+    floors = {
+        "mean": settings.time_floor * means[0][0],
+        "tail": settings.tail_floor,
+        "errors": settings.new_floor,
+    }
+    changed = abs(difference) > settings.min_z * se and abs(difference) > floors[measure]
     return difference - 1.96 * se, difference + 1.96 * se, bool(changed)
 
 

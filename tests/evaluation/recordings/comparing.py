@@ -13,6 +13,7 @@ the command may make two of it.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 from evaluation.recordings.labelled import Recording
 from evaluation.recordings.moved import moved
-from evaluation.recordings.naming import Told, told_by
+from evaluation.recordings.naming import CRASH_CODE, CRASHED, Told, told_by
 from evaluation.recordings.regroup import regroup
 
 from analyze.compare import compare
@@ -30,7 +31,9 @@ from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.population import Population
 from analyze.refine.settings import RefineSettings
+from analyze.report.header import sample_summary
 from analyze.report.limits import ReportLimits
+from analyze.stats.moments import category_moments
 from flowdiff.sampling import find_samples
 
 Mode = Literal["a", "b"]
@@ -88,18 +91,21 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     population, history = _loaded(asked)
     load_s = time.perf_counter() - began
     plain = moved(population)
+    moments = category_moments(population.categories, len(population.samples))
+    summaries = [sample_summary(population, moments, sample) for sample in (0, 1)]
+    sizes = [summary.requests for summary in summaries]
+    means = [None if summary.mean_us is None else summary.mean_us / 1e3 for summary in summaries]
     found = []
     for name in methods:
         began = time.perf_counter()
-        outcome = compare(population, [chosen_of(name, changed)], history=history, limits=LIMITS)
+        told = tell(population, history, chosen_of(name, changed))
         spent = time.perf_counter() - began
-        first, second = outcome.report.samples
         found.append(
             Compared(
                 name,
-                told_by(outcome, population),
-                (first.requests, second.requests),
-                (_ms(first.mean_us), _ms(second.mean_us)),
+                told,
+                (sizes[0], sizes[1]),
+                (means[0], means[1]),
                 plain,
                 round(load_s, 3),
                 round(spent, 3),
@@ -108,8 +114,13 @@ def perform(asked: Asked, methods: Sequence[str], changed: Settings) -> list[Com
     return found
 
 
-def _ms(us: float | None) -> float | None:
-    return None if us is None else us / 1e3
+def tell(population: Population, history: Population | None, chosen: Chosen[Any]) -> Told:
+    """What a method tells. A comparison that breaks is a result, too: it must not cost the others."""
+    try:
+        return told_by(compare(population, [chosen], history=history, limits=LIMITS), population)
+    except Exception as error:  # noqa: BLE001 - see above; it is counted, and the run ends with exit 1
+        traceback.print_exc()
+        return Told((), 0, f"{CRASHED}: {type(error).__name__}", CRASH_CODE)
 
 
 def _loaded(asked: Asked) -> Loaded:

@@ -37,6 +37,10 @@ Callees = Mapping[tuple[str, str], frozenset[str]]
 """(component, operation) -> components that the spans of this operation call."""
 
 
+CRASHED, CRASH_CODE = "crashed", 2
+"""Outcome and exit code of a comparison that broke."""
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """One result, as far as it is judged."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.recordings.comparing import Asked, Compared
 from evaluation.recordings.labelled import Fault
-from evaluation.recordings.naming import Named
+from evaluation.recordings.naming import CRASHED, Named
 
 from analyze.report.gate import GateCode
 
@@ -73,6 +73,11 @@ def passed_unseen(row: Row) -> bool:
     return bool(row["tested"]) or (row.get("visible") == "visible" and bool(row["moved"]))
 
 
+def crashed(row: Row) -> bool:
+    """The comparison broke: what it did not find counts as not found, and the run as failed."""
+    return bool(row["outcome"].startswith(CRASHED))
+
+
 def totals(rows: Sequence[Row]) -> list[Row]:
     """Totals by recording, method and mode, in the order of the rows."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
@@ -106,6 +111,7 @@ def _total(rows: Sequence[Row]) -> Row:
             "with_any": sum(row["results"] > 0 for row in quiet),
             "not_exit_0": sum(row["exit_code"] != GateCode.PASSED for row in quiet),
         }
+    total["crashed"] = sum(crashed(row) for row in rows)
     total["passed_unseen"] = sum(passed_unseen(row) for row in rows)
     total["load_s"] = _mean(row["load_s"] for row in rows)
     total["analyse_s"] = _mean(row["analyse_s"] for row in rows)
@@ -165,7 +171,7 @@ def total_lines(total: Row) -> list[str]:
             f"{t['with_any']} pairs with any, {t['not_exit_0']} not exit 0"
         )
     found.append(
-        f"{head}  passed unseen by the gate: {total['passed_unseen']}; "
+        f"{head}  passed unseen by the gate: {total['passed_unseen']}, crashed: {total['crashed']}; "
         f"load {total['load_s']} s, analysis {total['analyse_s']} s on average"
     )
     return found

@@ -29,9 +29,10 @@ def print_findings(section: FindingsSection, console: Console) -> None:
     left = section.findings_total - min(len(section.findings), LISTED)
     if left:
         console.print(Text(f"\nand {wording.counted(left, 'more finding')}", style="dim"))
-    if section.rest.text:
+    rest = words.rest_sentence(section.rest)
+    if rest:
         console.print()
-        console.print(Text(wording.visible(section.rest.text), style="dim"))
+        console.print(Text(wording.visible(rest), style="dim"))
 
 
 def _lines(finding: Finding) -> list[Text]:

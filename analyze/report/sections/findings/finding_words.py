@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from analyze.report import measures
-from analyze.report.wording import count, counted, duration, p_value, percent, significant
+from analyze.report.wording import change, count, counted, duration, moves, p_value, percent, significant
 from schemas.report.explanations import Explanation
-from schemas.report.findings import ChangeKind, Evidence, Factor, Finding, Interval, Site
+from schemas.report.findings import ChangeKind, Evidence, Factor, Finding, Interval, Site, Unexplained
 
 KIND: Final = {
     ChangeKind.SLOWER: "slower",
@@ -149,6 +149,14 @@ def share_range(share: Interval) -> tuple[float, float]:
     """Ends of a share's bar, percent within 0 and 100: left, and width of at least 1."""
     low, high = (100 * min(max(end, 0.0), 1.0) for end in (share.low, share.high))
     return min(low, 99.0), max(high - low, 1.0)
+
+
+def rest_sentence(rest: Unexplained) -> str:
+    """What changed by test and made no finding; empty where nothing did."""
+    if not rest.evidence:
+        return rest.text
+    amount = f", {change(rest.contribution_us)} a request together" if moves(rest.contribution_us) else ""
+    return f"{counted(rest.evidence, 'other change')} by test{amount}. {rest.text}".strip()
 
 
 def saves(finding: Finding) -> str | None:

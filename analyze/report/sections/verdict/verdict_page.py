@@ -30,5 +30,6 @@ VERDICT: Final = SectionView(
     verdict_html,
     print_verdict,
     style=resources.files(_PACKAGE).joinpath("verdict.css").read_text(encoding="utf-8"),
+    leads=True,
     warnings=verdict_words.warnings,
 )

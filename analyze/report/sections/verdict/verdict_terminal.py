@@ -11,9 +11,9 @@ from schemas.report.accounts import VerdictSection
 
 
 def print_verdict(section: VerdictSection, console: Console) -> None:
-    """Reasons, gaps, quality and, where nothing was found, what would have been."""
-    if section.reasons:
-        console.print(Text(wording.visible(" ".join(section.reasons))))
+    """The outcome and its reasons; then what is open and, where nothing was found, what would have been."""
+    line = Text(wording.visible(f"{words.outcome(section)}. "), style="bold")
+    console.print(line.append(wording.visible(" ".join(section.reasons)), style="not bold"))
     told = [*words.gaps(section)]
     if section.outcome in ("unchanged", "cannot-tell", "not-explained"):
         told += [words.equivalent(section), words.visible_sentence(section)]

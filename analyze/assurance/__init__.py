@@ -1,0 +1,1 @@
+"""How sure a comparison is: data quality, tests of whole periods, equivalence, the outcome."""

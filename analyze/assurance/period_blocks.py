@@ -1,0 +1,173 @@
+"""A period cut into blocks of equal time, as sums: what every test of a whole period works on (L.5).
+
+Requests near each other in time are alike, so a period's mean is known as well as its blocks agree, not as
+well as its number of requests says. Sums of blocks can be kept and added; windows of a lake can serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.population import Population
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+BLOCKS = 8
+"""Few, and so long: a block must be longer than a burst. Two periods leave 14 degrees of freedom."""
+TAIL_LEVELS = (0.95, 0.99)
+"""Quantiles of the reference above which a response counts as slow."""
+LEAST_TAIL = 5.0
+"""Requests expected above a quantile in the reference; a level with fewer says nothing."""
+_NS_PER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRequests:
+    """The requests of one sample; arrays are [requests], in no particular order."""
+
+    start_ns: I8
+    response_us: F8
+    weight: F8
+    failed: B1
+    """The root has a status other than `ok`."""
+    root: I4
+    """Index into `roots` of `period_requests`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodBlocks:
+    """Sums by block. [blocks, roots] where not said otherwise; a block may be empty."""
+
+    seconds: F8
+    """[blocks]"""
+    requests: F8
+    weight: F8
+    weight2: F8
+    """Sum of squared weights: Kish's effective number is weight² / weight2."""
+    time_us: F8
+    """Weighted sum of response times."""
+    failed: F8
+    """Weighted number of failing requests."""
+    slow: F8
+    """[blocks, levels] weighted number of requests over each threshold, all roots."""
+    thresholds_us: tuple[float, ...]
+
+    @property
+    def n_requests(self) -> int:
+        """Number of requests."""
+        return int(self.requests.sum())
+
+
+def root_types(population: Population) -> tuple[str, ...]:
+    """Root types, ascending: the order of the roots in everything here."""
+    return tuple(sorted({category.graph.root for category in population.categories}))
+
+
+def period_requests(population: Population, sample: int) -> PeriodRequests:
+    """The requests of a sample. O(requests)."""
+    codes = {root: code for code, root in enumerate(root_types(population))}
+    fine = population.statuses.index("ok") if "ok" in population.statuses else -1
+    parts = [(category, category.rows(sample)) for category in population.categories]
+    sizes = [rows.stop - rows.start for _, rows in parts]
+    return PeriodRequests(
+        start_ns=_joined([c.start_ns[rows] for c, rows in parts], np.int64),
+        response_us=_joined([c.response_ns[rows] for c, rows in parts], np.float64) / 1e3,
+        weight=_joined([c.weight[rows] for c, rows in parts], np.float64),
+        failed=_joined([c.status[rows] != fine for c, rows in parts], np.bool_),
+        root=np.repeat(np.array([codes[c.graph.root] for c, _ in parts], np.int32), sizes),
+    )
+
+
+def _joined(parts: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    joined: npt.NDArray[Any] = np.concatenate([np.zeros(0, dtype), *parts])
+    return joined
+
+
+def tail_thresholds(reference: PeriodRequests, levels: Sequence[float] = TAIL_LEVELS) -> tuple[float, ...]:
+    """Response times over which a request is slow, µs: quantiles that enough of the reference lies above."""
+    n = len(reference.response_us)
+    usable = [level for level in levels if n * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
+    return tuple(float(np.quantile(reference.response_us, level, method="inverted_cdf")) for level in usable)
+
+
+def period_blocks(
+    requests: PeriodRequests,
+    n_roots: int,
+    ranges: Sequence[tuple[int, int]],
+    thresholds_us: Sequence[float] = (),
+    *,
+    blocks: int = BLOCKS,
+) -> PeriodBlocks:
+    """Sums over blocks of equal time.
+
+    ranges: the period, half open ns, ascending; time between them is not there. A request outside of them
+    counts to the nearest block. An empty list (a sample made by hand) stands for the requests' own span.
+    """
+    spans = list(ranges) or [_own_span(requests.start_ns)]
+    starts = np.array([start for start, _ in spans], dtype=np.int64)
+    lengths = np.array([max(end - start, 0) for start, end in spans], dtype=np.int64)
+    before = np.concatenate(([0], np.cumsum(lengths)))
+    span = np.clip(np.searchsorted(starts, requests.start_ns, side="right") - 1, 0, len(spans) - 1)
+    inside = before[span] + np.clip(requests.start_ns - starts[span], 0, lengths[span])
+    total = max(int(before[-1]), 1)
+    block = np.minimum((inside.astype(np.float64) * (blocks / total)).astype(np.int64), blocks - 1)
+    cell = block * n_roots + requests.root
+
+    def sums(values: F8 | None) -> F8:
+        found = np.bincount(cell, values, blocks * n_roots).reshape(blocks, n_roots)
+        return found.astype(np.float64)
+
+    weight = requests.weight
+    slow = [
+        np.bincount(block, weight * (requests.response_us > limit), blocks).astype(np.float64)
+        for limit in thresholds_us
+    ]
+    return PeriodBlocks(
+        seconds=np.full(blocks, total / _NS_PER_S / blocks),
+        requests=sums(None),
+        weight=sums(weight),
+        weight2=sums(weight**2),
+        time_us=sums(weight * requests.response_us),
+        failed=sums(weight * requests.failed),
+        slow=np.stack(slow, axis=1) if slow else np.zeros((blocks, 0)),
+        thresholds_us=tuple(thresholds_us),
+    )
+
+
+def _own_span(start_ns: I8) -> tuple[int, int]:
+    return (int(start_ns.min()), int(start_ns.max()) + 1) if len(start_ns) else (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMeans:
+    """Means of a period and their sampling variance, arrays of one shape; NaN where there was nothing."""
+
+    mean: F8
+    variance: F8
+    """Of the mean; NaN where a single block has requests."""
+    freedom: F8
+    """Degrees of freedom: blocks with requests, less one."""
+
+
+def block_means(total: F8, weight: F8) -> BlockMeans:
+    """Ratio of sums Σ total / Σ weight over blocks, [blocks, …] -> […].
+
+    The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)², over
+    the B blocks that hold anything. It contains whatever requests of a block share.
+    """
+    sums = weight.sum(axis=0)
+    there = (weight > 0).sum(axis=0)
+    safe = np.where(sums > 0, sums, np.nan)
+    mean = total.sum(axis=0) / safe
+    residual = ((total - np.where(np.isnan(mean), 0.0, mean) * weight) ** 2).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.where(there > 1, there / (there - 1.0) * residual / safe**2, np.nan)
+    return BlockMeans(mean, variance, there - 1.0)

@@ -1,0 +1,251 @@
+"""Did mean, tail or error rate of all requests change? By test, whatever sites and categories say.
+
+A gate rests on these (ALGORITHMS L.6): no comparison passes while one of them says "changed", however small
+its categories are. All count what blocks share and what ordinary windows differ by (L.5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from analyze.assurance.period_blocks import PeriodBlocks, block_means
+from analyze.stats.proportions import fisher, proportions_with_spread
+from schemas.report.accounts import Measure
+
+F8 = npt.NDArray[np.float64]
+
+ALPHA = 0.01
+MEAN_FLOOR = 0.05
+"""Of the mean before (H.6)."""
+MOST_BAND = 0.25
+"""Measured: a recording of 50 to 100 requests a period has τ = 0.3; a band of 2·τ·√2 would be ±90 %."""
+ERRORS_FLOOR = (0.001, 0.01)
+"""Least and largest floor of the error rate; between them, a rate that doubles counts."""
+TAIL_FLOOR = (0.01, 0.05)
+"""The same of a share above a quantile."""
+ERRORS_MARGIN = 0.01
+"""An error rate that surely moved by less has not changed."""
+_SETTLED = 0.90
+"""Level of the interval that must lie inside the margin: two one-sided tests at 5 %."""
+_SHOWN = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodNoise:
+    """What two ordinary periods differ by, beyond chance inside them."""
+
+    tau: float = 0.1
+    """Standard deviation of the log of a window's mean (0.1 without history, measured: RATIONALE)."""
+    phi: float = 3.0
+    """Over-dispersion of shares between windows (L.9: 3 without history)."""
+    windows0: int = 1
+    windows1: int = 1
+    """Windows of the periods."""
+
+    @property
+    def tau_between(self) -> float:
+        """Standard deviation of a difference of log-means of the periods, τ·√(1/W0 + 1/W1)."""
+        return self.tau * math.sqrt(1 / max(self.windows0, 1) + 1 / max(self.windows1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodTest:
+    """One measure of the whole period, before and after."""
+
+    measure: Measure
+    threshold_us: float | None
+    """Tail: slow is above this."""
+    before: float
+    after: float
+    """Mean, µs; or a share."""
+    low: float
+    high: float
+    """95 % interval of after - before, noise included."""
+    p: float
+    floor: float
+    """Smallest |after - before| that counts."""
+    changed: bool
+    """p < α and the change passes the floor."""
+    settled: bool
+    """Shown not to have changed by more than a margin: the 90 % interval lies inside it."""
+    n0: float
+    n1: float
+    """Effective numbers of requests."""
+
+    @property
+    def open(self) -> bool:
+        """Neither shown to have changed nor shown not to have: more requests would tell."""
+        return not self.changed and not self.settled
+
+
+def period_tests(
+    reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, *, alpha: float = ALPHA
+) -> tuple[PeriodTest, ...]:
+    """Mean, the tail at each threshold, errors. Empty where a period has no request.
+
+    Both periods' blocks have the same roots and thresholds.
+    """
+    if not reference.n_requests or not problem.n_requests:
+        return ()
+    return (
+        _mean(reference, problem, noise, alpha),
+        *_tails(reference, problem, noise, alpha),
+        _errors(reference, problem, noise, alpha),
+    )
+
+
+def mean_band(noise: PeriodNoise, least: float = MEAN_FLOOR) -> float:
+    """Relative change of a mean that ordinary periods may have: max(5 %, 2·τ·√(1/W0 + 1/W1)) (B.4, H.6).
+
+    At most MOST_BAND: where a system moves more than that on its own, nobody would call it unchanged.
+    """
+    return min(max(least, 2 * noise.tau_between), MOST_BAND)
+
+
+def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float) -> PeriodTest:
+    sides = [block_means(side.time_us.sum(axis=1), side.weight.sum(axis=1)) for side in (reference, problem)]
+    before, after = (float(side.mean) for side in sides)
+    sampling = np.array([float(side.variance) for side in sides])
+    change = after - before
+    between = noise.tau**2 * (before**2 / max(noise.windows0, 1) + after**2 / max(noise.windows1, 1))
+    n0, n1 = _effective(reference), _effective(problem)
+    band = mean_band(noise) * before
+    if np.isnan(sampling).any():  # all requests of a period in one block: nothing is known of the spread
+        return PeriodTest(
+            "mean", None, before, after, -np.inf, np.inf, 1.0, MEAN_FLOOR * before, False, False, n0, n1
+        )
+    freedom = np.array([float(side.freedom) for side in sides])
+    error, df = _welch(sampling, freedom, between)
+    p = float(2 * stats.t.sf(abs(change) / error, df)) if error > 0 else float(change == 0)
+    reach = error * float(stats.t.ppf((1 + _SHOWN) / 2, df))
+    # Noise between windows is in the margin already, so it is not in the interval that must fit.
+    inner, inner_df = _welch(sampling, freedom, 0.0)
+    settled = abs(change) + inner * float(stats.t.ppf((1 + _SETTLED) / 2, inner_df)) <= band
+    floor = MEAN_FLOOR * before
+    changed = p < alpha and abs(change) >= floor
+    low, high = change - reach, change + reach
+    return PeriodTest(
+        "mean", None, before, after, low, high, p, floor, changed, settled and not changed, n0, n1
+    )
+
+
+def _welch(sampling: F8, freedom: F8, known: float) -> tuple[float, float]:
+    """(standard error, degrees of freedom) of a difference; `known` is variance not estimated here."""
+    total = float(sampling.sum()) + known
+    weak = float((sampling**2 / np.maximum(freedom, 1.0)).sum())
+    return math.sqrt(total), total**2 / weak if weak > 0 else 1e6
+
+
+def _errors(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float) -> PeriodTest:
+    sides = (
+        (reference.failed.sum(axis=1), reference.weight.sum(axis=1)),
+        (
+            problem.failed.sum(axis=1),
+            problem.weight.sum(axis=1),
+        ),
+    )
+    n0, n1 = _effective(reference), _effective(problem)
+    return _share("errors", None, sides, (n0, n1), noise, alpha, ERRORS_FLOOR, ERRORS_MARGIN)
+
+
+def _tails(
+    reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float
+) -> Iterator[PeriodTest]:
+    n = _effective(reference), _effective(problem)
+    weights = reference.weight.sum(axis=1), problem.weight.sum(axis=1)
+    levels = len(reference.thresholds_us)
+    for level, limit in enumerate(reference.thresholds_us):
+        sides = (reference.slow[:, level], weights[0]), (problem.slow[:, level], weights[1])
+        yield _share("tail", limit, sides, n, noise, alpha / levels, TAIL_FLOOR, TAIL_FLOOR[1])
+
+
+def _share(
+    measure: Measure,
+    threshold_us: float | None,
+    sides: tuple[tuple[F8, F8], tuple[F8, F8]],
+    n: tuple[float, float],
+    noise: PeriodNoise,
+    alpha: float,
+    floors: tuple[float, float],
+    margin: float,
+) -> PeriodTest:
+    """A share before and after: exact and over-dispersed, and both must agree.
+
+    sides: (occurrences, weight) [blocks] of each period.
+    """
+    (k0, w0), (k1, w1) = sides
+    before, after = (float(k.sum() / w.sum()) for k, w in sides)
+    # What is new or gone has no ordinary spread (L.9 item 4).
+    prior = noise.phi if before > 0 and after > 0 else 1.0
+    inside, df = block_dispersion(np.stack((k0, k1)), np.stack((w0, w1)), np.array(n))
+    phi = max(inside, 1.0 + (prior - 1.0) * (1 / max(noise.windows0, 1) + 1 / max(noise.windows1, 1)) / 2)
+    counts = [round(share * size) for share, size in zip((before, after), n, strict=True)]
+    p = max(exact_p(counts[0], round(n[0]), counts[1], round(n[1])), spread_p((before, after), n, phi, df))
+    floor = min(max(before, floors[0]), floors[1])
+    changed = p < alpha and abs(after - before) >= floor
+    low, high = newcombe((before, after), n, phi, _SHOWN)
+    # As for a mean: what windows differ by is no reason to doubt that these two agree.
+    inner = newcombe((before, after), n, inside, _SETTLED)
+    # Never seen in either: nothing speaks for a change. How small a share would show is told beside.
+    settled = max(-inner[0], inner[1]) <= margin or before == after == 0
+    settled = settled and not changed
+    return PeriodTest(measure, threshold_us, before, after, low, high, p, floor, changed, settled, *n)
+
+
+def _effective(side: PeriodBlocks) -> float:
+    """Kish's number of requests."""
+    return float(side.weight.sum() ** 2 / side.weight2.sum())
+
+
+def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
+    """(φ >= 1, degrees of freedom) of shares of blocks about their period's, [periods, blocks].
+
+    n: [periods] effective requests; weights are scaled to them. X² over its degrees of freedom.
+    """
+    x2, df = 0.0, 0
+    for k, w, size in zip(counts, weight, n, strict=True):
+        there = w > 0
+        share = float(k.sum() / w.sum())
+        df += int(there.sum()) - 1
+        if 0 < share < 1:
+            trials = w[there] * (size / w.sum())
+            expected = trials * share
+            seen = k[there] * (size / w.sum())
+            x2 += float(((seen - expected) ** 2 / (expected * (1 - share))).sum())
+    return max(1.0, x2 / df) if df else 1.0, float(max(df, 1))
+
+
+def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
+    """Fisher's two-sided p: twice the smaller tail, at most 1."""
+    return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
+
+
+def spread_p(share: tuple[float, float], n: tuple[float, float], phi: float, df: float) -> float:
+    """Two-sided p of a difference of shares with over-dispersion φ, Student's law."""
+    table = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
+    z = float(proportions_with_spread(*table, dispersion=phi).z[0])
+    return float(2 * stats.t.sf(abs(z), df))
+
+
+def newcombe(
+    share: tuple[float, float], n: tuple[float, float], phi: float, level: float
+) -> tuple[float, float]:
+    """Interval of a difference of shares from Wilson's intervals (Newcombe 1998, method 10), n over φ."""
+    z = float(stats.norm.ppf((1 + level) / 2))
+    (low0, high0), (low1, high1) = (_wilson(p, size / phi, z) for p, size in zip(share, n, strict=True))
+    change = share[1] - share[0]
+    low = change - math.hypot(share[1] - low1, high0 - share[0])
+    high = change + math.hypot(high1 - share[1], share[0] - low0)
+    return low, high
+
+
+def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, middle - reach), min(1.0, middle + reach)

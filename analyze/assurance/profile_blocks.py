@@ -1,0 +1,75 @@
+"""Blocks of a period out of a profile, whose slots are windows or pieces of them (L.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks
+from analyze.sites.log_bins import value_of
+from analyze.sites.profile import Profile
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+_US = 1e-3
+
+
+def profile_thresholds(
+    profile: Profile, reference: npt.NDArray[np.bool_], levels: Sequence[float] = TAIL_LEVELS
+) -> tuple[float, ...]:
+    """As `tail_thresholds`, to the width of a bin: upper ends of the bins that hold the quantiles, µs.
+
+    reference: [slots] which slots are its.
+    """
+    table = profile.responses
+    inside = reference[table["slot"].to_numpy()]
+    counts = np.bincount(table["bin"].to_numpy()[inside], table["n"].to_numpy()[inside])
+    total = counts.sum()
+    usable = [level for level in levels if total * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
+    places = np.searchsorted(np.cumsum(counts), np.array(usable) * total)
+    return tuple(float(value_of(float(place) + 1.0)) * _US for place in places)
+
+
+def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:
+    """Sums over blocks of slots. block: [slots] number of each slot's block, -1 for none; ascending from 0.
+
+    Requests count as slow from the bin on that begins at a threshold (of `profile_thresholds`) or after it.
+    Root types are the profile's, in its order. O(rows).
+    """
+    n_blocks, n_roots = int(block.max(initial=-1)) + 1, len(profile.names.roots)
+    seconds = np.zeros(n_blocks)
+    for slot, number in zip(profile.slots, block.tolist(), strict=True):
+        if number >= 0:
+            seconds[number] += slot.seconds
+    table = profile.responses
+    mine = block[table["slot"].to_numpy()]
+    used = mine >= 0
+    at = mine[used]
+    cell = at * n_roots + table["root"].to_numpy()[used]
+
+    def sums(name: str) -> F8:
+        values = table[name].to_numpy()[used]
+        found: F8 = (
+            np.bincount(cell, values, n_blocks * n_roots).reshape(n_blocks, n_roots).astype(np.float64)
+        )
+        return found
+
+    first_us = value_of(table["bin"].to_numpy()[used]) * _US
+    weight = table["w"].to_numpy()[used]
+    # A bin's lower end against the upper end of another: equal but for rounding.
+    slow = [
+        np.bincount(at, weight * (first_us > limit * (1 - 1e-9)), n_blocks).astype(np.float64)
+        for limit in thresholds_us
+    ]
+    return PeriodBlocks(
+        seconds=seconds,
+        requests=sums("n"),
+        weight=sums("w"),
+        weight2=sums("w2"),
+        time_us=sums("ns") * _US,
+        failed=sums("failed"),
+        slow=np.stack(slow, axis=1) if slow else np.zeros((n_blocks, 0)),
+        thresholds_us=tuple(thresholds_us),
+    )

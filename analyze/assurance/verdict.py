@@ -1,0 +1,126 @@
+"""The outcome of a comparison, of five (ALGORITHMS L.6), and why.
+
+Nothing passes for want of evidence: "unchanged" needs response times shown to be equivalent, and no measure
+of the whole period that is open. What neither changed nor held by test is "cannot tell", with the number of
+requests that lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence
+from analyze.assurance.external_cause import ExternalCause
+from analyze.assurance.missing_requests import missing_for_equivalence, missing_for_test
+from analyze.assurance.period_tests import ALPHA, PeriodTest
+from analyze.report.wording import duration
+
+Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
+
+EXPLAINED: Final = 0.7
+"""Share of the change from which it counts as explained."""
+_NAMES: Final = {"mean": "mean response time", "tail": "share of slow requests", "errors": "error rate"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """See `VerdictSection` for the fields of the same names."""
+
+    outcome: Word
+    external: bool
+    reasons: tuple[str, ...]
+    missing_requests: int | None
+
+
+def outcome(
+    *,
+    findings: int,
+    share_explained: float | None,
+    tests: Sequence[PeriodTest],
+    mix_changed: bool,
+    equivalent: Equivalence,
+    external: ExternalCause | None = None,
+    n1: float | None = None,
+    alpha: float = ALPHA,
+) -> Outcome:
+    """Decide.
+
+    findings: how many there are. share_explained: share of the change of the mean that they explain, 0 to 1;
+    None where the mean did not change by test. tests: of `period_tests`; none means that a period has no
+    request. n1: effective problem requests; None: as the tests say.
+    """
+    changed = [test for test in tests if test.changed]
+    told = [_changed_text(test) for test in changed]
+    if mix_changed:
+        told.append("Another mix of request types arrived.")
+    if findings:
+        return _with_findings(findings, share_explained, changed, told)
+    if changed or mix_changed:
+        return Outcome("not-explained", False, (*told, "No finding accounts for it."), None)
+    if not tests:
+        return Outcome("cannot-tell", False, ("A period has no request that tests may use.",), None)
+    still = [test for test in tests if test.open]
+    from_outside = external is not None and external.external
+    if equivalent.holds and not still:
+        why = (
+            f"Mean response times of root types with {equivalent.share:.0%} of the time are the same to "
+            f"within {equivalent.band:.0%}, and nothing was found."
+        )
+        reasons = (external.text, why) if external is not None and from_outside else (why,)
+        return Outcome("unchanged", from_outside, reasons, None)
+    return _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1, alpha)
+
+
+def _with_findings(
+    findings: int, share_explained: float | None, changed: Sequence[PeriodTest], told: Sequence[str]
+) -> Outcome:
+    said = "1 finding" if findings == 1 else f"{findings} findings"
+    if share_explained is None and any(test.measure == "mean" for test in changed):
+        share_explained = 0.0
+    if share_explained is None:
+        return Outcome("changed", False, (*told, f"{said}; the mean did not change by test."), None)
+    reasons = (*told, f"{said} explain {share_explained:.0%} of the change of the mean.")
+    word: Word = "changed" if share_explained >= EXPLAINED else "partly-explained"
+    return Outcome(word, False, reasons, None)
+
+
+def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float, alpha: float) -> Outcome:
+    reasons, missing = [], []
+    for test in still:
+        more = missing_for_test(test, alpha=alpha)
+        reasons.append(_open_text(test, more))
+        missing.append(more)
+    if not equivalent.holds:
+        more = missing_for_equivalence(equivalent, n1)
+        missing.append(more)
+        reasons.append(
+            f"Mean response times are shown to be the same (to within {equivalent.band:.0%}) for root types "
+            f"with {equivalent.share:.0%} of the time only; {NEEDED_SHARE:.0%} are needed{_more_text(more)}."
+        )
+    known = [more for more in missing if more is not None]
+    return Outcome("cannot-tell", False, tuple(reasons), max(known) if known else None)
+
+
+def _changed_text(test: PeriodTest) -> str:
+    name = _NAMES[test.measure]
+    return f"The {name} changed by test: {_value(test, test.before)} → {_value(test, test.after)}."
+
+
+def _open_text(test: PeriodTest, more: int | None) -> str:
+    return (
+        f"The {_NAMES[test.measure]} is {_value(test, test.after)} after {_value(test, test.before)}: "
+        f"too few requests to tell a change from chance{_more_text(more)}."
+    )
+
+
+def _more_text(more: int | None) -> str:
+    if more is None:
+        return ""
+    noun = "request" if more == 1 else "requests"
+    return f" (about {more} more problem {noun} lack, and the reference in proportion)"
+
+
+def _value(test: PeriodTest, value: float) -> str:
+    return duration(value) if test.measure == "mean" else f"{value:.2%}"

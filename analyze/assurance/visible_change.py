@@ -1,0 +1,105 @@
+"""What size of change would have been seen: printed with every "no change" (ALGORITHMS B.12)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from analyze.assurance.period_blocks import PeriodRequests
+from analyze.assurance.period_tests import PeriodNoise, exact_p
+from schemas.report.accounts import VisibleRow
+
+POWER = 0.9
+LEAST_REQUESTS = 4
+"""A side (L.4); fewer are not tested."""
+TIME_FLOOR = 0.10
+"""Relative change of a time that counts (L.9 item 5)."""
+SHARE_FLOOR = 0.01
+_LEAST_NS_US = 1e-3
+
+
+def smallest_ratio(
+    log_sd: float, n0: float, n1: float, noise: PeriodNoise, *, alpha: float, kappa: float = 1.0
+) -> float | None:
+    """Factor of a time that is found with 90 % power at level α (two-sided); None: not tested.
+
+    exp((z(1-α/2) + z(0.9)) · √(τ²(1/W0+1/W1) + σ²·κ(1/n0+1/n1))), at least 1 + the floor. log_sd: σ, of the
+    log of single values; n: effective requests; κ: dependence inside a period (B.3).
+    """
+    if min(n0, n1) < LEAST_REQUESTS:
+        return None
+    error = math.sqrt(noise.tau_between**2 + log_sd**2 * kappa * (1 / n0 + 1 / n1))
+    reach = float(stats.norm.isf(alpha / 2) + stats.norm.ppf(POWER)) * error
+    return max(1.0 + TIME_FLOOR, math.exp(reach))
+
+
+def smallest_share(n0: int, n1: int, *, alpha: float) -> float | None:
+    """Share of a path or an error that the reference never had and that is found with 90 % power.
+
+    None: not even all requests would do, or too few to be tested. Exact: the least count that Fisher's test
+    finds against none, and the share that gives as many with that power.
+    """
+    if min(n0, n1) < LEAST_REQUESTS:
+        return None
+    least = least_new(n0, n1, alpha=alpha)
+    if least is None:
+        return None
+    # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
+    return max(SHARE_FLOOR, float(stats.beta.ppf(POWER, least, n1 - least + 1)))
+
+
+def least_new(n0: int, n1: int, *, alpha: float) -> int | None:
+    """Fewest of n1 against 0 of n0 with one-sided p <= α; None: there is none. O(log n1 · that many)."""
+    low, high = 1, n1
+    if exact_p(0, n0, n1, n1) / 2 > alpha:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        # Twice the smaller tail: against none, that is the upper one.
+        if exact_p(0, n0, middle, n1) / 2 <= alpha:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def visible_rows(
+    reference: PeriodRequests,
+    problem: PeriodRequests,
+    roots: Sequence[str],
+    noise: PeriodNoise,
+    *,
+    alpha: float,
+) -> tuple[VisibleRow, ...]:
+    """A row for each root type, those with the most requests first. O(requests)."""
+    n = len(roots)
+    counts = [np.bincount(side.root, minlength=n) for side in (reference, problem)]
+    weight = np.concatenate((reference.weight, problem.weight))
+    root = np.concatenate((reference.root, problem.root))
+    effective = [_kish(side, n) for side in (reference, problem)]
+    logs = np.log(np.maximum(np.concatenate((reference.response_us, problem.response_us)), _LEAST_NS_US))
+    total = np.maximum(np.bincount(root, weight, n), 1e-300)
+    mean = np.bincount(root, weight * logs, n) / total
+    sd = np.sqrt(np.bincount(root, weight * (logs - mean[root]) ** 2, n) / total)
+    rows = [
+        VisibleRow(
+            root=name,
+            requests0=int(counts[0][at]),
+            requests1=int(counts[1][at]),
+            ratio=smallest_ratio(
+                float(sd[at]), float(effective[0][at]), float(effective[1][at]), noise, alpha=alpha
+            ),
+            share=smallest_share(int(effective[0][at]), int(effective[1][at]), alpha=alpha),
+        )
+        for at, name in enumerate(roots)
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.requests0 - row.requests1, row.root)))
+
+
+def _kish(side: PeriodRequests, n_roots: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    weight = np.bincount(side.root, side.weight, n_roots)
+    square = np.bincount(side.root, side.weight**2, n_roots)
+    return np.where(square > 0, weight**2 / np.where(square > 0, square, 1.0), 0.0)

@@ -1,0 +1,247 @@
+"""The table of a contrast: two classes of requests and their attributes (ALGORITHMS D.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from analyze.explain.attribute_column import REQUEST, Column
+from analyze.explain.changed_identifiers import changed_identifiers
+from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
+from analyze.explain.explain_settings import ExplainSettings
+from analyze.explain.parameter_columns import operations_of, parameter_columns
+from analyze.explain.request_columns import OF_PERIODS, request_columns
+from analyze.population import Population
+from schemas.report.explanations import ChangedIdentifier, Contrast
+
+F8 = npt.NDArray[np.float64]
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+_TIME_BOUND = 0.95
+_LEAST_RANKED = 20
+"""Distinct values from which a correlation with time is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureTable:
+    """Two classes of requests and their attributes; arrays are [requests], affected first, each by time."""
+
+    contrast: Contrast
+    affected: B1
+    block: I4
+    """Time block, 0, 1, …: labels are permuted inside."""
+    fold: I4
+    """Fifth of the own class's time, for cross-validation."""
+    columns: tuple[Column, ...]
+    """Those that may be compared."""
+    identifiers: tuple[ChangedIdentifier, ...]
+    had_columns: bool
+    """Whether there was anything to compare before exclusion, parameters or hosts."""
+
+
+def features(
+    population: Population,
+    affected: Selection,
+    others: Selection,
+    *,
+    words: tuple[str, str] = ("affected requests", "other requests"),
+    counts: bool = False,
+    settings: ExplainSettings | None = None,
+) -> FeatureTable:
+    """The table that holds `affected` against `others`.
+
+    words: what the classes are, for people. counts: also compare how often a node's parameter occurs.
+    Classes of two periods are permuted within equal parts of their own time, classes of one period within
+    parts of common time. Raises LakeError where parameters cannot be read, ValueError for rows that are not
+    there.
+    """
+    asked = ExplainSettings() if settings is None else settings
+    observed = observe(population, (affected, others), counts=counts, settings=asked)
+    return observed.contrast(0, 1, words, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Requests of several groups with all their attributes, read once."""
+
+    chosen: ChosenRequests
+    columns: tuple[Column, ...]
+
+    def contrast(
+        self, affected: int, others: int, words: tuple[str, str], settings: ExplainSettings
+    ) -> FeatureTable:
+        """The table of two of the groups; identifiers are looked for in all of them."""
+        chosen = self.chosen
+        rows = np.concatenate([np.flatnonzero(chosen.group == group) for group in (affected, others)])
+        label = chosen.group[rows] == affected
+        sample = chosen.sample[rows]
+        apart = not np.intersect1d(sample[label], sample[~label]).size
+        time = chosen.start_ns[rows]
+        block = time_blocks(time, label, settings.blocks, apart=apart)
+        fold = time_blocks(time, label, settings.folds, apart=True)
+        columns = self.columns
+        identifiers: tuple[ChangedIdentifier, ...] = ()
+        if apart:
+            found = changed_identifiers(columns, chosen)
+            identifiers = tuple(found.values())
+            columns = tuple(
+                column
+                for column in columns
+                if (column.where, column.key) not in found
+                and (column.where != REQUEST or column.key not in OF_PERIODS)
+            )
+        columns = tuple(column.at(rows) for column in columns)
+        kept = tuple(c for c in columns if _comparable(c, label, time, settings))
+        return FeatureTable(
+            contrast=Contrast(
+                affected=words[0],
+                others=words[1],
+                n_affected=chosen.available[affected],
+                n_others=chosen.available[others],
+            ),
+            affected=label,
+            block=block,
+            fold=fold,
+            columns=kept,
+            identifiers=identifiers,
+            had_columns=any(c.where != REQUEST for c in self.columns),
+        )
+
+
+def observe(
+    population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
+) -> Observations:
+    """A sample of every group and its attributes. Reads parameters once a period."""
+    for group in groups:
+        group.check(population)
+    rng = np.random.default_rng(settings.seed)
+    chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
+    if len(chosen) == 0:
+        return Observations(chosen, ())
+    columns = [
+        *request_columns(population, chosen),
+        *_unlike(parameter_columns(population, chosen, counts=counts)),
+    ]
+    nodes = [group.nodes for group in groups]
+    if any(given is not None for given in nodes):
+        near = frozenset[str]().union(
+            *(operations_of(population, given) for given in nodes if given is not None)
+        )
+        parts = {operation.partition("/")[0] for operation in near}
+        columns = [c for c in columns if c.where == REQUEST or c.where in near or c.where in parts]
+    return Observations(chosen, (*columns, *_changes(columns)))
+
+
+_MOST_BACKGROUND = 1_000
+"""Requests beside the groups' own by which identifiers of a period are known."""
+
+
+def _background(population: Population, groups: Sequence[Selection]) -> Selection:
+    """Requests of the same root types that no group has, evenly over their rows."""
+    taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
+    roots = {population.categories[index].graph.root for index, _ in taken}
+    free = {
+        index: np.ones(category.n_requests, dtype=np.bool_)
+        for index, category in enumerate(population.categories)
+        if category.graph.root in roots
+    }
+    for index, rows in taken:
+        free[index][rows] = False
+    step = max(1, -(-sum(int(rows.sum()) for rows in free.values()) // _MOST_BACKGROUND))
+    return Selection({index: np.flatnonzero(rows)[index % step :: step] for index, rows in free.items()})
+
+
+def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
+    """Block of every row: equal counts along time, of each class by itself (`apart`) or of both together.
+
+    With fewer than 10 n rows in the smaller class there are fewer blocks, so that one holds about ten of
+    each.
+    """
+    smaller = int(min(label.sum(), (~label).sum()))
+    n = max(1, min(n, smaller // 10)) if not apart else max(1, min(n, smaller))
+    block = np.zeros(len(time), np.int32)
+    for group in (label, ~label) if apart else (np.ones_like(label),):
+        rows = np.flatnonzero(group)
+        order = rows[np.argsort(time[rows], kind="stable")]
+        block[order] = np.arange(len(rows)) * n // max(len(rows), 1)
+    return block
+
+
+def _comparable(column: Column, label: B1, time: I8, settings: ExplainSettings) -> bool:
+    """Whether a column may take part: not ignored, on the common part of the structures, no id, no clock."""
+    if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in settings.ignored):
+        return False
+    if column.passes is not None:
+        shares = [column.passes[side].mean() if side.any() else 0.0 for side in (label, ~label)]
+        if min(shares) < settings.presence:
+            return False
+    values = column.values
+    known = ~np.isnan(values)
+    distinct = len(np.unique(values[known]))
+    if distinct + (not known.all()) < 2:
+        return False
+    if not column.numeric:
+        return distinct < 10 or distinct <= 0.5 * known.sum()
+    return distinct < _LEAST_RANKED or not all(
+        _follows_time(values[side], time[side]) for side in (label, ~label)
+    )
+
+
+def _follows_time(values: F8, time: I8) -> bool:
+    """Whether a class's values rise or fall with time: a counter, a clock, a sequence number."""
+    known = ~np.isnan(values)
+    if known.sum() < _LEAST_RANKED:
+        return False
+    x, y = rankdata(values[known]), rankdata(time[known])
+    x -= x.mean()
+    y -= y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return scale > 0 and abs(float(x @ y)) > _TIME_BOUND * scale
+
+
+def _unlike(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Columns without those that repeat another aggregate of the same parameter, value by value."""
+    kept: dict[tuple[str, str, bytes], Column] = {}
+    for column in columns:
+        _, codes = np.unique(column.values, return_inverse=True)
+        kept.setdefault((column.where, column.key, codes.astype(np.int32).tobytes()), column)
+    alone = dict.fromkeys(((c.where, c.key) for c in kept.values()), 0)
+    for column in kept.values():
+        alone[column.where, column.key] += 1
+    return tuple(
+        replace(c, aggregate="") if alone[c.where, c.key] == 1 and c.aggregate in _PLAIN else c
+        for c in kept.values()
+    )
+
+
+_PLAIN = ("first", "last", "min", "max", "mean", "mode")
+_MOST_CHANGES = 20
+
+
+def _changes(columns: Sequence[Column]) -> list[Column]:
+    """How a number changes from one node to another that has it too: bytes that grow between components."""
+    by_key: dict[str, list[Column]] = {}
+    for column in columns:
+        if column.numeric and column.aggregate in ("", "first") and column.where != REQUEST:
+            by_key.setdefault(column.key, []).append(column)
+    changes: list[Column] = []
+    for key, found in sorted(by_key.items()):
+        for one, other in pairwise(found):
+            if len(changes) == _MOST_CHANGES:
+                return changes
+            both = None if one.passes is None or other.passes is None else one.passes & other.passes
+            with np.errstate(over="ignore"):
+                difference = other.values - one.values
+            difference[~np.isfinite(difference)] = np.nan
+            changes.append(
+                Column(f"{one.where} → {other.where}", key, difference, aggregate="change", passes=both)
+            )
+    return changes

@@ -1,0 +1,118 @@
+"""What two paths differ in, and which moves are the same change (ALGORITHMS J.6 step 2).
+
+Steps are aligned by name; the signature is the last common step before the first difference, what was
+inserted and what was deleted, without repeats: `write` that now goes to another node is one change, in
+however many categories and with however many iterations it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from analyze.paths.alignment import Pair, align
+from analyze.population import Graph, GraphNode
+from stitch.graph.placed import END
+
+
+class Move(StrEnum):
+    """How the steps of two paths differ."""
+
+    REPLACED = "replaced"
+    """The same work is done by another component."""
+    INSERTED = "inserted"
+    REMOVED = "removed"
+    OTHER_STEPS = "other-steps"
+    """Some steps instead of others."""
+    REPEATS = "repeats"
+    """The same steps, other numbers of them."""
+    ORDER = "order"
+    """The same steps as often, in another order or with other waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What is the same in all moves of a group. Names only; ends of spans, hosts and repeats are left out."""
+
+    move: Move
+    anchor: GraphNode | None
+    """Last common step before the first difference; None: they differ from the root on."""
+    replaced: tuple[tuple[GraphNode, GraphNode], ...]
+    """(before, after), in the order of happening."""
+    inserted: tuple[GraphNode, ...]
+    """Outermost first."""
+    removed: tuple[GraphNode, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for moves that are the same change: order within it does not count."""
+        return (
+            self.move,
+            self.anchor,
+            frozenset(self.replaced),
+            frozenset(self.inserted),
+            frozenset(self.removed),
+        )
+
+
+def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
+    """Every node of both graphs once, partners together."""
+
+    def loose(graph: Graph) -> list[tuple[str, str | None, int]]:
+        return [(node.point, node.label, node.side) for node in graph.nodes]
+
+    return align(before.nodes, after.nodes, loose(before), loose(after))
+
+
+def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
+    """The signature of a move from `before` to `after`, whose `aligned_steps` are `pairs`."""
+    known, new = {_plain(n) for n in before.nodes}, {_plain(n) for n in after.nodes}
+    anchor: GraphNode | None = None
+    differs = False
+    replaced: dict[tuple[GraphNode, GraphNode], None] = {}
+    inserted: dict[GraphNode, None] = {}
+    removed: dict[GraphNode, None] = {}
+    repeats: dict[GraphNode, None] = {}
+    for i, j in pairs:
+        old = None if i is None else _plain(before.nodes[i])
+        fresh = None if j is None else _plain(after.nodes[j])
+        if old == fresh:
+            anchor = anchor if differs else old
+            continue
+        side = before.nodes[i].side if i is not None else after.nodes[j or 0].side
+        differs = True
+        if side == END and (old is None or fresh is None):
+            continue  # said at its start
+        if old is not None and fresh is not None:
+            replaced[old, fresh] = None
+        elif fresh is not None:
+            (repeats if fresh in known else inserted)[fresh] = None
+        elif old is not None:
+            (repeats if old in new else removed)[old] = None
+    for old, fresh in replaced:
+        # Work that another component does in this move is no step more or less.
+        inserted.pop(fresh, None)
+        removed.pop(old, None)
+    return Signature(
+        _move(bool(replaced), bool(inserted), bool(removed), bool(repeats)),
+        anchor,
+        tuple(replaced),
+        tuple(inserted) or (tuple(repeats) if not replaced and not removed else ()),
+        tuple(removed),
+    )
+
+
+def _plain(node: GraphNode) -> GraphNode:
+    """Without host and side: what is done, not where and at which end."""
+    return GraphNode(node.component, node.point, node.label)
+
+
+def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Move:
+    if replaced:
+        return Move.REPLACED
+    if inserted and removed:
+        return Move.OTHER_STEPS
+    if inserted or removed:
+        return Move.INSERTED if inserted else Move.REMOVED
+    return Move.REPEATS if repeats else Move.ORDER

@@ -1,0 +1,1 @@
+"""How the section `paths` is shown, and how it is made of what was found."""

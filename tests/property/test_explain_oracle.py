@@ -1,0 +1,99 @@
+"""The fast tree against the slow one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import slow_tree
+from oracles.attribute_tables import numbers, words
+
+from analyze.explain.attribute_column import Column
+from analyze.explain.column_codes import code_columns
+from analyze.explain.split_gain import best_splits, class_weights, shuffled
+from analyze.explain.tree_validation import auc
+from analyze.explain.value_factors import Attribute, FactorSettings, factors, rank_sums
+
+LEAST = 2
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[np.ndarray, list[list[float]], list[list[str | None]]]:
+    n = draw(st.integers(4, 24))
+    label = np.array(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    label[:2] = (True, False)
+    number = st.one_of(st.just(float("nan")), st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
+    word = st.one_of(st.none(), st.sampled_from("abc"))
+    return (
+        label,
+        draw(st.lists(st.lists(number, min_size=n, max_size=n), min_size=1, max_size=3)),
+        draw(st.lists(st.lists(word, min_size=n, max_size=n), min_size=1, max_size=3)),
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(tables())
+def test_best_gains_are_those_of_the_slow_tree(
+    drawn: tuple[np.ndarray, list[list[float]], list[list[str | None]]],
+) -> None:
+    label, number_values, word_values = drawn
+    columns: list[Column] = [numbers(f"n{i}", values) for i, values in enumerate(number_values)]
+    columns += [words(f"w{i}", values) for i, values in enumerate(word_values)]
+    coded = code_columns(columns, len(label), 64, 20)
+    weights = class_weights(label)
+    labels = shuffled(label, np.zeros(len(label), np.int32), 2, np.random.default_rng(0))
+    found = best_splits(coded, coded.incidence(np.arange(len(label))), labels, 1 - labels, weights, LEAST)
+    for k in range(3):
+        of = [bool(x) for x in labels[:, k]]
+        slow = [slow_tree.best_number_gain(v, of, *weights, LEAST) for v in number_values]
+        slow += [slow_tree.best_word_gain(v, of, *weights, LEAST) for v in word_values]
+        assert found.gain[:, k] == pytest.approx(slow, abs=1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=40))
+def test_auc_is_the_share_of_pairs(rows: list[tuple[int, bool]]) -> None:
+    score = np.array([float(s) for s, _ in rows])
+    label = np.array([x for _, x in rows])
+    label[:2] = (True, False)
+    assert auc(score, label) == pytest.approx(slow_tree.area(score.tolist(), label.tolist()))
+
+
+def test_shuffled_labels_keep_their_blocks() -> None:
+    rng = np.random.default_rng(3)
+    label, block = rng.random(200) < 0.3, rng.integers(0, 7, 200).astype(np.int32)
+    labels = shuffled(label, block, 50, rng)
+    assert np.array_equal(labels[:, 0].astype(bool), label)
+    for number in range(7):
+        assert set(labels[block == number].sum(axis=0).tolist()) == {float(label[block == number].sum())}
+    assert len(np.unique(labels, axis=1).T) > 45
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_rank_sum_is_van_elterens(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 60
+    values = rng.integers(0, 8, n).astype(np.float64)
+    codes, strata = rng.integers(0, 2, n).astype(np.int32), rng.integers(0, 3, n).astype(np.int32)
+    found = rank_sums(values, codes, 2, strata)
+    for level in (0, 1):
+        slow = slow_tree.van_elteren(values.tolist(), (codes == level).tolist(), strata.tolist())
+        assert (found.statistic[level], found.variance[level]) == pytest.approx(slow)
+
+
+def test_few_requests_take_the_permutation_law() -> None:
+    values = np.array([1.0, 2.0, 2.0, 3.0, 5.0, 8.0, 9.0, 9.5, 12.0])
+    here = np.array([0, 0, 0, 0, 1, 1, 1, 1, 0])
+    exact = slow_tree.rank_sum_exact_p(values.tolist(), (here == 1).tolist())
+    found = factors(
+        values,
+        np.ones(9, bool),
+        np.zeros(9, np.int32),
+        [Attribute("host", here.astype(np.int32), ("a", "b"))],
+        unit="us",
+        settings=FactorSettings(q=1.0, ratio=0.0),
+    )
+    assert found[0].value == "b"
+    assert found[0].p == pytest.approx(exact, abs=0.03)

@@ -1,0 +1,86 @@
+"""Blocks out of a profile are those of its requests; noise of ordinary windows."""
+
+from __future__ import annotations
+
+import numpy as np
+from oracles.period_traffic import PERIOD, drawn
+from oracles.refined import call, population
+
+from analyze.assurance.ordinary_noise import ordinary_noise
+from analyze.assurance.period_blocks import (
+    PeriodBlocks,
+    period_blocks,
+    period_requests,
+    root_types,
+    tail_thresholds,
+)
+from analyze.assurance.period_tests import PeriodNoise, period_tests
+from analyze.assurance.profile_blocks import profile_blocks, profile_thresholds
+from analyze.sites.profile import Slot
+from analyze.sites.profiling import profile_of
+
+
+def test_a_profile_has_the_blocks_of_its_requests() -> None:
+    rng = np.random.default_rng(1)
+    calls = [
+        call(f"{'ab'[at % 2]}/x", 0, float(rng.lognormal(5, 0.6)), status="no" if at % 5 == 0 else "ok")
+        for at in range(240)
+    ]
+    found = population(calls[:160], calls[160:])
+    roots = root_types(found)
+    slots, block = [], []
+    for sample in (0, 1):
+        start = int(period_requests(found, sample).start_ns.min())
+        length = (20, 10)[sample] * 10**9  # requests are a second apart
+        slots += [Slot(sample, start + at * length, start + (at + 1) * length) for at in range(8)]
+        block += [at if sample == 0 else -1 for at in range(8)]
+    profile = profile_of(found, slots).profile
+    assert profile.names.roots == roots
+    reference = np.array(block) >= 0
+    limits = profile_thresholds(profile, reference)
+    exact = tail_thresholds(period_requests(found, 0))
+    assert len(limits) == len(exact) == 1
+    assert exact[0] <= limits[0] <= exact[0] * 1.03
+    ours = profile_blocks(profile, np.array(block), limits)
+    first = slots[0].start_ns
+    theirs = period_blocks(period_requests(found, 0), 2, [(first, first + 160 * 10**9)], limits)
+    for name in ("seconds", "requests", "weight", "weight2", "time_us", "failed", "slow"):
+        assert np.allclose(getattr(ours, name), getattr(theirs, name)), name
+    problem = profile_blocks(profile, np.array([-1] * 8 + list(range(8))), limits)
+    assert [test.measure for test in period_tests(ours, problem, PeriodNoise())] == ["mean", "tail", "errors"]
+
+
+def windows(rng: np.random.Generator, n: int, tau: float, failing: float = 0.0) -> PeriodBlocks:
+    """One block a window, each with a mean of its own."""
+    parts = [
+        period_blocks(
+            drawn(rng, 2_000, mean_us=1_000 * np.exp(rng.normal(0, tau)), failing=failing),
+            1,
+            [PERIOD],
+            blocks=1,
+        )
+        for _ in range(n)
+    ]
+    names = ("seconds", "requests", "weight", "weight2", "time_us", "failed", "slow")
+    return PeriodBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), ())
+
+
+def test_noise_is_what_windows_differ_by() -> None:
+    rng = np.random.default_rng(2)
+    for tau in (0.05, 0.3):
+        found = np.mean([ordinary_noise(windows(rng, 60, tau)).tau for _ in range(8)])
+        assert 0.75 * tau < found < 1.25 * tau
+    assert ordinary_noise(windows(rng, 60, 0.0)).tau < 0.05
+    assert ordinary_noise(windows(rng, 60, 0.0, failing=0.2)).phi < 1.6
+
+
+def test_a_fault_in_the_history_is_no_noise() -> None:
+    rng = np.random.default_rng(3)
+    quiet = windows(rng, 30, 0.05)
+    quiet.time_us[:3] *= 20
+    assert ordinary_noise(quiet).tau < 0.1
+
+
+def test_few_windows_tell_nothing() -> None:
+    rng = np.random.default_rng(4)
+    assert ordinary_noise(windows(rng, 4, 0.5), 3, 2) == PeriodNoise(windows0=3, windows1=2)

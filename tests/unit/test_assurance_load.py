@@ -1,0 +1,166 @@
+"""Load, mix and causes outside of the service: size, power and what must not pass for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.period_traffic import PERIOD, blocks_of, drawn
+
+from analyze.assurance.equivalence import equivalence
+from analyze.assurance.external_cause import arrivals, external_cause
+from analyze.assurance.load_change import mix_change, rate_changes
+from analyze.assurance.period_blocks import PeriodRequests, period_blocks
+from analyze.assurance.period_tests import PeriodNoise
+
+TRIALS = 200
+CALM = PeriodNoise(tau=0.0, phi=1.0)
+
+
+def test_rates_are_plain_rates() -> None:
+    rng = np.random.default_rng(1)
+    sides = blocks_of(drawn(rng, 600, roots=2), drawn(rng, 300, roots=2, weight=4.0), 2)
+    whole, first, second = rate_changes(*sides, ["a", "b"])
+    assert (whole.rate0, whole.rate1) == (2.0, 4.0)
+    assert np.isclose(first.rate0 + second.rate0, 2.0)
+    assert whole.changed
+    assert whole.ratio == 2
+
+
+def quiet_rate_p(rng: np.random.Generator, spread: float) -> float:
+    """p of two periods of one rate, whose blocks vary by `spread` (sd of the log) beyond Poisson."""
+    sides = []
+    for _ in range(2):
+        rate = np.exp(rng.normal(0, spread, 8))
+        n = rng.poisson(100 * rate)
+        start = np.concatenate(
+            [rng.integers(0, 37_500_000_000, k) + at * 37_500_000_000 for at, k in enumerate(n)]
+        )
+        base = drawn(rng, int(n.sum()))
+        sides.append(period_blocks(replace(base, start_ns=start), 1, [PERIOD]))
+    return rate_changes(*sides, ["a"])[0].p
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.2])
+def test_rates_that_did_not_change_seldom_seem_to(spread: float) -> None:
+    rng = np.random.default_rng(2)
+    p = np.array([quiet_rate_p(rng, spread) for _ in range(400)])
+    assert np.mean(p < 0.05) <= 0.0825  # 20 expected of 400, and three standard deviations
+    assert np.mean(p < 0.001) <= 0.0125
+
+
+def test_a_root_type_that_came_or_went() -> None:
+    rng = np.random.default_rng(3)
+    many, none = drawn(rng, 40, roots=2), drawn(rng, 40)
+    gone = rate_changes(*blocks_of(many, none, 2), ["a", "b"])[2]
+    assert gone.changed
+    assert gone.rate1 == 0
+    came = rate_changes(*blocks_of(none, many, 2), ["a", "b"])[2]
+    assert came.changed
+    assert came.p == gone.p
+    assert rate_changes(*blocks_of(none, none, 2), ["a", "b"])[2].p == 1
+    few = replace(many, root=(np.arange(40) == 0).astype(np.int32))
+    assert not rate_changes(*blocks_of(few, none, 2), ["a", "b"])[2].changed
+
+
+def test_load_is_no_mix() -> None:
+    """Size: three times the load of one mix, 200 times."""
+    rng = np.random.default_rng(4)
+    p = []
+    for _ in range(TRIALS):
+        sides = blocks_of(drawn(rng, 300, roots=4), drawn(rng, 900, roots=4), 4)
+        p.append(mix_change(*sides).p)
+    assert np.mean(np.array(p) < 0.05) <= 0.1
+    assert min(p) > 1e-4
+
+
+def test_mix_that_comes_in_bursts_is_no_change() -> None:
+    """Each block of 37.5 s has a root type of its own in a third of its requests: φ is large."""
+    rng = np.random.default_rng(5)
+    changed = 0
+    for _ in range(100):
+        sides = []
+        for _ in range(2):
+            base = drawn(rng, 400, roots=4)
+            block = (base.start_ns * 8 // PERIOD[1]).astype(np.int64)
+            own = rng.integers(0, 4, 8)[block].astype(np.int32)
+            sides.append(
+                replace(base, root=np.where(rng.random(400) < 0.33, own, base.root).astype(np.int32))
+            )
+        changed += mix_change(*blocks_of(*sides, 4)).changed
+    assert changed <= 2
+
+
+def test_another_mix_is_found() -> None:
+    rng = np.random.default_rng(6)
+    hits = 0
+    for _ in range(100):
+        before, after = drawn(rng, 1_000, roots=4), drawn(rng, 1_000, roots=4)
+        after = replace(after, root=np.where(rng.random(1_000) < 0.2, 0, after.root).astype(np.int32))
+        hits += mix_change(*blocks_of(before, after, 4)).changed
+    assert hits >= 90
+    only = mix_change(*blocks_of(drawn(rng, 50), drawn(rng, 50)))
+    assert (only.moved, only.changed) == (0.0, False)
+
+
+def one_client(rng: np.random.Generator, n: int, pause_us: float, work_us: float = 1_000.0) -> PeriodRequests:
+    """A client that sends, waits for the answer, pauses and sends again."""
+    work = work_us * np.exp(rng.normal(0, 0.2, n))
+    pause = pause_us * np.exp(rng.normal(0, 0.2, n))
+    start = np.concatenate(([0], np.cumsum(work + pause)[:-1])) * 1e3
+    inside = start < PERIOD[1]
+    return PeriodRequests(
+        start[inside].astype(np.int64),
+        work[inside],
+        np.ones(int(inside.sum())),
+        np.zeros(int(inside.sum()), dtype=np.bool_),
+        np.zeros(int(inside.sum()), dtype=np.int32),
+    )
+
+
+def decided(before: PeriodRequests, after: PeriodRequests, tau_rate: float = 0.0) -> bool:
+    sides = blocks_of(before, after)
+    holds = equivalence(*sides, ["a/x"], CALM).holds
+    return external_cause((before, after), sides, equivalent=holds, tau_rate=tau_rate).external
+
+
+def test_clients_that_pause_longer_are_an_external_cause() -> None:
+    rng = np.random.default_rng(7)
+    before, after = one_client(rng, 100_000, 50_000), one_client(rng, 100_000, 90_000)
+    assert decided(before, after)
+    found = external_cause((before, after), blocks_of(before, after), equivalent=True)
+    assert found.after.gap_us > 1.5 * found.before.gap_us
+    assert "clients sent less" in found.text
+    assert not decided(before, after, tau_rate=1.0)
+
+
+def test_a_service_that_slows_down_is_none() -> None:
+    """Its clients send less, too: they wait for it."""
+    rng = np.random.default_rng(8)
+    before, after = one_client(rng, 100_000, 20_000), one_client(rng, 100_000, 20_000, work_us=30_000)
+    assert not decided(before, after)
+
+
+def test_neither_is_more_load_nor_nothing() -> None:
+    rng = np.random.default_rng(9)
+    quiet, busy = one_client(rng, 100_000, 50_000), one_client(rng, 100_000, 20_000)
+    assert not decided(quiet, busy)
+    assert not decided(quiet, one_client(rng, 100_000, 50_000))
+
+
+def test_arrivals_by_hand() -> None:
+    requests = PeriodRequests(
+        np.array([0, 5_000, 40_000], np.int64),
+        np.array([10.0, 15.0, 10.0]),
+        np.ones(3),
+        np.zeros(3, np.bool_),
+        np.zeros(3, np.int32),
+    )
+    found = arrivals(requests, 1e-4)
+    assert found.peak == 2
+    assert found.gap_us == (0 + 20.0) / 2
+    assert found.in_flight == pytest.approx(0.35)
+    assert arrivals(replace(requests, start_ns=np.zeros(0, np.int64)), 1.0).rate == 0
+    back_to_back = replace(requests, start_ns=np.array([0, 10_000, 25_000], np.int64))
+    assert arrivals(back_to_back, 1.0).peak == 1
