@@ -58,6 +58,8 @@ def test_nothing_at_all_is_drawn():
         ("share", 0.01, 0.012, (-0.001, 0.005), "1.0 % → 1.2 %, −0.1 to +0.5 points"),
         ("calls", 5.2, 6.9, (1.5, 1.9), "5.2 → 6.9 calls, +1.5 to +1.9 calls"),
         ("calls", 0.5, 1.0, (0.4, 0.6), "0.5 → 1 call, +0.4 to +0.6 calls"),
+        ("us", 1.0, 2.0, (-1.7e308, 1.7e308), "1 µs → 2 µs, interval not known"),
+        ("share", 0.01, 0.02, (-1e300, 1e300), "1.0 % → 2.0 %, interval not known"),
         ("ratio", 1.0, 2.2, (1.0, 1.4), "×1 → ×2.2, +1 to +1.4"),
     ],
 )
