@@ -219,7 +219,6 @@ def test_what_is_so_on_every_day_is_no_news() -> None:
     found = explain_finding(of, affected, rest, period(of, 0), usual=usual)
     assert found.reliable
     assert found.sentence.startswith("codec is new at db/QUERY: ")
-    assert found.sentence.endswith("size at web/GET parts such requests in the reference, too.")
     assert found.excluded == ()
     # Where nothing new tells them apart, nothing is told.
     only_large, small = Selection({0: rows[after & (size > 80)]}), Selection({0: rows[after & (size <= 80)]})
