@@ -14,10 +14,10 @@ from analyze.explain.attribute_contrast import attribute_rows
 from analyze.explain.column_codes import CodedColumns, code_columns
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.feature_table import FeatureTable
-from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf, scores
+from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf
 from analyze.explain.split_gain import best_splits, class_weights
 from analyze.explain.tree_rules import Group, best_group, tree_rules
-from analyze.explain.tree_validation import agreement, auc, cross_validated_auc, root_stability
+from analyze.explain.tree_validation import agreement, cross_validated_auc, root_stability
 from schemas.report.explanations import Explanation, Rule
 
 Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
@@ -26,7 +26,7 @@ _TWINS_SHOWN = 3
 _MOST_STANDING = 3
 """Trees that may turn out to tell what is so on every day, before there is no explanation."""
 _AS_USUAL = 0.5
-_NEW = 0.1
+_NEW = 0.2
 _TWIN = 0.98
 """Correlation of two columns' answers from which they say the same."""
 
@@ -53,7 +53,7 @@ def explain(
         ]
         coded, whole = _coded(table, chosen, asked)
         found = _judged(table, coded, asked)
-        if found.tree is None or whole is None or not _on_every_day(table, whole, found):
+        if found.tree is None or whole is None or not _on_every_day(table, coded, whole, found):
             break
         standing += found.parting
     rows = attribute_rows(coded, table.affected)
@@ -95,23 +95,26 @@ def _coded(
     )
 
 
-def _on_every_day(table: FeatureTable, controls: CodedColumns, found: _Judged) -> bool:
-    """Whether the tree tells what it would tell on any day: large reads are slow, and are no more than
+def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColumns, found: _Judged) -> bool:
+    """Whether the root tells what it would tell on any day: large reads are slow, and are no more than
     before.
 
-    It must part the usual requests of the reference from its rest half as well as the affected, and part
-    problem and reference no better than by `_NEW`.
+    It must part the usual requests of the reference from its rest, the same way and half as well as the
+    affected from the others, and must not part problem from reference by `_NEW`.
     """
     assert table.controls is not None
     assert found.tree is not None
+    split = found.tree.split
     problem, usual = table.controls.problem, table.controls.usual
-    before = np.flatnonzero(~problem)
-    if not usual.any() or usual[before].all() or not problem.any():
+    rest = ~problem & ~usual
+    if split is None or not (usual.any() and rest.any() and problem.any()):
         return False
-    score = scores(controls, found.tree, np.arange(len(problem)))
-    on_usual = auc(score[before], usual[before]) - 0.5
-    between = abs(auc(score, problem) - 0.5)
-    return on_usual >= _AS_USUAL * ((found.auc or 0.5) - 0.5) and between < _NEW
+    here = goes_left(coded, split, np.arange(len(table.affected)))
+    there = goes_left(controls, split, np.arange(len(problem)))
+    told = float(here[table.affected].mean() - here[~table.affected].mean())
+    told_before = float(there[usual].mean() - there[rest].mean())
+    moved = float(there[problem].mean() - there[~problem].mean())
+    return told_before * told >= _AS_USUAL * told**2 and abs(moved) < _NEW
 
 
 def excluded(column: Column, exclude: Sequence[str]) -> bool:

@@ -170,9 +170,17 @@ class Observations:
 def observe(
     population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
 ) -> Observations:
-    """A sample of every group and its attributes. Reads parameters once a period."""
+    """A sample of every group and its attributes; a request is of the first group that has it.
+
+    Reads parameters once a period.
+    """
+    alone: list[Selection] = []
     for group in groups:
         group.check(population)
+        for earlier in groups[: len(alone)]:
+            group = group.without(earlier)
+        alone.append(group)
+    groups = alone
     rng = np.random.default_rng(settings.seed)
     chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
     if len(chosen) == 0:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.explanation import explain
@@ -49,7 +47,7 @@ def explain_finding(
     none = Selection({})
     as_usual = none if usual is None else usual
     inside = none if unaffected is None else unaffected
-    groups = (affected, _without(reference, as_usual), as_usual, inside)
+    groups = (affected, reference.without(as_usual), as_usual, inside)
     observed = observe(population, groups, counts=counts, settings=asked)
     control = None if usual is None else ((0, 3), (1, 2), 2)
     contrasts: list[tuple[tuple[int, ...], str]] = [((1, 2), words[2])]
@@ -64,12 +62,3 @@ def explain_finding(
             shown = found
     assert shown is not None
     return shown
-
-
-def _without(one: Selection, other: Selection) -> Selection:
-    """Requests of the first that are not in the second."""
-    none = np.zeros(0, np.int64)
-    return Selection(
-        {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in one.rows.items()},
-        one.nodes,
-    )
