@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,15 @@ def said(before: Graph, after: Graph) -> str:
 )
 def test_what_a_move_is_called(before: str, after: str, title: str) -> None:
     assert said(graph(before.split()), graph(after.split())) == title
+
+
+def test_another_host_is_named_where_hosts_are_told_apart() -> None:
+    def on(host: str) -> Graph:
+        plain = graph(["m/w", "sn/put", "m/r"])
+        nodes = (plain.nodes[0], plain.nodes[1]._replace(host=host), plain.nodes[2])
+        return replace(plain, nodes=nodes)
+
+    assert said(on("h1"), on("h2")) == "`put` now goes to h2/sn instead of h1/sn"
 
 
 def test_waits_alone_are_an_order() -> None:

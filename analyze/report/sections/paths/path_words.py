@@ -42,7 +42,7 @@ def move_title(
         return f"The same steps, other numbers{named}{against}"
     if kind == "order":
         return f"The same steps in another order, or waiting for others{after}{against}"
-    return "The only path of its root type" if not lost else "A path that is no longer taken"
+    return "The usual path of its root type is taken less" if lost else "The usual path is taken more"
 
 
 def repeats_title(row: RepeatsRow) -> str:
