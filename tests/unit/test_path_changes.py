@@ -125,6 +125,24 @@ def test_rare_paths_are_tested_together() -> None:
     assert found.tests.rare_changed.tolist() == [True]
     assert found.tests.new_kinds.tolist() == [40]
     assert found.tests.tested.sum() == 1
+    # All of them are attributed, though none could be tested by itself.
+    assert found.tests.gained.sum() == 40
+    assert sum(g.share for g in found.groups) == pytest.approx(120 / 2_120, rel=0.1)
+
+
+def test_rare_paths_that_come_and_go_are_no_move() -> None:
+    flagged = 0
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        counts = rng.poisson(1.0, (150, 2))
+        kinds = [
+            path(["r", f"odd{i}", "z"], (int(a), int(b)), (500, 500), seed=seed)
+            for i, (a, b) in enumerate(counts.tolist())
+            if a + b
+        ]
+        usual = path(["r", "usual", "z"], (2_000, 2_000), (500, 500), seed=seed)
+        flagged += bool(path_changes(population(usual, *kinds), None, S).groups)
+    assert flagged <= 1
 
 
 def test_repeats_of_a_loop_are_one_row() -> None:
