@@ -7,43 +7,48 @@ was found is each method's; nothing here knows which methods there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from analyze.methods.port import Chosen, Result
 from analyze.population import Population
 from analyze.refine.settings import RefineSettings
-from analyze.report.header import excluded_notes, headline, sample_summary
+from analyze.report.header import excluded_notes, headline, load_ratio, sample_summary
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
+from analyze.report.statistics_header import statistics_load_ratio, statistics_summary
+from analyze.sites.sample_profiles import SampleProfiles
 from analyze.stats.moments import category_moments
 from schemas.errors import ConfigError
 from schemas.report.accounts import VerdictSection
-from schemas.report.report import MethodRun, Preparation, Report, with_id
+from schemas.report.report import MethodRun, Preparation, Report, SampleSummary, with_id
 from schemas.report.report_tables import METHOD_COLUMN
 from schemas.report.section import Section
 
+PAIR_SIZE: Final = 2
+"""Samples of a comparison of two periods."""
+
 
 def compare(
-    population: Population,
+    population: Population | SampleProfiles,
     methods: Sequence[Chosen[Any]],
     *,
-    history: Population | None = None,
+    history: Population | SampleProfiles | None = None,
     limits: ReportLimits | None = None,
     refined: RefineSettings | None = None,
     source: str = "",
     calibration: str = "",
     created_at: str | None = None,
 ) -> Outcome:
-    """Run one or several methods over the samples of a population.
+    """Run one or several methods over the samples of a population, or over what is known of them.
 
     refined tells how the population was made, for the report; None: not by the refinement. calibration is
     what is known of false findings here, a sentence for verdicts. source (a lake's name) and created_at (ISO,
     UTC) are shown but are not part of the id. Deterministic in its arguments.
-    Raises ConfigError where a method takes another number of samples, TypeError where two methods write a
-    table of one name with unlike columns.
+    Raises ConfigError where a method takes another number of samples or needs requests, TypeError where two
+    methods write a table of one name with unlike columns.
     """
     bounds = limits if limits is not None else ReportLimits()
     n = len(population.samples)
@@ -52,9 +57,8 @@ def compare(
             raise ConfigError(
                 f"The method '{chosen.method.name}' takes {chosen.method.samples.text}, and there are {n}."
             )
-    results = [chosen.method.analyse(population, history, chosen.settings, bounds) for chosen in methods]
-    moments = category_moments(population.categories, n)
-    samples = tuple(sample_summary(population, moments, sample) for sample in range(n))
+    results = [_analysed(chosen, population, history, bounds) for chosen in methods]
+    samples, ratio = _header(population)
     report = Report(
         id="",
         created_at=created_at,
@@ -62,11 +66,11 @@ def compare(
         preparation=None if refined is None else _preparation(refined),
         samples=samples,
         notes=(
-            *excluded_notes(samples, population),
+            *(() if isinstance(population, SampleProfiles) else excluded_notes(samples, population)),
             *(note for result in results for note in result.notes),
             *population.notes,
         ),
-        headline=headline(samples, population),
+        headline=headline(samples, ratio),
         methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
         sections=tuple(
             _completed(section, chosen.method.name, calibration)
@@ -76,6 +80,30 @@ def compare(
     )
     views = views_by_tag(view for chosen in methods for view in chosen.method.sections)
     return Outcome(with_id(report), _tables(methods, results), views, results[0].weighed)
+
+
+def _analysed(
+    chosen: Chosen[Any],
+    compared: Population | SampleProfiles,
+    history: Population | SampleProfiles | None,
+    bounds: ReportLimits,
+) -> Result:
+    if not isinstance(compared, SampleProfiles) and not isinstance(history, SampleProfiles):
+        return chosen.method.analyse(compared, history, chosen.settings, bounds)
+    if chosen.method.statistics is None:
+        raise ConfigError(f"The method '{chosen.method.name}' needs requests, and these are statistics.")
+    return chosen.method.statistics(compared, history, chosen.settings, bounds)
+
+
+def _header(compared: Population | SampleProfiles) -> tuple[tuple[SampleSummary, ...], float | None]:
+    """Samples in numbers, and the load of the second over the first's where there are two."""
+    n = len(compared.samples)
+    if isinstance(compared, SampleProfiles):
+        ratio = statistics_load_ratio(compared) if n == PAIR_SIZE else None
+        return tuple(statistics_summary(compared, sample) for sample in range(n)), ratio
+    moments = category_moments(compared.categories, n)
+    samples = tuple(sample_summary(compared, moments, sample) for sample in range(n))
+    return samples, load_ratio(compared) if n == PAIR_SIZE else None
 
 
 def _completed(section: Section, method: str, calibration: str) -> Section:

@@ -112,7 +112,7 @@ def load_population(
         pa.concat_tables(tables).unify_dictionaries(),
         pa.concat_tables(structures.values()),
         settings,
-        tuple(_sample(name, [part.period for part in parts]) for name, parts in asked),
+        tuple(sample_of(name, [part.period for part in parts]) for name, parts in asked),
         asked[0][1][0].window_ns,
         len(samples),
     )
@@ -146,7 +146,8 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
     raise PeriodError(f"Period {ranges_text([part.period for part in parts])}{told} holds no request.")
 
 
-def _sample(name: str, periods: Sequence[Period]) -> Sample:
+def sample_of(name: str, periods: Sequence[Period]) -> Sample:
+    """The sample that some periods make up."""
     where = periods[0].where
     ranges = tuple(sorted((period.start_ns, period.end_ns) for period in periods))
     return Sample(

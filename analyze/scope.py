@@ -39,6 +39,8 @@ class LakePeriod:
     """SHA-256 of each listed file, hex, as it was committed."""
     windows: tuple[Window, ...] = ()
     """The windows whose files are listed, in time order."""
+    n_flows: tuple[int, ...] = ()
+    """[windows] flows in each."""
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
@@ -154,6 +156,7 @@ def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> La
         pending=manifest.pending,
         sums={root / file.name: file.sha256 for listed in files for file in listed},
         windows=tuple(windows),
+        n_flows=tuple(sum(file.rows for file in files[0] if file.window == window) for window in windows),
     )
 
 

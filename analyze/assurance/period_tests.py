@@ -77,6 +77,10 @@ class PeriodTest:
     n0: float
     n1: float
     """Effective numbers of requests."""
+    margin: float = 0.0
+    """The margin."""
+    reach: float = math.inf
+    """Longer half of the 90 % interval that must lie inside it."""
 
     @property
     def open(self) -> bool:
@@ -109,14 +113,14 @@ def mean_band(noise: PeriodNoise, least: float = MEAN_FLOOR) -> float:
 
 
 def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float) -> PeriodTest:
-    sides = [block_means(side.time_us.sum(axis=1), side.weight.sum(axis=1)) for side in (reference, problem)]
+    sides = [block_means(side, by_root=False) for side in (reference, problem)]
     before, after = (float(side.mean) for side in sides)
     sampling = np.array([float(side.variance) for side in sides])
     change = after - before
     between = noise.tau**2 * (before**2 / max(noise.windows0, 1) + after**2 / max(noise.windows1, 1))
     n0, n1 = _effective(reference), _effective(problem)
     band = mean_band(noise) * before
-    if np.isnan(sampling).any():  # all requests of a period in one block: nothing is known of the spread
+    if np.isnan(sampling).any():  # a single request
         return PeriodTest(
             "mean", None, before, after, -np.inf, np.inf, 1.0, MEAN_FLOOR * before, False, False, n0, n1
         )
@@ -126,12 +130,26 @@ def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, al
     reach = error * float(stats.t.ppf((1 + _SHOWN) / 2, df))
     # Noise between windows is in the margin already, so it is not in the interval that must fit.
     inner, inner_df = _welch(sampling, freedom, 0.0)
-    settled = abs(change) + inner * float(stats.t.ppf((1 + _SETTLED) / 2, inner_df)) <= band
+    inner *= float(stats.t.ppf((1 + _SETTLED) / 2, inner_df))
+    settled = abs(change) + inner <= band
     floor = MEAN_FLOOR * before
     changed = p < alpha and abs(change) >= floor
     low, high = change - reach, change + reach
     return PeriodTest(
-        "mean", None, before, after, low, high, p, floor, changed, settled and not changed, n0, n1
+        "mean",
+        None,
+        before,
+        after,
+        low,
+        high,
+        p,
+        floor,
+        changed,
+        settled and not changed,
+        n0,
+        n1,
+        band,
+        inner,
     )
 
 
@@ -195,7 +213,10 @@ def _share(
     # Never seen in either: nothing speaks for a change. How small a share would show is told beside.
     settled = max(-inner[0], inner[1]) <= margin or before == after == 0
     settled = settled and not changed
-    return PeriodTest(measure, threshold_us, before, after, low, high, p, floor, changed, settled, *n)
+    reach = max(after - before - inner[0], inner[1] - (after - before))
+    return PeriodTest(
+        measure, threshold_us, before, after, low, high, p, floor, changed, settled, *n, margin, reach
+    )
 
 
 def _effective(side: PeriodBlocks) -> float:
@@ -206,7 +227,8 @@ def _effective(side: PeriodBlocks) -> float:
 def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
     """(φ >= 1, degrees of freedom) of shares of blocks about their period's, [periods, blocks].
 
-    n: [periods] effective requests; weights are scaled to them. X² over its degrees of freedom.
+    n: [periods] effective requests; weights are scaled to them. X² over its degrees of freedom; of one block
+    each, 1 with the requests' degrees of freedom.
     """
     x2, df = 0.0, 0
     for k, w, size in zip(counts, weight, n, strict=True):
@@ -218,7 +240,7 @@ def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
             expected = trials * share
             seen = k[there] * (size / w.sum())
             x2 += float(((seen - expected) ** 2 / (expected * (1 - share))).sum())
-    return max(1.0, x2 / df) if df else 1.0, float(max(df, 1))
+    return (max(1.0, x2 / df), float(df)) if df else (1.0, max(float(n.sum()) - 2, 1.0))
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
@@ -228,8 +250,8 @@ def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
 
 def spread_p(share: tuple[float, float], n: tuple[float, float], phi: float, df: float) -> float:
     """Two-sided p of a difference of shares with over-dispersion φ, Student's law."""
-    table = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
-    z = float(proportions_with_spread(*table, dispersion=phi).z[0])
+    k0, n0, k1, n1 = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
+    z = float(proportions_with_spread(k0, n0, k1, n1, phi).z[0])
     return float(2 * stats.t.sf(abs(z), df))
 
 

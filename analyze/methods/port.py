@@ -18,6 +18,7 @@ from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
 from analyze.report.section_view import SectionView
+from analyze.sites.sample_profiles import SampleProfiles
 from schemas.config import Config
 from schemas.report.report import Verdict
 from schemas.report.section import Section
@@ -55,6 +56,21 @@ class Analyse(Protocol[C_contra]):
         /,
     ) -> Result:
         """Analyse the population's samples; `history` has samples of ordinary times, refined alike."""
+        ...
+
+
+class AnalyseStatistics(Protocol[C_contra]):
+    """The same work where the requests of the history, or of all samples, are not at hand."""
+
+    def __call__(
+        self,
+        compared: Population | SampleProfiles,
+        history: Population | SampleProfiles | None,
+        settings: C_contra,
+        limits: ReportLimits,
+        /,
+    ) -> Result:
+        """Analyse the samples compared. Of those that are statistics there are no examples."""
         ...
 
 
@@ -96,6 +112,8 @@ class Method(Generic[C]):
     """Every type of section that it may give, and how each is shown."""
     kinds: tuple[str, ...] = ()
     """Kinds of what it weighs: words that a gate may ask for."""
+    statistics: AnalyseStatistics[C] | None = None
+    """The work from statistics; None: it needs requests."""
 
 
 AnyMethod = Method[Any]

@@ -59,8 +59,11 @@ def _failed(population: Population, sample: int) -> tuple[int, float]:
     return count, weight
 
 
-def headline(samples: tuple[SampleSummary, ...], population: Population) -> Headline:
-    """What happened from the first sample to the second; of one sample, or of many, what there is."""
+def headline(samples: tuple[SampleSummary, ...], ratio: float | None) -> Headline:
+    """What happened from the first sample to the second; of one sample, or of many, what there is.
+
+    ratio: the second's requests a second over the first's.
+    """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)
     reference, problem = samples
@@ -73,7 +76,7 @@ def headline(samples: tuple[SampleSummary, ...], population: Population) -> Head
         delta_share=delta / mean0 if delta is not None and mean0 else None,
         requests0=reference.requests,
         requests1=problem.requests,
-        load_ratio=load_ratio(population),
+        load_ratio=ratio,
         total_change_us=problem.total_us - reference.total_us,
     )
     failures = (reference.failed_share, problem.failed_share)

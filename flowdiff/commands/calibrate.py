@@ -105,11 +105,11 @@ def _settings(model: type[Any], given: Sequence[str]) -> Any:
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
     """What `flowdiff compare` does, without writing."""
     from analyze.compare import compare
-    from analyze.load import load_population
+    from analyze.history.reading import read_samples
     from analyze.report.outcome import Outcome
 
     def run(samples: Named, history: Named) -> Outcome:
-        loaded = load_population(samples, refine, history=history)
-        return compare(loaded.population, [chosen], history=loaded.history, refined=refine)
+        read = read_samples(samples, history, refine, can_use=chosen.method.statistics is not None)
+        return compare(read.compared, [chosen], history=read.history, refined=refine)
 
     return run

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_type_hints
 
 import typer
 from rich.console import Console
@@ -32,6 +32,7 @@ from schemas.errors import ConfigError
 from schemas.report.report import to_json
 
 if TYPE_CHECKING:
+    from analyze.history.reading import StatisticsUse
     from flowdiff.sampling import Samples
 
 STDOUT: Final = "-"
@@ -80,6 +81,14 @@ def _compare(
     html_file: Annotated[Path | None, typer.Option("--html", help="Write the page here too.")] = None,
     save: Annotated[bool, typer.Option(help="Keep the report in the lake, under reports/.")] = True,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    statistics: Annotated[
+        str,
+        typer.Option(
+            metavar="USE",
+            help="What is read from window statistics, not requests: auto (long histories, samples that "
+            "do not fit into memory), never, history, all.",
+        ),
+    ] = "auto",
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,7 +134,7 @@ def _compare(
         },
     )
     warn_of_pending(found.periods)
-    outcome = _run(found, chosen, refine)
+    outcome = _run(found, chosen, refine, _use(statistics))
     last = found.compared[-1][1][0].root
     page = _write(outcome, lake or last, save=save, json_file=json_file, html_file=html_file)
     if json_file == STDOUT:
@@ -155,20 +164,37 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str]) -> N
         raise ConfigError(f"{taken}, and {len(names)} given.", remedy="Give each as --sample NAME=PERIOD.")
 
 
-def _run(found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings) -> Outcome:
+def _use(text: str) -> StatisticsUse:
+    from analyze.history.reading import StatisticsUse
+
+    uses = get_args(StatisticsUse)
+    if text not in uses:
+        raise ConfigError(f"--statistics {text}: choose from {', '.join(uses)}.")
+    return cast("StatisticsUse", text)
+
+
+def _run(
+    found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings, use: StatisticsUse
+) -> Outcome:
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
-    from analyze.load import load_population
+    from analyze.history.reading import read_samples
 
     with _stage("Loading and refining"):
-        loaded = load_population(found.compared, refine, history=found.history)
-    population = replace(loaded.population, notes=(*found.notes, *loaded.population.notes))
+        read = read_samples(
+            found.compared,
+            found.history,
+            refine,
+            use=use,
+            can_use=all(one.method.statistics is not None for one in chosen),
+        )
+    compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
     roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
     with _stage("Comparing"):
         return compare(
-            population,
+            compared,
             chosen,
-            history=loaded.history,
+            history=read.history,
             refined=refine,
             source=", ".join(roots),
             calibration=calibration_sentence(found.compared[-1][1][0].root, chosen[0], refine),

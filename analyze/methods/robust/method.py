@@ -12,16 +12,20 @@ from analyze.report.sections.account.account_page import ACCOUNT
 from analyze.report.sections.findings.finding_page import FINDINGS
 from analyze.report.sections.verdict.verdict_page import VERDICT
 from analyze.report.weighing import FINDING_KINDS
+from analyze.sites.sample_profiles import SampleProfiles
 
 
 def analyse(
-    population: Population, history: Population | None, settings: RobustSettings, limits: ReportLimits
+    compared: Population | SampleProfiles,
+    history: Population | SampleProfiles | None,
+    settings: RobustSettings,
+    limits: ReportLimits,
 ) -> Result:
     """What changed in the second sample against the first; the history tells what is usual."""
     # Here, so that the command line has the options without numpy and scipy.
     from analyze.methods.robust.robust_result import robust_result
 
-    return robust_result(population, history, settings, limits)
+    return robust_result(compared, history, settings, limits)
 
 
 METHOD: Final = Method(
@@ -32,5 +36,6 @@ METHOD: Final = Method(
     analyse=analyse,
     sections=(VERDICT, ACCOUNT, FINDINGS),
     kinds=FINDING_KINDS,
+    statistics=analyse,
 )
 """Found by the registry."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from analyze.findings.changes import Change
 from analyze.methods.port import Result
 from analyze.methods.robust.account_section import (
@@ -11,34 +13,42 @@ from analyze.methods.robust.account_section import (
     mean_account,
     tail_account,
 )
+from analyze.methods.robust.assured import assured
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict_section import period_change, verdict_section
+from analyze.methods.robust.verdict_section import verdict_section
 from analyze.population import Population
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import weigh
+from analyze.sites.sample_profiles import SampleProfiles
 from schemas.report.findings import FindingsSection, Unexplained
 from schemas.report.report import Verdict
 
 
 def robust_result(
-    population: Population, history: Population | None, settings: RobustSettings, limits: ReportLimits
+    compared: Population | SampleProfiles,
+    history: Population | SampleProfiles | None,
+    settings: RobustSettings,
+    limits: ReportLimits,
 ) -> Result:
     """Run robust mode and fill the report."""
-    run = robust_run(population, history, settings)
+    run = robust_run(compared, history, settings)
     exact = mean_account(run)
-    mean = period_change(run, "mean", settings)
+    looked = assured(run, settings)
+    mean = looked.interval("mean")
     accounts = [
         account_of(exact, "mean", run, mean, limits),
-        account_of(tail_account(run), "tail", run, period_change(run, "tail", settings), limits),
-        account_of(error_account(run), "errors", run, period_change(run, "errors", settings), limits),
+        account_of(error_account(run), "errors", run, looked.interval("errors"), limits),
     ]
+    if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
+        tail = looked.interval("tail")
+        accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
     findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, limits)
     rest = _rest(run)
-    verdict = verdict_section(run, findings, accounts, settings)
+    verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)
     return Result(
         settings=settings,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import Profiled, profile_of
+from analyze.sites.sample_profiles import SampleProfiles
 from analyze.sites.totals import totals
 
 
@@ -34,20 +36,38 @@ class RobustRun:
     affected: Affected
     groups: tuple[Group, ...]
     threshold_ns: float
-    """What the tail account counts requests over."""
+    """What the tail account counts requests over; infinite where no request is at hand."""
 
 
-def robust_run(population: Population, history: Population | None, settings: RobustSettings) -> RobustRun:
-    """Profile the samples, test their sites, group what changed."""
-    past = () if history is None else history.samples
-    slots, roles = slots_of(population.samples, past, settings.blocks)
+def robust_run(
+    compared: Population | SampleProfiles,
+    history: Population | SampleProfiles | None,
+    settings: RobustSettings,
+) -> RobustRun:
+    """Profile the samples, test their sites, group what changed.
+
+    Of samples that are statistics no request is at hand: what was found has no examples.
+    """
+    slots, roles = slots_of(
+        compared.samples,
+        () if history is None else history.samples,
+        settings.blocks,
+        kept=compared.profile.slots if isinstance(compared, SampleProfiles) else None,
+        kept_history=history.profile.slots if isinstance(history, SampleProfiles) else None,
+    )
     here = [slot for slot in slots if slot.sample <= PROBLEM]
-    threshold_ns = slow_response_ns(population)
-    patterns = profile_of(population, here, threshold_ns)
+    if isinstance(compared, SampleProfiles):
+        population, patterns, threshold_ns = (
+            compared.without_requests(),
+            Profiled(compared.profile, ()),
+            np.inf,
+        )
+    else:
+        population, threshold_ns = compared, slow_response_ns(compared)
+        patterns = profile_of(compared, here, threshold_ns)
     profile = patterns.profile
     if history is not None:
-        theirs = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots[len(here) :]]
-        profile = joined([profile, profile_of(history, theirs).profile])
+        profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
     tested = tested_changes(profile, roles, settings)
     context = Context.of(profile.names)
     affected = affected_requests(patterns.patterns, roles.problem[: len(here)])
@@ -69,6 +89,14 @@ def slow_response_ns(population: Population, part: float = 0.95) -> float:
     order = np.argsort(response, kind="stable")
     upto = np.cumsum(weight[order])
     return float(response[order[np.searchsorted(upto, part * upto[-1] * (1 - 1e-12))]])
+
+
+def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profile:
+    """The profile of the history, slot by slot."""
+    if isinstance(history, SampleProfiles):
+        return history.profile
+    own = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots]
+    return profile_of(history, own).profile
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:

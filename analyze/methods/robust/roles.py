@@ -40,11 +40,20 @@ class Roles:
         return int(self.noise.max(initial=-1)) + 1
 
 
-def slots_of(samples: Sequence[Sample], history: Sequence[Sample], blocks: int) -> tuple[list[Slot], Roles]:
+def slots_of(
+    samples: Sequence[Sample],
+    history: Sequence[Sample],
+    blocks: int,
+    *,
+    kept: Sequence[Slot] | None = None,
+    kept_history: Sequence[Slot] | None = None,
+) -> tuple[list[Slot], Roles]:
     """Slots of reference, problem and history samples, the history's numbered as samples after the two.
 
     With a history its samples are the blocks, and the reference is one of about their length, or several.
-    Without, the reference is cut into `blocks`, or into as many as are as long as the problem.
+    Without, the reference is cut into `blocks`, or into as many as are as long as the problem. Where
+    statistics were kept, their slots are given: `kept` of the two (the reference's first), `kept_history` of
+    the history, numbered by its samples.
     """
     reference, problem = samples
     length = reference.length_ns
@@ -57,21 +66,29 @@ def slots_of(samples: Sequence[Sample], history: Sequence[Sample], blocks: int) 
         cold = length < blocks * problem.length_ns
     slots: list[Slot] = []
     noise: list[int] = []
-    for number, pieces in enumerate(_cut(reference, n_blocks)):
-        slots += [Slot(REFERENCE, start, end) for start, end in pieces]
-        noise += [number] * len(pieces)
-    n_reference = len(slots)
-    for pieces in _cut(problem, blocks):
-        slots += [Slot(PROBLEM, start, end) for start, end in pieces]
-        noise += [-1] * len(pieces)
-    past = len(slots)
-    for number, sample in enumerate(history):
-        pieces = _cut(sample, 1)[0]
-        slots += [Slot(PROBLEM + 1 + number, start, end) for start, end in pieces]
-        noise += [n_blocks + number] * len(pieces)
-    place = np.arange(len(slots))
-    in_problem = (place >= n_reference) & (place < past)
-    return slots, Roles(~in_problem, place < n_reference, in_problem, np.array(noise, dtype=np.int64), cold)
+    if kept is None:
+        for number, pieces in enumerate(_cut(reference, n_blocks)):
+            slots += [Slot(REFERENCE, start, end) for start, end in pieces]
+            noise += [number] * len(pieces)
+        for pieces in _cut(problem, blocks):
+            slots += [Slot(PROBLEM, start, end) for start, end in pieces]
+            noise += [-1] * len(pieces)
+    else:
+        slots += kept
+        n_reference = sum(slot.sample == REFERENCE for slot in kept)
+        n_blocks = max(1, min(n_blocks, n_reference))
+        noise += [place * n_blocks // n_reference for place in range(n_reference)]
+        noise += [-1] * (len(kept) - n_reference)
+    if kept_history is None:
+        cut = [_cut(sample, 1)[0] for sample in history]
+        kept_history = [Slot(number, *piece) for number, pieces in enumerate(cut) for piece in pieces]
+    slots += [Slot(PROBLEM + 1 + slot.sample, slot.start_ns, slot.end_ns) for slot in kept_history]
+    noise += [n_blocks + slot.sample for slot in kept_history]
+    sample_of = np.array([slot.sample for slot in slots])
+    in_problem = sample_of == PROBLEM
+    return slots, Roles(
+        ~in_problem, sample_of == REFERENCE, in_problem, np.array(noise, dtype=np.int64), cold
+    )
 
 
 def _cut(sample: Sample, n: int) -> list[list[tuple[int, int]]]:
