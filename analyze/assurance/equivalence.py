@@ -62,7 +62,7 @@ def equivalence(
 ) -> Equivalence:
     """TOST of the ratio of means by root type, on logs, sampling from blocks. O(blocks · roots)."""
     band = mean_band(noise)
-    sides = [block_means(side.time_us, side.weight) for side in (reference, problem)]
+    sides = [block_means(side, by_root=True) for side in (reference, problem)]
     shares = sum(
         side.time_us.sum(axis=0) / max(side.time_us.sum(), 1e-300) for side in (reference, problem)
     ) / np.float64(2)

@@ -54,6 +54,8 @@ class PeriodBlocks:
     """Sum of squared weights: Kish's effective number is weight² / weight2."""
     time_us: F8
     """Weighted sum of response times."""
+    square_us2: F8
+    """Weighted sum of their squares."""
     failed: F8
     """Weighted number of failing requests."""
     slow: F8
@@ -136,6 +138,7 @@ def period_blocks(
         weight=sums(weight),
         weight2=sums(weight**2),
         time_us=sums(weight * requests.response_us),
+        square_us2=sums(weight * requests.response_us**2),
         failed=sums(weight * requests.failed),
         slow=np.stack(slow, axis=1) if slow else np.zeros((blocks, 0)),
         thresholds_us=tuple(thresholds_us),
@@ -152,22 +155,32 @@ class BlockMeans:
 
     mean: F8
     variance: F8
-    """Of the mean; NaN where a single block has requests."""
+    """Of the mean; NaN for a single request."""
     freedom: F8
     """Degrees of freedom: blocks with requests, less one."""
 
 
-def block_means(total: F8, weight: F8) -> BlockMeans:
-    """Ratio of sums Σ total / Σ weight over blocks, [blocks, …] -> […].
+def block_means(side: PeriodBlocks, *, by_root: bool) -> BlockMeans:
+    """Mean response time, µs: of each root type [roots], or of all requests [].
 
-    The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)², over
-    the B blocks that hold anything. It contains whatever requests of a block share.
+    The variance is that of a ratio estimator, B/(B-1) · Σ (time_b - mean · weight_b)² / (Σ weight)², over the
+    B blocks that hold requests. It contains whatever requests of a block share. Where one block holds all (a
+    period that is one window of history long), it is that of independent requests.
     """
+
+    def column(sums: F8) -> F8:
+        return sums if by_root else sums.sum(axis=1)
+
+    total, weight = column(side.time_us), column(side.weight)
     sums = weight.sum(axis=0)
     there = (weight > 0).sum(axis=0)
     safe = np.where(sums > 0, sums, np.nan)
     mean = total.sum(axis=0) / safe
     residual = ((total - np.where(np.isnan(mean), 0.0, mean) * weight) ** 2).sum(axis=0)
+    # Kish's number of requests.
+    n = safe**2 / np.where(sums > 0, column(side.weight2).sum(axis=0), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = np.where(there > 1, there / (there - 1.0) * residual / safe**2, np.nan)
-    return BlockMeans(mean, variance, there - 1.0)
+        single = np.maximum(column(side.square_us2).sum(axis=0) / safe - mean**2, 0.0) / (n - 1.0)
+        variance = np.where(there > 1, there / (there - 1.0) * residual / safe**2, single)
+    variance = np.where((there > 1) | (n > 1 + 1e-9), variance, np.nan)
+    return BlockMeans(mean, variance, np.where(there > 1, there - 1.0, n - 1.0))

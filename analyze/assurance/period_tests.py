@@ -109,14 +109,14 @@ def mean_band(noise: PeriodNoise, least: float = MEAN_FLOOR) -> float:
 
 
 def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float) -> PeriodTest:
-    sides = [block_means(side.time_us.sum(axis=1), side.weight.sum(axis=1)) for side in (reference, problem)]
+    sides = [block_means(side, by_root=False) for side in (reference, problem)]
     before, after = (float(side.mean) for side in sides)
     sampling = np.array([float(side.variance) for side in sides])
     change = after - before
     between = noise.tau**2 * (before**2 / max(noise.windows0, 1) + after**2 / max(noise.windows1, 1))
     n0, n1 = _effective(reference), _effective(problem)
     band = mean_band(noise) * before
-    if np.isnan(sampling).any():  # all requests of a period in one block: nothing is known of the spread
+    if np.isnan(sampling).any():  # a single request
         return PeriodTest(
             "mean", None, before, after, -np.inf, np.inf, 1.0, MEAN_FLOOR * before, False, False, n0, n1
         )
@@ -206,7 +206,8 @@ def _effective(side: PeriodBlocks) -> float:
 def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
     """(φ >= 1, degrees of freedom) of shares of blocks about their period's, [periods, blocks].
 
-    n: [periods] effective requests; weights are scaled to them. X² over its degrees of freedom.
+    n: [periods] effective requests; weights are scaled to them. X² over its degrees of freedom; of one block
+    each, 1 with the requests' degrees of freedom.
     """
     x2, df = 0.0, 0
     for k, w, size in zip(counts, weight, n, strict=True):
@@ -218,7 +219,7 @@ def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
             expected = trials * share
             seen = k[there] * (size / w.sum())
             x2 += float(((seen - expected) ** 2 / (expected * (1 - share))).sum())
-    return max(1.0, x2 / df) if df else 1.0, float(max(df, 1))
+    return (max(1.0, x2 / df), float(df)) if df else (1.0, max(float(n.sum()) - 2, 1.0))
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
@@ -228,8 +229,8 @@ def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
 
 def spread_p(share: tuple[float, float], n: tuple[float, float], phi: float, df: float) -> float:
     """Two-sided p of a difference of shares with over-dispersion φ, Student's law."""
-    table = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
-    z = float(proportions_with_spread(*table, dispersion=phi).z[0])
+    k0, n0, k1, n1 = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
+    z = float(proportions_with_spread(k0, n0, k1, n1, phi).z[0])
     return float(2 * stats.t.sf(abs(z), df))
 
 

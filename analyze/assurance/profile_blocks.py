@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks
+from analyze.assurance.visible_change import log_spread
 from analyze.sites.log_bins import value_of
 from analyze.sites.profile import Profile
 
@@ -69,7 +70,18 @@ def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] =
         weight=sums("w"),
         weight2=sums("w2"),
         time_us=sums("ns") * _US,
+        square_us2=sums("ns2") * _US**2,
         failed=sums("failed"),
         slow=np.stack(slow, axis=1) if slow else np.zeros((n_blocks, 0)),
         thresholds_us=tuple(thresholds_us),
+    )
+
+
+def profile_log_spread(profile: Profile, used: npt.NDArray[np.bool_]) -> F8:
+    """[roots] `log_spread` of the response times of some slots, [slots], to the width of a bin."""
+    table = profile.responses
+    inside = used[table["slot"].to_numpy()]
+    middle = value_of(table["bin"].to_numpy()[inside] + 0.5) * _US
+    return log_spread(
+        middle, table["w"].to_numpy()[inside], table["root"].to_numpy()[inside], len(profile.names.roots)
     )

@@ -6,18 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.assurance.label_hygiene import Hygiene, label_hygiene
 from analyze.assurance.load_change import RateChange, mix_change, rate_changes
-from analyze.assurance.period_blocks import PeriodBlocks, PeriodRequests, block_means
+from analyze.assurance.period_blocks import PeriodBlocks, block_means
 from analyze.assurance.period_tests import exact_p
 from analyze.population import Population
 from analyze.report.wording import duration
 from schemas.quality import MEANINGS, Quality
 from schemas.report.accounts import QualityRow
-
-F8 = npt.NDArray[np.float64]
 
 ALPHA = 0.001
 EXCLUDED_FLOOR = 0.01
@@ -38,7 +35,6 @@ _MAD = 1.4826
 
 def quality_rows(
     population: Population,
-    requests: tuple[PeriodRequests, PeriodRequests],
     blocks: tuple[PeriodBlocks, PeriodBlocks],
     roots: Sequence[str],
     *,
@@ -46,10 +42,10 @@ def quality_rows(
     tau_rate: float = 0.0,
 ) -> tuple[QualityRow, ...]:
     """All rows of a comparison's two samples. history: ordinary windows; tau_rate: see `rate_changes`."""
-    kept = len(requests[0].start_ns), len(requests[1].start_ns)
+    kept = blocks[0].n_requests, blocks[1].n_requests
     rows = [
         *label_rows(population),
-        *sampling_rows(requests[0].weight, requests[1].weight, population.weight_known),
+        *sampling_rows(_mean_weight(blocks[0]), _mean_weight(blocks[1]), population.weight_known),
         *excluded_rows(population.excluded, kept),
         *load_rows(rate_changes(*blocks, roots, tau=tau_rate)),
         *mix_rows(*blocks, roots),
@@ -84,8 +80,13 @@ def _label_text(noun: str, found: Hygiene) -> str:
     )
 
 
-def sampling_rows(weight0: F8, weight1: F8, known: Sequence[float]) -> Iterator[QualityRow]:
-    """Sampling that differs between the periods, or that nobody told (A.7)."""
+def _mean_weight(side: PeriodBlocks) -> float:
+    """Requests that a recorded one stands for; 0 where there is none."""
+    return float(side.weight.sum()) / max(side.n_requests, 1)
+
+
+def sampling_rows(mean0: float, mean1: float, known: Sequence[float]) -> Iterator[QualityRow]:
+    """Sampling that differs between the periods, or that nobody told (A.7). mean0, mean1: mean weights."""
     if len(known) >= 2 and abs(known[1] - known[0]) > EXCLUDED_FLOOR:
         yield QualityRow(
             kind="sampling",
@@ -106,10 +107,7 @@ def sampling_rows(weight0: F8, weight1: F8, known: Sequence[float]) -> Iterator[
             severe=False,
             text="No request told how it was sampled; each counts once, and rates are of what was recorded.",
         )
-    if not len(weight0) or not len(weight1):
-        return
-    mean0, mean1 = float(weight0.mean()), float(weight1.mean())
-    if not 1 / WEIGHT_FLOOR < mean1 / mean0 < WEIGHT_FLOOR:
+    if mean0 and mean1 and not 1 / WEIGHT_FLOOR < mean1 / mean0 < WEIGHT_FLOOR:
         yield QualityRow(
             kind="sampling",
             severe=False,
@@ -190,7 +188,7 @@ def history_rows(reference: PeriodBlocks, history: Sequence[PeriodBlocks]) -> It
     if len(windows) < LEAST_WINDOWS or not reference.n_requests:
         return
     logs = np.log([max(float(w.time_us.sum() / w.weight.sum()), 1e-3) for w in windows])
-    own = block_means(reference.time_us.sum(axis=1), reference.weight.sum(axis=1))
+    own = block_means(reference, by_root=False)
     mean = max(float(own.mean), 1e-3)
     centre = float(np.median(logs))
     spread = max(_MAD * float(np.median(np.abs(logs - centre))), _LEAST_SPREAD)

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
-from analyze.assurance.period_blocks import PeriodRequests
+from analyze.assurance.period_blocks import PeriodBlocks
 from analyze.assurance.period_tests import PeriodNoise, exact_p
 from schemas.report.accounts import VisibleRow
 
@@ -18,7 +19,8 @@ LEAST_REQUESTS = 4
 TIME_FLOOR = 0.10
 """Relative change of a time that counts (L.9 item 5)."""
 SHARE_FLOOR = 0.01
-_LEAST_NS_US = 1e-3
+F8 = npt.NDArray[np.float64]
+_LEAST = 1e-3
 
 
 def smallest_ratio(
@@ -67,30 +69,24 @@ def least_new(n0: int, n1: int, *, alpha: float) -> int | None:
 
 
 def visible_rows(
-    reference: PeriodRequests,
-    problem: PeriodRequests,
+    reference: PeriodBlocks,
+    problem: PeriodBlocks,
+    log_sd: F8,
     roots: Sequence[str],
     noise: PeriodNoise,
     *,
     alpha: float,
 ) -> tuple[VisibleRow, ...]:
-    """A row for each root type, those with the most requests first. O(requests)."""
-    n = len(roots)
-    counts = [np.bincount(side.root, minlength=n) for side in (reference, problem)]
-    weight = np.concatenate((reference.weight, problem.weight))
-    root = np.concatenate((reference.root, problem.root))
-    effective = [_kish(side, n) for side in (reference, problem)]
-    logs = np.log(np.maximum(np.concatenate((reference.response_us, problem.response_us)), _LEAST_NS_US))
-    total = np.maximum(np.bincount(root, weight, n), 1e-300)
-    mean = np.bincount(root, weight * logs, n) / total
-    sd = np.sqrt(np.bincount(root, weight * (logs - mean[root]) ** 2, n) / total)
+    """A row for each root type, those with the most requests first. log_sd: [roots], of `log_spread`."""
+    counts = [side.requests.sum(axis=0) for side in (reference, problem)]
+    effective = [_kish(side) for side in (reference, problem)]
     rows = [
         VisibleRow(
             root=name,
             requests0=int(counts[0][at]),
             requests1=int(counts[1][at]),
             ratio=smallest_ratio(
-                float(sd[at]), float(effective[0][at]), float(effective[1][at]), noise, alpha=alpha
+                float(log_sd[at]), float(effective[0][at]), float(effective[1][at]), noise, alpha=alpha
             ),
             share=smallest_share(int(effective[0][at]), int(effective[1][at]), alpha=alpha),
         )
@@ -99,7 +95,18 @@ def visible_rows(
     return tuple(sorted(rows, key=lambda row: (-row.requests0 - row.requests1, row.root)))
 
 
-def _kish(side: PeriodRequests, n_roots: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    weight = np.bincount(side.root, side.weight, n_roots)
-    square = np.bincount(side.root, side.weight**2, n_roots)
+def log_spread(value: F8, weight: F8, root: npt.NDArray[np.integer], n_roots: int) -> F8:
+    """[roots] standard deviation of the natural log of response times; 0 for none. All arrays are [values].
+
+    Values may be those of requests, or of a profile's bins with the bins' weights.
+    """
+    logs = np.log(np.maximum(value, _LEAST))
+    total = np.maximum(np.bincount(root, weight, n_roots), 1e-300)
+    mean = np.bincount(root, weight * logs, n_roots) / total
+    spread: F8 = np.sqrt(np.bincount(root, weight * (logs - mean[root]) ** 2, n_roots) / total)
+    return spread
+
+
+def _kish(side: PeriodBlocks) -> F8:
+    weight, square = side.weight.sum(axis=0), side.weight2.sum(axis=0)
     return np.where(square > 0, weight**2 / np.where(square > 0, square, 1.0), 0.0)

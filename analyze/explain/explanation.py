@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from analyze.explain.attribute_contrast import attribute_rows
 from analyze.explain.column_codes import CodedColumns, code_columns
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.feature_table import FeatureTable
-from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf
+from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf, split_columns
 from analyze.explain.split_gain import best_splits, class_weights
 from analyze.explain.tree_rules import Group, best_group, tree_rules
 from analyze.explain.tree_validation import agreement, cross_validated_auc, root_stability
@@ -28,17 +28,22 @@ _TWIN = 0.98
 
 
 def explain(
-    table: FeatureTable, *, exclude: Sequence[str] = (), settings: ExplainSettings | None = None
+    table: FeatureTable,
+    *,
+    exclude: Sequence[str] = (),
+    standing: Sequence[str] = (),
+    settings: ExplainSettings | None = None,
 ) -> Explanation:
     """What parts the table's classes: a tree as rules, the attributes one by one, and how sure that is.
 
     exclude: attributes that the user does not want to see at the root again, as `key`, or `component/point
-    key`. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
+    key`. standing: attributes that part such requests at other times, too (`parting_columns`), left out
+    alike. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
     folds of time is below `min_auc`, or whose root changes from bootstrap to bootstrap, is not shown as an
     explanation. Deterministic in its arguments.
     """
     asked = ExplainSettings() if settings is None else settings
-    columns = tuple(column for column in table.columns if not excluded(column, exclude))
+    columns = tuple(column for column in table.columns if not excluded(column, (*exclude, *standing)))
     left_out = tuple(column.text for column in table.columns if excluded(column, exclude))
     coded = code_columns(columns, len(table.affected), asked.numeric_bins, asked.levels)
     rows = attribute_rows(coded, table.affected)
@@ -47,7 +52,7 @@ def explain(
     return Explanation(
         contrast=table.contrast,
         reliable=found.reason == "",
-        sentence=_sentence(table, found),
+        sentence=_sentence(table, found, tuple(n for n in standing if n not in exclude)),
         auc=found.auc,
         root_stability=found.stability,
         rules=found.rules,
@@ -58,6 +63,17 @@ def explain(
         excluded=left_out,
         reason=found.reason,
     )
+
+
+def parting_columns(
+    table: FeatureTable, *, exclude: Sequence[str] = (), settings: ExplainSettings | None = None
+) -> tuple[str, ...]:
+    """Attributes, `key at component/point`, that tell the classes apart reliably; empty where none do."""
+    asked = ExplainSettings() if settings is None else settings
+    columns = tuple(column for column in table.columns if not excluded(column, exclude))
+    coded = code_columns(columns, len(table.affected), asked.numeric_bins, asked.levels)
+    found = _judged(table, coded, asked)
+    return found.parting
 
 
 def excluded(column: Column, exclude: Sequence[str]) -> bool:
@@ -82,6 +98,8 @@ class _Judged:
     best: Group | None = None
     twins: tuple[str, ...] = ()
     """Columns that part the requests as the root does."""
+    parting: tuple[str, ...] = ()
+    """Columns of the tree and the twins of its root, without aggregates."""
 
 
 def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings) -> _Judged:
@@ -111,14 +129,18 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
             stability.share,
             competing=(coded.columns[question.split.column].text, *competing),
         )
+    root = coded.columns[question.split.column]
     tree = grow(coded, affected, table.block, rows, settings, settings.perms)
+    twins = _twins(coded, tree, affected, settings)
+    named = (replace(coded.columns[column], aggregate="").text for column in split_columns(tree))
     return _Judged(
         "",
         auc,
         stability.share,
         tree_rules(coded, tree, weights),
         best=best_group(coded, tree, weights),
-        twins=_twins(coded, tree, affected, settings),
+        twins=tuple(twin.key if twin.where == root.where else twin.text for twin in twins),
+        parting=tuple(dict.fromkeys((*named, *(twin.text for twin in twins)))),
     )
 
 
@@ -143,7 +165,7 @@ def _narrow(coded: CodedColumns, settings: ExplainSettings) -> CodedColumns:
 
 def _twins(
     coded: CodedColumns, tree: Node, affected: npt.NDArray[np.bool_], settings: ExplainSettings
-) -> tuple[str, ...]:
+) -> tuple[Column, ...]:
     """Other parameters that part the requests as the root's does."""
     if tree.split is None:
         return ()
@@ -159,23 +181,26 @@ def _twins(
     )
     base = goes_left(coded, tree.split, rows)
     root = coded.columns[tree.split.column]
-    twins: dict[str, None] = {}
+    twins: dict[tuple[str, str], Column] = {}
     for number, column in enumerate(coded.columns):
         if (column.where, column.key) == (root.where, root.key) or found.gain[number, 0] <= 0:
             continue
         split = Split(number, int(found.cut[number, 0]), bool(found.missing_left[number, 0]))
         if agreement(base, goes_left(coded, split, rows)) >= _TWIN:
-            twins[column.key if column.where == root.where else f"{column.key} at {column.where}"] = None
-    return tuple(twins)
+            twins.setdefault((column.where, column.key), replace(column, aggregate=""))
+    return tuple(twins.values())
 
 
-def _sentence(table: FeatureTable, found: _Judged) -> str:
+def _sentence(table: FeatureTable, found: _Judged, standing: tuple[str, ...]) -> str:
     """What a reader needs to know, in one or two sentences."""
     changed = ""
     if table.identifiers:
         named = [f"{i.key}{_at(i.where)} {i.before} → {i.after}" for i in table.identifiers]
         more = f" and {len(named) - 2} more" if len(named) > 2 else ""
         changed = f" Changed with the period: {'; '.join(named[:2])}{more}."
+    if standing:
+        verb = "parts" if len(standing) == 1 else "part"
+        changed += f" {', '.join(standing[:_TWINS_SHOWN])} {verb} such requests in the reference, too."
     if found.reason == "":
         return _said(table, found) + changed
     auc = "" if found.auc is None else f" (AUC {found.auc:.2f})"
@@ -186,7 +211,7 @@ def _sentence(table: FeatureTable, found: _Judged) -> str:
         "not-predictive": f"no attribute tells them apart{auc}",
         "unstable": f"the answer changes from sample to sample{auc}",
     }[found.reason]
-    if changed and found.reason in ("not-predictive", "no-parameters"):
+    if table.identifiers and found.reason in ("not-predictive", "no-parameters"):
         return f"{changed.strip()} Beyond that no attribute tells them apart{auc}."
     return f"No reliable explanation: {why}.{changed}"
 

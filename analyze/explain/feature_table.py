@@ -88,10 +88,8 @@ class Observations:
         block = time_blocks(time, label, settings.blocks, apart=apart)
         fold = time_blocks(time, label, settings.folds, apart=True)
         columns = self.columns
-        identifiers: tuple[ChangedIdentifier, ...] = ()
+        found = changed_identifiers(columns, chosen)
         if apart:
-            found = changed_identifiers(columns, chosen)
-            identifiers = tuple(found.values())
             columns = tuple(
                 column
                 for column in columns
@@ -111,7 +109,7 @@ class Observations:
             block=block,
             fold=fold,
             columns=kept,
-            identifiers=identifiers,
+            identifiers=tuple(found.values()),
             had_columns=any(c.where != REQUEST for c in self.columns),
         )
 

@@ -30,7 +30,7 @@ class PathShares:
     """Weighted shares and means of two periods; [2, categories] and [2, roots]."""
 
     of_all: F8
-    """s: each root's share of all requests."""
+    """s: each root's share of all requests; of a period without requests the other's."""
     of_root: F8
     """q: each category's share of its root's requests. A root without requests in one period has there
     the shares of the other, so that all it changes is the mix."""
@@ -56,6 +56,7 @@ def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
     of_root_total = np.stack([np.bincount(root, w, n_roots) for w in weight])
     total = of_root_total.sum(axis=1, keepdims=True)
     of_all = of_root_total / np.where(total > 0, total, 1.0)
+    of_all = np.where(total > 0, of_all, of_all[::-1])
     base = of_root_total[:, root]
     q = weight / np.where(base > 0, base, 1.0)
     q = np.where(base > 0, q, q[::-1])

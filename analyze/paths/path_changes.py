@@ -205,9 +205,14 @@ def _grouped(
     usual = _usual(table)
     found: dict[tuple[object, ...], list[tuple[PathMove, Signature | None, tuple[int, int], list[Pair]]]]
     found = defaultdict(list)
+    looked = cells = 0
     for move in moves[: settings.aligned]:
         before, after = _partners(table, move, usual)
         graphs = table.graphs[before], table.graphs[after]
+        cells += graphs[0].n_nodes * graphs[1].n_nodes
+        if looked and cells > settings.aligned_cells:
+            break
+        looked += 1
         pairs = aligned_steps(*graphs)
         mark = signature(*graphs, pairs) if before != after else None
         kind = (move.source == OTHER, move.target == OTHER)
@@ -233,7 +238,7 @@ def _grouped(
             )
         )
     groups.sort(key=lambda g: (-g.score, g.partners))
-    return tuple(groups), moves[settings.aligned :]
+    return tuple(groups), moves[looked:]
 
 
 def _usual(table: PathTable) -> I8:

@@ -35,5 +35,8 @@ class PathSettings(Config):
     """Groups of moved paths that are shown."""
     aligned: int = Field(default=400, ge=1)
     """Moves that are compared step by step, the largest; the others are summed up."""
+    aligned_cells: int = Field(default=2_000_000_000, ge=1)
+    """Sum of steps before x steps after over these: an alignment takes some 0.1 ns a cell, and more moves of
+    huge graphs are summed up likewise."""
     difference_rows: int = Field(default=60, ge=5)
     """Steps of a difference that are shown."""

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Graph, Population
-from analyze.stats.blocks import block_of, equal_time_bounds
 from analyze.stats.moments import NS_PER_US, SampleMoments, category_moments
+from analyze.stats.time_blocks import block_of, equal_time_bounds
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]

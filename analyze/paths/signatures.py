@@ -46,10 +46,14 @@ class Signature:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for moves that are the same change: order within it does not count."""
+        """Equal for moves that are the same change: order within it does not count.
+
+        Work that goes to another component is the same change wherever it is asked for; steps that come or go
+        are so at one place only.
+        """
         return (
             self.move,
-            self.anchor,
+            None if self.move is Move.REPLACED else self.anchor,
             frozenset(self.replaced),
             frozenset(self.inserted),
             frozenset(self.removed),
@@ -94,6 +98,11 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
         # Work that another component does in this move is no step more or less.
         inserted.pop(fresh, None)
         removed.pop(old, None)
+    if replaced and (inserted or removed):
+        # Other steps changed, too: that a name occurs on both sides is then an accident.
+        removed = dict.fromkeys([old for old, _ in replaced] + list(removed))
+        inserted = dict.fromkeys([fresh for _, fresh in replaced] + list(inserted))
+        replaced = {}
     return Signature(
         _move(bool(replaced), bool(inserted), bool(removed), bool(repeats)),
         anchor,

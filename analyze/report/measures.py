@@ -9,6 +9,9 @@ from schemas.report.findings import Interval, Unit
 POINTS = "points"
 """Unit of a difference of two shares, in percent: 1 % to 3 % is 2 points, not 200 %."""
 
+UNKNOWN = 1e15
+"""Ends of an interval from here on stand for none: thirty years, in µs."""
+
 
 def value(unit: Unit, number: float) -> str:
     """`264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
@@ -38,8 +41,15 @@ def shift(unit: Unit, difference: float) -> str:
     return f"{_sign(difference, size)}{size}{word}"
 
 
+def is_known(change: Interval) -> bool:
+    """Whether an interval has ends: one block of time tells nothing about others."""
+    return max(abs(change.low), abs(change.high)) < UNKNOWN
+
+
 def span(unit: Unit, change: Interval) -> str:
-    """An interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`."""
+    """An interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is not known."""
+    if not is_known(change):
+        return "interval not known"
     if unit == "us":
         low, high = wording.change(change.low), wording.change(change.high)
         amount, _, scale = low.rpartition(NBSP)

@@ -50,7 +50,8 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
             continue
         union = _union(times[sites.start[called]], times[sites.end[called]])
         own[unit] -= union
-        overlap[unit] = duration[called].sum(axis=0) / np.maximum(union, 1)
+        # Children without length do not overlap.
+        overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
     on_edge = critical_path(category).T
     critical = np.zeros_like(duration)
     on_path = np.zeros(duration.shape, dtype=np.bool_)

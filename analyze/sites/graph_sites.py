@@ -5,7 +5,6 @@ A *unit* is what has time of its own: of spans a call, of activity records a ste
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,10 +44,18 @@ class GraphSites:
     unit_at: I8
     """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
 
+    are_calls: bool
+    """Whether the units are calls; else they are steps between records."""
+
     @property
     def n_units(self) -> int:
         """Number of units."""
         return len(self.start)
+
+    def site_at(self, position: I4) -> I8:
+        """Sites of nodes: of the call that a node is a side of, or of the trace point itself."""
+        sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.shape_site[position]
+        return sites
 
 
 def graph_sites(graph: Graph, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
@@ -79,7 +86,14 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         if caller >= 0:
             children[caller].append(unit)
     operation = [
-        book.operation(_operation(graph, nesting, start[unit], [start[child] for child in children[unit]]))
+        book.operation(
+            _operation(
+                graph,
+                nesting,
+                start[unit],
+                [start[child] for child in children[unit] if end[child] != start[child]],
+            )
+        )
         for unit in range(len(start))
     ]
     left: dict[int, list[int]] = {}
@@ -126,12 +140,16 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         shape_site=np.array(site, dtype=np.int64),
         shape_of=np.array(shape, dtype=np.int64),
         unit_at=unit_at,
+        are_calls=True,
     )
 
 
 def _operation(graph: Graph, nesting: Nesting, position: int, children: list[int]) -> OperationName:
-    """What a span is called here. The caller's side of a remote call is named with whom it calls: client
-    spans are called `GET` wherever they go."""
+    """What a span is called here; `children` are spans, not points.
+
+    The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
+    they go.
+    """
     node = graph.nodes[position]
     point = node.point if node.label is None else f"{node.point}/{node.label}"
     component = f"{node.host}/{node.component}" if node.host else node.component
@@ -172,10 +190,5 @@ def _steps(graph: Graph, book: NameBook) -> GraphSites:
         shape_site=np.array([book.site(NO_CALLER, name, SiteKind.POINT) for name in operation], np.int64),
         shape_of=np.array([book.shape(after) for after in following], dtype=np.int64),
         unit_at=np.full(graph.n_nodes, -1, dtype=np.int64),
+        are_calls=False,
     )
-
-
-def most_common(shapes: list[int]) -> int:
-    """The shape that most calls have; of equals the lowest number."""
-    counts = Counter(shapes)
-    return min(counts, key=lambda shape: (-counts[shape], shape))

@@ -6,6 +6,7 @@ compared and joined with those of another profile.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -74,6 +75,8 @@ class Child(NamedTuple):
 
 Shape = tuple[Child, ...]
 """The children of a call, sorted."""
+ShapeRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
+"""Less the number of children, then their names."""
 
 
 def rounded_count(count: int) -> int:
@@ -112,6 +115,8 @@ class NameBook:
     shapes: dict[Shape, int] = field(default_factory=dict)
     roots: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    _ranks: dict[int, ShapeRank] = field(default_factory=dict)
+    """Of the shapes that were asked for."""
 
     def operation(self, name: OperationName) -> int:
         """Number of an operation."""
@@ -134,6 +139,23 @@ class NameBook:
             sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
         )
         return self.shapes.setdefault(shape, len(self.shapes))
+
+    def most_common(self, shapes: Sequence[int]) -> int:
+        """The shape that most calls have; of equals that of most children, then the first by its names.
+
+        By names, not by number: two profiles must choose alike, and number their shapes as they come.
+        """
+        counts = Counter(shapes)
+        most = max(counts.values())
+        tied = [shape for shape, count in counts.items() if count == most]
+        return tied[0] if len(tied) == 1 else min(tied, key=self._rank)
+
+    def _rank(self, shape: int) -> ShapeRank:
+        if shape not in self._ranks:
+            names, children = tuple(self.operations), tuple(self.shapes)[shape]
+            words = sorted((names[child.operation], child.calls, child.awaited) for child in children)
+            self._ranks[shape] = (-sum(child.calls for child in children), tuple(words))
+        return self._ranks[shape]
 
     def root(self, name: str) -> int:
         """Number of a root type."""

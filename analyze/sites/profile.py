@@ -138,6 +138,7 @@ def of_slots(profile: Profile, keep: Sequence[int]) -> Profile:
     """The profile of some slots, which are numbered anew in the order given."""
     new = np.full(len(profile.slots), -1, dtype=np.int64)
     new[list(keep)] = np.arange(len(keep))
+    ascending = list(keep) == sorted(keep)
     tables = {}
     for name, table in profile.tables().items():
         kept = table.filter(pc.is_in(table["slot"], pa.array(keep, pa.int32())))
@@ -145,5 +146,5 @@ def of_slots(profile: Profile, keep: Sequence[int]) -> Profile:
         kept = kept.set_column(
             place, SCHEMAS[name].field("slot"), pa.array(new[kept["slot"].to_numpy()], pa.int32())
         )
-        tables[name] = kept
+        tables[name] = kept if ascending else summed(name, [kept])
     return Profile(profile.names, tuple(profile.slots[slot] for slot in keep), **tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from analyze.population import Category, Population
 from analyze.sites.call_times import CallTimes, call_times
-from analyze.sites.graph_sites import GraphSites, graph_sites, most_common
+from analyze.sites.graph_sites import GraphSites, graph_sites
 from analyze.sites.log_bins import bin_of
 from analyze.sites.names import NameBook
 from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
@@ -180,7 +181,9 @@ class _Maker:
 
     def _votes(self, sites: GraphSites, times: CallTimes, runs: _Runs) -> None:
         at = _Grouped(sites.site)
-        shape = np.array([most_common(sites.shape[units].tolist()) for units in at.members], dtype=np.int64)
+        shape = np.array(
+            [self.book.most_common(sites.shape[units].tolist()) for units in at.members], dtype=np.int64
+        )
         own = at.sums(times.own[:, runs.order]) / at.sizes[:, None]
         self._vote(OWN_TIME, at.codes, shape, own, runs)
         wide = [
@@ -247,34 +250,23 @@ class _Maker:
                 inclusive[sites.above[unit]] += inclusive[unit]
         n_slots = len(runs.slots)
         at = _Grouped(sites.site)
-        zero = np.zeros(n_slots)
-        shares = np.stack([failing.get(site, (zero, zero))[0] for site in at.codes.tolist()])
-        counts = np.stack([failing.get(site, (zero, zero))[1] for site in at.codes.tolist()])
-        self._write(
-            "visits",
-            site=np.repeat(at.codes, n_slots),
-            slot=np.tile(runs.slots, len(at.codes)),
-            n=np.tile(runs.n, len(at.codes)),
-            w=np.tile(runs.w, len(at.codes)),
-            w2=np.tile(runs.w2, len(at.codes)),
-            calls=(at.sizes[:, None] * runs.w).reshape(-1),
-            critical_ns=at.sums(critical).reshape(-1),
-            response_ns=np.tile(response, len(at.codes)),
-            failing=shares.reshape(-1),
-            failing_n=counts.reshape(-1),
-        )
+        self._visits(at, at.sums(critical), runs, response, failing)
+        if not sites.are_calls:
+            points = _Grouped(sites.shape_site)
+            self._visits(points, np.zeros((len(points.codes), n_slots)), runs, response, failing)
         shaped = _Grouped((sites.shape_site << 32) + sites.shape_of)
         places = _Grouped(sites.shape_site)
         n_places = places.sizes[np.searchsorted(places.codes, shaped.codes >> 32)]
-        is_calls = len(sites.shape_site) == sites.n_units and sites.unit_at.max(initial=-1) >= 0
-        below = shaped.sums(inclusive) if is_calls else np.zeros((len(shaped.codes), n_slots))
+        part = (shaped.sizes / n_places)[:, None]
+        # Records do not nest: what a path takes is what its requests take.
+        below = shaped.sums(inclusive) if sites.are_calls else part * response
         self._write(
             "shapes",
             site=np.repeat(shaped.codes >> 32, n_slots),
             shape=np.repeat(shaped.codes & 0xFFFFFFFF, n_slots),
             slot=np.tile(runs.slots, len(shaped.codes)),
             n=np.tile(runs.n, len(shaped.codes)),
-            votes=((shaped.sizes / n_places)[:, None] * runs.w).reshape(-1),
+            votes=(part * runs.w).reshape(-1),
             calls=(shaped.sizes[:, None] * runs.w).reshape(-1),
             inclusive_ns=below.reshape(-1),
         )
@@ -290,6 +282,26 @@ class _Maker:
             over=pair.sums(over).reshape(-1),
         )
 
+    def _visits(
+        self, at: _Grouped, critical: F8, runs: _Runs, response: F8, failing: dict[int, tuple[F8, F8]]
+    ) -> None:
+        n_sites, n_slots = len(at.codes), len(runs.slots)
+        none = (np.zeros(n_slots), np.zeros(n_slots))
+        failed = [failing.get(site, none) for site in at.codes.tolist()]
+        self._write(
+            "visits",
+            site=np.repeat(at.codes, n_slots),
+            slot=np.tile(runs.slots, n_sites),
+            n=np.tile(runs.n, n_sites),
+            w=np.tile(runs.w, n_sites),
+            w2=np.tile(runs.w2, n_sites),
+            calls=(at.sizes[:, None] * runs.w).reshape(-1),
+            critical_ns=critical.reshape(-1),
+            response_ns=np.tile(response, n_sites),
+            failing=np.concatenate([share for share, _ in failed]),
+            failing_n=np.concatenate([count for _, count in failed]),
+        )
+
     def _failing(
         self, category: Category, sites: GraphSites, runs: _Runs, root: int
     ) -> dict[int, tuple[F8, F8]]:
@@ -299,22 +311,21 @@ class _Maker:
             return {}
         place = np.full(category.n_requests, -1, dtype=np.int64)
         place[runs.order] = np.arange(len(runs.order))
-        unit = sites.unit_at[failures.position]
-        at_site = sites.site[unit] if len(sites.site) else unit
-        if not (unit >= 0).all():  # records: the point itself is the place
-            at_site = np.where(unit >= 0, at_site, sites.shape_site[failures.position])
+        at_site = sites.site_at(failures.position)
         row = place[failures.row]
         seen = row >= 0
         at_site, row, error = at_site[seen], row[seen], failures.error[seen]
         found: dict[int, tuple[F8, F8]] = {}
-        calls = {site: len(units) for site, units in _groups(sites.site).items()}
+        calls = Counter(sites.shape_site.tolist())
         for site in np.unique(at_site).tolist():
             per_request = np.bincount(row[at_site == site], minlength=len(runs.order))
-            share = per_request / max(calls.get(site, 1), 1)
+            share = per_request / calls[site]
             found[site] = (runs.sums(share * runs.weight), runs.sums(per_request > 0))
-        # The deepest failing node is where the failure began; the ones above it pass it on.
-        depth_order = np.lexsort((-failures.position[seen], row))
-        first = depth_order[np.unique(row[depth_order], return_index=True)[1]]
+        # The innermost failing span is where the failure began, and those around it pass it on; of records
+        # it is the first.
+        position = failures.position[seen]
+        order = np.lexsort((-position if sites.are_calls else position, row))
+        first = order[np.unique(row[order], return_index=True)[1]]
         key = (at_site[first] * (1 << 20) + error[first]) * (1 << 20) + runs.slot[row[first]]
         for value in np.unique(key).tolist():
             members = runs.weight[row[first]][key == value]
@@ -378,10 +389,3 @@ class _Grouped:
         """[codes, columns] sums of [rows, columns]."""
         sums: F8 = np.add.reduceat(values[self.order].astype(np.float64), self.starts, axis=0)
         return sums
-
-
-def _groups(codes: I8) -> dict[int, I8]:
-    """Code -> places where it stands, ascending."""
-    order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
-    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))

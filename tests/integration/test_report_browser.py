@@ -66,6 +66,26 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
+@pytest.fixture(scope="module")
+def paper(demo: Path) -> Path:
+    """The same days in paper mode: many mutations."""
+    report = demo.parent / "paper.html"
+    flowdiff(
+        *("compare", "--lake", str(demo.parent / "lake"), "--method", "paper", "--no-save"),
+        *(
+            "--reference",
+            "2026-11-18",
+            "--problem",
+            "2026-11-19",
+            "--fail-on",
+            "never",
+            "--html",
+            str(report),
+        ),
+    )
+    return report
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Serves one page and remembers what was asked for."""
 
@@ -236,9 +256,9 @@ def sections_open(dom: str) -> dict[str, bool]:
     return {rank: bool(is_open) for is_open, rank in found}
 
 
-def test_a_link_to_a_closed_mutation_opens_it(browser: str, demo: Path, tmp_path: Path) -> None:
-    plain, _ = run(browser, tmp_path / "a", "--dump-dom", demo.as_uri())
-    linked, _ = run(browser, tmp_path / "b", "--dump-dom", f"{demo.as_uri()}#m18")
+def test_a_link_to_a_closed_mutation_opens_it(browser: str, paper: Path, tmp_path: Path) -> None:
+    plain, _ = run(browser, tmp_path / "a", "--dump-dom", paper.as_uri())
+    linked, _ = run(browser, tmp_path / "b", "--dump-dom", f"{paper.as_uri()}#m18")
     assert not sections_open(plain)["18"]
     assert sections_open(linked) == sections_open(plain) | {"18": True}
 
@@ -251,23 +271,33 @@ def pages(browser: str, report: Path, folder: Path) -> int:
     return max(int(count) for count in re.findall(rb"/Count (\d+)", out.read_bytes()))
 
 
-def test_print_of_the_demo_is_short(browser: str, demo: Path, tmp_path: Path) -> None:
-    assert 2 <= pages(browser, demo, tmp_path) <= 10
-
-
-@pytest.mark.parametrize("problem", ["after-frontend-return", "after-recommendation-delay"])
-def test_print_of_a_comparison_of_real_traces_is_short(
-    browser: str, shared_data: Path, tmp_path: Path, problem: str
+@pytest.mark.parametrize("mode", ["demo", "paper"])
+def test_print_of_the_demo_is_short(
+    browser: str, tmp_path: Path, mode: str, request: pytest.FixtureRequest
 ) -> None:
-    for name in ("before", problem):
-        traces = shared_data / "online-boutique" / f"{name}.otlp.jsonl.gz"
-        flowdiff("import", str(traces), "--lake", str(tmp_path / name))
+    assert 1 <= pages(browser, request.getfixturevalue(mode), tmp_path) <= 10
+
+
+@pytest.fixture(scope="module")
+def traces(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("traces") / "lake"
+    flowdiff("import", str(shared_data / "online-boutique" / "*.otlp.jsonl.gz"), "--lake", str(lake))
+    return lake
+
+
+@pytest.mark.parametrize(
+    ("problem", "method"),
+    [("2022-08-23T12:10/5m", "paper"), ("2022-08-23T15:10/5m", "paper"), ("2022-08-23T12:10/5m", "robust")],
+)
+def test_print_of_a_comparison_of_real_traces_is_short(
+    browser: str, traces: Path, tmp_path: Path, problem: str, method: str
+) -> None:
     report = tmp_path / "report.html"
     flowdiff(
-        *("compare", "--reference", f"{tmp_path / 'before'}@all", "--problem", f"{tmp_path / problem}@all"),
-        *("--no-save", "--fail-on", "never", "--html", str(report)),
+        *("compare", "--lake", str(traces), "--reference", "2022-08-23T16:55/10m", "--problem", problem),
+        *("--no-save", "--fail-on", "never", "--html", str(report), "--method", method),
     )
-    assert 2 <= pages(browser, report, tmp_path) <= 10
+    assert 1 <= pages(browser, report, tmp_path) <= 10
 
 
 def test_print_of_many_mutations_is_cut_and_says_so(browser: str, tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from oracles.period_traffic import PERIOD, drawn
+from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import call, population
 
+from analyze.assurance.judgement import judge
 from analyze.assurance.ordinary_noise import ordinary_noise
 from analyze.assurance.period_blocks import (
     PeriodBlocks,
@@ -15,7 +16,8 @@ from analyze.assurance.period_blocks import (
     tail_thresholds,
 )
 from analyze.assurance.period_tests import PeriodNoise, period_tests
-from analyze.assurance.profile_blocks import profile_blocks, profile_thresholds
+from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
+from analyze.assurance.visible_change import log_spread
 from analyze.sites.profile import Slot
 from analyze.sites.profiling import profile_of
 
@@ -44,8 +46,11 @@ def test_a_profile_has_the_blocks_of_its_requests() -> None:
     ours = profile_blocks(profile, np.array(block), limits)
     first = slots[0].start_ns
     theirs = period_blocks(period_requests(found, 0), 2, [(first, first + 160 * 10**9)], limits)
-    for name in ("seconds", "requests", "weight", "weight2", "time_us", "failed", "slow"):
+    for name in ("seconds", "requests", "weight", "weight2", "time_us", "square_us2", "failed", "slow"):
         assert np.allclose(getattr(ours, name), getattr(theirs, name)), name
+    before = period_requests(found, 0)
+    spread = profile_log_spread(profile, reference)
+    assert np.allclose(spread, log_spread(before.response_us, before.weight, before.root, 2), atol=0.01)
     problem = profile_blocks(profile, np.array([-1] * 8 + list(range(8))), limits)
     assert [test.measure for test in period_tests(ours, problem, PeriodNoise())] == ["mean", "tail", "errors"]
 
@@ -61,7 +66,7 @@ def windows(rng: np.random.Generator, n: int, tau: float, failing: float = 0.0) 
         )
         for _ in range(n)
     ]
-    names = ("seconds", "requests", "weight", "weight2", "time_us", "failed", "slow")
+    names = ("seconds", "requests", "weight", "weight2", "time_us", "square_us2", "failed", "slow")
     return PeriodBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), ())
 
 
@@ -84,3 +89,34 @@ def test_a_fault_in_the_history_is_no_noise() -> None:
 def test_few_windows_tell_nothing() -> None:
     rng = np.random.default_rng(4)
     assert ordinary_noise(windows(rng, 4, 0.5), 3, 2) == PeriodNoise(windows0=3, windows1=2)
+
+
+def test_a_judgement_is_of_its_parts() -> None:
+    rng = np.random.default_rng(5)
+    spread = np.array([0.5])
+    ordinary = windows(rng, 20, 0.02)
+    quiet = judge(*blocks_of(drawn(rng, 6_000), drawn(rng, 6_000)), ["a/x"], spread, ordinary=ordinary)
+    assert quiet.outcome(0, None).outcome == "unchanged"
+    assert quiet.noise.tau < 0.1
+    assert quiet.tau_rate < 0.1
+    assert quiet.visible[0].ratio is not None
+    slow = judge(*blocks_of(drawn(rng, 6_000), drawn(rng, 6_000, mean_us=2_000)), ["a/x"], spread)
+    mean = slow.test("mean")
+    assert mean is not None
+    assert mean.changed
+    assert slow.outcome(0, None).outcome == "not-explained"
+    assert slow.outcome(1, 0.9).outcome == "changed"
+    empty = judge(*blocks_of(drawn(rng, 100), drawn(rng, 0)), ["a/x"], spread)
+    assert empty.test("mean") is None
+    assert empty.outcome(0, None).outcome == "cannot-tell"
+
+
+def test_traffic_that_follows_the_hour_is_no_external_cause() -> None:
+    rng = np.random.default_rng(6)
+    sides = blocks_of(drawn(rng, 9_000), drawn(rng, 6_000))
+    parts = [period_blocks(drawn(rng, n), 1, [PERIOD], blocks=1) for n in rng.integers(2_000, 12_000, 20)]
+    names = PeriodBlocks.__slots__[:-1]
+    busy = PeriodBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), ())
+    alone = judge(*sides, ["a/x"], np.array([0.5]))
+    assert alone.outcome(0, None).external
+    assert not judge(*sides, ["a/x"], np.array([0.5]), ordinary=busy).external.external

@@ -15,7 +15,13 @@ from analyze.assurance.missing_requests import (
     missing_for_test,
 )
 from analyze.assurance.period_tests import PeriodNoise, exact_p, period_tests
-from analyze.assurance.visible_change import least_new, smallest_ratio, smallest_share, visible_rows
+from analyze.assurance.visible_change import (
+    least_new,
+    log_spread,
+    smallest_ratio,
+    smallest_share,
+    visible_rows,
+)
 
 CALM = PeriodNoise(tau=0.0, phi=1.0)
 
@@ -131,18 +137,19 @@ def test_a_ratio_that_is_visible_is_found_nine_times_of_ten() -> None:
 def test_rows_tell_what_would_have_shown() -> None:
     rng = np.random.default_rng(12)
     before, after = drawn(rng, 400, roots=2), drawn(rng, 100, roots=2)
-    rows = visible_rows(before, after, ["a/x", "b/y", "c/z"], CALM, alpha=0.01)
+    names = ["a/x", "b/y", "c/z"]
+    spread = log_spread(before.response_us, before.weight, before.root, 3)
+    for root in (0, 1):
+        assert np.isclose(spread[root], np.log(before.response_us[before.root == root]).std())
+    assert spread[2] == 0
+    rows = visible_rows(*blocks_of(before, after, 3), spread, names, CALM, alpha=0.01)
     assert [row.root for row in rows][2] == "c/z"
     assert rows[2].ratio is None
     assert rows[2].share is None
     assert sum(row.requests1 for row in rows) == 100
     assert 1.1 < rows[0].ratio < 1.6
-    heavy = visible_rows(
-        *(replace(side, weight=side.weight * 7) for side in (before, after)),
-        ["a/x", "b/y", "c/z"],
-        CALM,
-        alpha=0.01,
-    )
+    sevenfold = [replace(side, weight=side.weight * 7) for side in (before, after)]
+    heavy = visible_rows(*blocks_of(*sevenfold, 3), spread, names, CALM, alpha=0.01)
     assert heavy[0].ratio == pytest.approx(rows[0].ratio)
 
 

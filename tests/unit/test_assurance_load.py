@@ -9,7 +9,7 @@ import pytest
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.assurance.equivalence import equivalence
-from analyze.assurance.external_cause import arrivals, external_cause
+from analyze.assurance.external_cause import external_cause, mean_gap_us
 from analyze.assurance.load_change import mix_change, rate_changes
 from analyze.assurance.period_blocks import PeriodRequests, period_blocks
 from analyze.assurance.period_tests import PeriodNoise
@@ -122,16 +122,18 @@ def one_client(rng: np.random.Generator, n: int, pause_us: float, work_us: float
 def decided(before: PeriodRequests, after: PeriodRequests, tau_rate: float = 0.0) -> bool:
     sides = blocks_of(before, after)
     holds = equivalence(*sides, ["a/x"], CALM).holds
-    return external_cause((before, after), sides, equivalent=holds, tau_rate=tau_rate).external
+    gaps = mean_gap_us(before), mean_gap_us(after)
+    return external_cause(*sides, equivalent=holds, gaps_us=gaps, tau_rate=tau_rate).external
 
 
 def test_clients_that_pause_longer_are_an_external_cause() -> None:
     rng = np.random.default_rng(7)
     before, after = one_client(rng, 100_000, 50_000), one_client(rng, 100_000, 90_000)
     assert decided(before, after)
-    found = external_cause((before, after), blocks_of(before, after), equivalent=True)
-    assert found.after.gap_us > 1.5 * found.before.gap_us
+    assert mean_gap_us(after) > 1.5 * mean_gap_us(before)
+    found = external_cause(*blocks_of(before, after), equivalent=True)
     assert "clients sent less" in found.text
+    assert not external_cause(*blocks_of(before, after), equivalent=True, gaps_us=(50.0, 20.0)).external
     assert not decided(before, after, tau_rate=1.0)
 
 
@@ -157,10 +159,11 @@ def test_arrivals_by_hand() -> None:
         np.zeros(3, np.bool_),
         np.zeros(3, np.int32),
     )
-    found = arrivals(requests, 1e-4)
-    assert found.peak == 2
-    assert found.gap_us == (0 + 20.0) / 2
-    assert found.in_flight == pytest.approx(0.35)
-    assert arrivals(replace(requests, start_ns=np.zeros(0, np.int64)), 1.0).rate == 0
-    back_to_back = replace(requests, start_ns=np.array([0, 10_000, 25_000], np.int64))
-    assert arrivals(back_to_back, 1.0).peak == 1
+    assert mean_gap_us(requests) == (0 + 20.0) / 2
+    side = period_blocks(requests, 1, [(0, 100_000)])
+    found = external_cause(side, side, equivalent=True)
+    assert found.before.in_flight == pytest.approx(0.35)
+    assert found.before.rate == pytest.approx(30_000)
+    assert not found.external
+    alone = replace(requests, start_ns=requests.start_ns[:1], response_us=requests.response_us[:1])
+    assert mean_gap_us(alone) is None

@@ -95,7 +95,7 @@ def test_the_variance_of_a_mean_holds_what_requests_of_a_block_share() -> None:
         means, variances = [], []
         for _ in range(400):
             sums = period_blocks(drawn(rng, 300, burst=burst), 1, [PERIOD])
-            found = block_means(sums.time_us[:, 0], sums.weight[:, 0])
+            found = block_means(sums, by_root=False)
             means.append(float(found.mean))
             variances.append(float(found.variance))
         assert 0.8 < np.mean(variances) / np.var(means) < 1.25
@@ -175,10 +175,14 @@ def test_periods_without_requests_have_no_tests() -> None:
     assert period_tests(*sides, CALM) == ()
 
 
-def test_requests_of_one_moment_say_nothing_of_the_spread() -> None:
+def test_one_block_is_as_sure_as_its_requests() -> None:
     rng = np.random.default_rng(10)
-    burst = replace(drawn(rng, 100), start_ns=np.full(100, 7, np.int64))
-    mean = by_measure(period_tests(*blocks_of(drawn(rng, 100), burst), CALM))["mean"]
+    requests = drawn(rng, 100)
+    found = block_means(period_blocks(requests, 1, [PERIOD], blocks=1), by_root=False)
+    assert np.isclose(found.variance, requests.response_us.var(ddof=1) / 100)
+    assert np.isclose(found.freedom, 99)
+    one = replace(requests, **{name: getattr(requests, name)[:1] for name in requests.__slots__})
+    mean = by_measure(period_tests(*blocks_of(requests, one), CALM))["mean"]
     assert mean.open
     assert mean.p == 1
 

@@ -13,7 +13,6 @@ from analyze.assurance.equivalence import Equivalence, RootEquivalence, equivale
 from analyze.assurance.external_cause import Arrivals, ExternalCause
 from analyze.assurance.period_blocks import (
     PeriodBlocks,
-    PeriodRequests,
     period_blocks,
     period_requests,
     root_types,
@@ -87,7 +86,7 @@ def test_too_few_requests_cannot_tell() -> None:
 
 
 def test_an_external_cause_is_told_of_the_unchanged_only() -> None:
-    arrived = Arrivals(1.0, 1.0, 1.0, 1)
+    arrived = Arrivals(1.0, 1.0, None)
     cause = ExternalCause(arrived, arrived, 0.0, True, True, "Clients sent less.")
     found = decide(external=cause)
     assert (found.outcome, found.external, found.reasons[0]) == ("unchanged", True, "Clients sent less.")
@@ -99,22 +98,16 @@ def failing(n: int, k: int) -> list[Call]:
     return [call("a/x", 0, 100 + at % 7, status="no" if at < k else "ok") for at in range(n)]
 
 
-Sides = tuple[tuple[PeriodRequests, PeriodRequests], tuple[PeriodBlocks, PeriodBlocks]]
-
-
-def sides_of(found: Population) -> Sides:
+def sides_of(found: Population) -> tuple[PeriodBlocks, PeriodBlocks]:
     before, after = period_requests(found, 0), period_requests(found, 1)
     limits = tail_thresholds(before)
     roots = len(root_types(found))
-    return (before, after), (
-        period_blocks(before, roots, [], limits),
-        period_blocks(after, roots, [], limits),
-    )
+    return period_blocks(before, roots, [], limits), period_blocks(after, roots, [], limits)
 
 
 def judged(reference: list[Call], problem: list[Call]) -> Outcome:
     found = population(reference, problem)
-    _, blocks = sides_of(found)
+    blocks = sides_of(found)
     tests = period_tests(*blocks, PeriodNoise())
     same = equivalence(*blocks, root_types(found), PeriodNoise())
     return outcome(findings=0, share_explained=None, tests=tests, mix_changed=False, equivalent=same)
@@ -151,8 +144,7 @@ def test_outcomes_of_drawn_periods() -> None:
 
 
 def rows_of(found: Population) -> list[QualityRow]:
-    requests, blocks = sides_of(found)
-    return list(quality_rows(found, requests, blocks, root_types(found)))
+    return list(quality_rows(found, sides_of(found), root_types(found)))
 
 
 def test_rows_of_an_ordinary_pair() -> None:
@@ -185,21 +177,19 @@ def test_load_and_mix_are_told() -> None:
     roots = ["a/x", "b/y"]
     before, after = drawn(rng, 400), drawn(rng, 1_600, roots=2)
     sides = blocks_of(before, after, 2)
-    rows = quality_rows(population([call("a/x", 0, 1)]), (before, after), sides, roots)
+    rows = quality_rows(population([call("a/x", 0, 1)]), sides, roots)
     kinds = {row.kind: row for row in rows}
     assert kinds["load"].severe
     assert "1.33 → 5.33" in kinds["load"].text
     assert "b/y" in kinds["load"].text
     assert kinds["mix"].severe
     assert "a/x 100.0% → " in kinds["mix"].text
-    assert not quality_rows(population([call("a/x", 0, 1)]), (before, before), (sides[0], sides[0]), roots)[
-        1:
-    ]
+    assert not quality_rows(population([call("a/x", 0, 1)]), (sides[0], sides[0]), roots)[1:]
 
 
 def test_sampling_that_differs() -> None:
-    one, four = np.ones(10), np.full(10, 4.0)
-    (row,) = sampling_rows(one, four, (1.0, 1.0))
+    one = 1.0
+    (row,) = sampling_rows(one, 4.0, (1.0, 1.0))
     assert "stands for 1 in the reference and 4 in the problem" in row.text
     assert not list(sampling_rows(one, one, (1.0, 1.0)))
     (row,) = sampling_rows(one, one, (1.0, 0.5))

@@ -203,6 +203,49 @@ def test_time_that_passed_between_the_periods_is_taken_out_by_the_contrast_insid
     assert "other requests of the problem" in found.sentence
 
 
+def test_what_is_so_on_every_day_is_no_news() -> None:
+    of, params, rng = world(400)
+    size = rng.uniform(0, 100, 800)
+    codec = np.where((np.arange(800) >= 400) & (rng.random(800) < 0.4), "new", "old")
+    slow = (size > 80) | (codec == "new")
+    params.add(0, 0, "size", size.tolist())
+    params.add(0, 1, "codec", codec.tolist())
+    rows = np.arange(800)
+    after = rows >= 400
+    affected, rest = Selection({0: rows[after & slow]}), Selection({0: rows[after & ~slow]})
+    usual = Selection({0: rows[~after & slow]})
+    naive = explain_finding(of, affected, rest, period(of, 0))
+    assert any("size" in condition for rule in naive.rules for condition in rule.conditions)
+    found = explain_finding(of, affected, rest, period(of, 0), usual=usual)
+    assert found.reliable
+    assert found.sentence.startswith("codec is new at db/QUERY: ")
+    assert found.sentence.endswith("size at web/GET parts such requests in the reference, too.")
+    assert found.excluded == ()
+    # Where nothing new tells them apart, nothing is told.
+    only_large, small = Selection({0: rows[after & (size > 80)]}), Selection({0: rows[after & (size <= 80)]})
+    nothing = explain_finding(
+        of, only_large, small, period(of, 0), usual=Selection({0: rows[~after & (size > 80)]})
+    )
+    assert "size >" not in nothing.sentence
+
+
+def test_more_of_what_was_always_slow_is_a_reason() -> None:
+    of, params, rng = world(400)
+    size = np.r_[rng.uniform(0, 100, 400), rng.uniform(60, 120, 400)]
+    params.add(0, 0, "size", size.tolist())
+    rows = np.arange(800)
+    slow, after = size > 80, rows >= 400
+    found = explain_finding(
+        of,
+        Selection({0: rows[after & slow]}),
+        Selection({0: rows[after & ~slow]}),
+        period(of, 0),
+        usual=Selection({0: rows[~after & slow]}),
+    )
+    assert found.sentence.startswith("size > ")
+    assert "at web/GET: 100 % of the affected requests" in found.sentence
+
+
 def test_nodes_that_one_class_does_not_pass_are_no_ground() -> None:
     short, long = made(["web/GET", "db/DONE"], 60, 0), made(["web/GET", "retry/AGAIN", "db/DONE"], 0, 60)
     of = population(short, long)

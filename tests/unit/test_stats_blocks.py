@@ -7,7 +7,7 @@ import pytest
 from oracles import statistics as oracle
 from scipy.signal import lfilter
 
-from analyze.stats.blocks import (
+from analyze.stats.time_blocks import (
     autocorrelation_time,
     block_counts,
     block_kappa,

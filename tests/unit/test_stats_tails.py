@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from oracles import statistics as oracle
 
-from analyze.stats.blocks import block_of, equal_count_bounds
 from analyze.stats.ks import ks_columns, p_two_sided
 from analyze.stats.tails import block_dispersion, exceedance_tests, tail_test
+from analyze.stats.time_blocks import block_of, equal_count_bounds
 
 
 def blocks(n: int, count: int = 20) -> np.ndarray:

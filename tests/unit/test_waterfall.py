@@ -26,6 +26,22 @@ def test_a_small_change_of_a_large_value_is_seen():
     assert drawn.parts[0].width > 30
 
 
+def test_an_interval_below_zero_or_beyond_all_that_moved_is_cut():
+    drawn = waterfall(187.0, [-143.5], -511.0, 223.0)
+    assert drawn.start == 0
+    assert drawn.before.left == 0
+    assert drawn.interval.left == 0
+    assert drawn.before.width > 50
+    assert drawn.interval.left + drawn.interval.width <= 100.001
+
+
+def test_sums_below_zero_in_between_have_room():
+    drawn = waterfall(10.0, [-30.0, 25.0], -6.0, -4.0)
+    assert drawn.start == -20
+    assert drawn.parts[0].left == 0
+    assert drawn.before.left == drawn.after.left > 0
+
+
 def test_nothing_at_all_is_drawn():
     drawn = waterfall(0.0, [], 0.0, 0.0)
     assert drawn.parts == ()
@@ -42,6 +58,8 @@ def test_nothing_at_all_is_drawn():
         ("share", 0.01, 0.012, (-0.001, 0.005), "1.0 % → 1.2 %, −0.1 to +0.5 points"),
         ("calls", 5.2, 6.9, (1.5, 1.9), "5.2 → 6.9 calls, +1.5 to +1.9 calls"),
         ("calls", 0.5, 1.0, (0.4, 0.6), "0.5 → 1 call, +0.4 to +0.6 calls"),
+        ("us", 1.0, 2.0, (-1.7e308, 1.7e308), "1 µs → 2 µs, interval not known"),
+        ("share", 0.01, 0.02, (-1e300, 1e300), "1.0 % → 2.0 %, interval not known"),
         ("ratio", 1.0, 2.2, (1.0, 1.4), "×1 → ×2.2, +1 to +1.4"),
     ],
 )

@@ -11,6 +11,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.report.limits import ReportLimits
 from analyze.sites.account import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
 from analyze.sites.names import NO_CALLER, Names
+from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 from schemas.report.accounts import Account, AccountRow, AccountSection, Measure, MixRow, RootChange
 from schemas.report.findings import Site
@@ -18,6 +19,7 @@ from schemas.report.parts import NodeName
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
 _US = 1e-3
 
 
@@ -36,18 +38,21 @@ def tail_account(run: RobustRun) -> ExactAccount:
 
 
 def error_account(run: RobustRun) -> ExactAccount:
-    """Account of the share of requests with a failing node, by the site of the deepest."""
-    roles, profile = run.roles, run.profile
-    requests = root_requests(profile, roles.reference, roles.problem)
+    """Account of the share of requests with a failing node, by the site at which it began."""
+    periods = (run.roles.reference, run.roles.problem)
+    return exact_account(error_rows(run.profile, *periods), root_requests(run.profile, *periods))
+
+
+def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
+    """Rows of the share of failed requests; `reference`, `problem` [slots]. A request is one call of the
+    site that failed it: none of the change is more calls."""
+    requests = root_requests(profile, reference, problem)
     origins = profile.origins
     root, site, slot, w = (origins[name].to_numpy() for name in ("root", "site", "slot", "w"))
     key, code = np.unique(root.astype(np.int64) << 32 | site, return_inverse=True)
-    value = np.stack(
-        [totals(code, w * inside[slot], len(key)) for inside in (roles.reference, roles.problem)], axis=1
-    )
+    value = np.stack([totals(code, w * inside[slot], len(key)) for inside in (reference, problem)], axis=1)
     calls = requests[key >> 32]
-    rows = MeasuredRows(key >> 32, key & 0xFFFFFFFF, np.zeros(len(key), np.int64), calls, value)
-    return exact_account(rows, requests)
+    return MeasuredRows(key >> 32, key & 0xFFFFFFFF, np.zeros(len(key), np.int64), calls, value)
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:

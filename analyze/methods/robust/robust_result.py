@@ -13,10 +13,11 @@ from analyze.methods.robust.account_section import (
     mean_account,
     tail_account,
 )
+from analyze.methods.robust.assured import assured
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict_section import period_change, verdict_section
+from analyze.methods.robust.verdict_section import verdict_section
 from analyze.population import Population
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
@@ -35,18 +36,19 @@ def robust_result(
     """Run robust mode and fill the report."""
     run = robust_run(compared, history, settings)
     exact = mean_account(run)
-    mean = period_change(run, "mean", settings)
+    looked = assured(run, settings)
+    mean = looked.interval("mean")
     accounts = [
         account_of(exact, "mean", run, mean, limits),
-        account_of(error_account(run), "errors", run, period_change(run, "errors", settings), limits),
+        account_of(error_account(run), "errors", run, looked.interval("errors"), limits),
     ]
     if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
-        tail = period_change(run, "tail", settings)
+        tail = looked.interval("tail")
         accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
     findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, limits)
     rest = _rest(run)
-    verdict = verdict_section(run, findings, accounts, settings)
+    verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)
     return Result(
         settings=settings,

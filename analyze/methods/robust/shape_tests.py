@@ -9,8 +9,7 @@ import numpy.typing as npt
 from scipy.stats import hypergeom
 
 from analyze.findings.changes import Change
-from analyze.methods.robust import noise_between
-from analyze.methods.robust.noise_between import dispersion, share_envelope
+from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, share_envelope
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
@@ -187,9 +186,7 @@ def _shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSettings) 
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.maximum(pooled * (1 - pooled), 0.25 / (n[:, 0] + n[:, 1]))
         found.se = np.sqrt(variance * phi * (1 / n[:, 0] + 1 / n[:, 1]))
-        low, high = share_envelope(
-            np.where(n[:, 2:] >= noise_between.LEAST_IN_ENVELOPE, share[:, 2:], np.nan)
-        )
+        low, high = share_envelope(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))
     more = hypergeom.sf(x1 - 1, n0 + n1, x0 + x1, n1)
     fewer = hypergeom.sf(n1 - x1 - 1, n0 + n1, n0 + n1 - x0 - x1, n1)
     found.p = np.minimum(2 * np.minimum(more, fewer), 1.0)

@@ -79,12 +79,7 @@ def failing_rows(population: Population, pattern: Pattern, site: int) -> I8:
     sites = pattern.sites
     if not len(failures.row):
         return np.zeros(0, dtype=np.int64)
-    unit = sites.unit_at[failures.position]
-    at = np.where(
-        unit >= 0,
-        sites.site[unit],
-        sites.shape_site[np.minimum(failures.position, len(sites.shape_site) - 1)],
-    )
+    at = sites.site_at(failures.position)
     found: I8 = np.unique(failures.row[at == site]).astype(np.int64)
     return found
 

@@ -24,7 +24,7 @@ class Tested:
     changes: tuple[Change, ...]
     """Those that count."""
     candidates: int
-    sites: int
+    sites: frozenset[int]
     """Sites that some test reached."""
     sums: BothSums
 
@@ -40,7 +40,7 @@ def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> 
     ]
     q = q_values(np.array([change.p for change in candidates]))
     kept = _kept(candidates, q.tolist(), settings.q)
-    return Tested(tuple(kept), len(candidates), len({change.site for change in candidates}), sums)
+    return Tested(tuple(kept), len(candidates), frozenset(change.site for change in candidates), sums)
 
 
 def _kept(candidates: Sequence[Change], q: Sequence[float], level: float) -> list[Change]:

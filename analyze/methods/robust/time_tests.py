@@ -117,6 +117,9 @@ def _shifts(
     moved_ns = np.abs(np.exp(after) - np.exp(before)) * sums.calls_a_visit
     passes = (np.abs(change) > settings.min_z * se) & (np.abs(change) > np.log1p(settings.time_floor))
     passes &= outside(noise, after) & (moved_ns > settings.time_share * sums.mean_response_ns)
+    # The response must have waited for it: means on the critical path move the same way, and by enough.
+    waited = sums.slower_a_visit_ns * np.sign(change)
+    passes &= waited > settings.time_share / 2 * sums.mean_response_ns
     tested = (periods.n >= settings.min_requests).all(axis=1)
     parts, ratio = sums.slower_ns, sums.call_ratio
     for site in np.flatnonzero(tested).tolist():

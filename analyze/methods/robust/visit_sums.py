@@ -77,6 +77,11 @@ class BothSums:
         return np.nan_to_num(change, nan=0.0, posinf=0.0, neginf=0.0)
 
     @property
+    def slower_a_visit_ns(self) -> F8:
+        """The same, ns a request of the problem that touches the site."""
+        return self.slower_ns * self.problem.requests / np.maximum(self.problem.w, 1e-300)
+
+    @property
     def call_ratio(self) -> F8:
         """Calls a request, after over before; infinite where there was none."""
         with np.errstate(divide="ignore", invalid="ignore"):

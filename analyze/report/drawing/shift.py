@@ -15,8 +15,11 @@ _INSET: Final = 3.0
 
 def draw_shift(unit: Unit, before: float, after: float, change: Interval) -> Markup:
     """A circle before, a filled dot after, a bar for the interval around it; the line begins at 0."""
-    ends = (before, after, before + change.low, before + change.high)
-    low, high = min(0.0, *ends), max(0.0, *ends)
+    low, high = min(0.0, before, after), max(0.0, before, after)
+    # An interval that would take more room than all that moved is cut: the numbers tell how far it goes.
+    least = max(before + change.low, low - (high - low))
+    most = min(before + change.high, high + (high - low))
+    low, high = min(low, least), max(high, most)
 
     def place(number: float) -> str:
         return f"{_INSET + (100 - 2 * _INSET) * (number - low) / (high - low or 1.0):.2f}%"
@@ -33,6 +36,6 @@ def draw_shift(unit: Unit, before: float, after: float, change: Interval) -> Mar
         start=place(0.0),
         a=place(before),
         b=place(after),
-        l=place(before + change.low),
-        h=place(before + change.high),
+        l=place(least),
+        h=place(most),
     )

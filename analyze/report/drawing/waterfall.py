@@ -33,26 +33,31 @@ class Waterfall:
 def waterfall(before: float, parts: Sequence[float], low: float, high: float) -> Waterfall:
     """Bars of parts that lead from `before` to `before` + their sum, each from where the last one ended.
 
-    low, high: interval of the sum. Values are >= 0 but for intermediate sums and the interval, which may dip
-    below. O(parts).
+    low, high: interval of the sum, drawn as far as the axis goes. Values before and after are >= 0; what is
+    reached in between may be less. O(parts).
     """
     reached = [before]
     for part in parts:
         reached.append(reached[-1] + part)
-    ends = [*reached, before + low, before + high]
-    least, most = min(ends), max(ends)
+    least, most = min(reached), max(reached)
     spread = most - least
-    start = min(0.0, least) if spread >= _FROM_ZERO * most else least - 2 * _ROOM * spread
+    low_end, high_end = before + low, before + high
+    # An interval that would take more room than all that moved is cut: the numbers tell how far it goes.
+    least, most = min(least, max(low_end, least - spread)), max(most, min(high_end, most + spread))
+    start = min(0.0, *reached) if spread >= _FROM_ZERO * most else max(least - 2 * _ROOM * spread, 0.0)
     length = (most - start) * (1 + _ROOM) or 1.0
+    end = start + length
 
     def bar(one: float, other: float) -> Bar:
-        width = 100 * abs(other - one) / length
-        return Bar(100 * (min(one, other) - start) / length, max(width, _LEAST if one != other else 0.0))
+        left, right = (min(max(value, start), end) for value in sorted((one, other)))
+        width = 100 * (right - left) / length
+        return Bar(100 * (left - start) / length, max(width, _LEAST if one != other else 0.0))
 
+    base = max(start, 0.0)
     return Waterfall(
-        before=bar(start, before),
+        before=bar(base, before),
         parts=tuple(bar(a, b) for a, b in itertools.pairwise(reached)),
-        after=bar(start, reached[-1]),
-        interval=bar(before + low, before + high),
+        after=bar(base, reached[-1]),
+        interval=bar(low_end, high_end),
         start=start,
     )

@@ -49,12 +49,23 @@ def moved(account: Account) -> str:
 
 def interval(account: Account) -> str:
     """`+110 to +124 ms`."""
-    return measures.span(account.unit, Interval(low=account.low, high=account.high))
+    return measures.span(account.unit, _ends(account))
+
+
+def certainty(account: Account) -> str:
+    """What stands behind an interval; empty where there is none."""
+    return " with 95 % certainty" if measures.is_known(_ends(account)) else ""
+
+
+def _ends(account: Account) -> Interval:
+    return Interval(low=account.low, high=account.high)
 
 
 def verdict(account: Account) -> str:
-    """`changed` or `no change beyond noise`."""
-    return "changed" if account.changed else "no change beyond noise"
+    """`changed`, `no change by test`, or that there is no test."""
+    if account.changed:
+        return "changed"
+    return "no change by test" if measures.is_known(_ends(account)) else "not testable"
 
 
 def sentence(account: Account) -> str:

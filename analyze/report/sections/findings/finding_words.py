@@ -62,15 +62,15 @@ def measured(kind: ChangeKind) -> str:
 
 
 def place(site: Site) -> str:
-    """`recommendationservice/ListRecommendations, called by frontend/GET /product`."""
-    return f"{site.text}{called_by(site)}"
+    """`recommendationservice/ListRecommendations, from frontend/GET /product`."""
+    return f"{site.text}{whence(site)}"
 
 
-def called_by(site: Site) -> str:
-    """`, called by …`; empty for a root."""
+def whence(site: Site) -> str:
+    """`, from …`: who calls, or where a step begins; empty for a root."""
     if site.caller is not None:
-        return f", called by {site.caller.text}"
-    return f", called from {count(site.callers)} places" if site.callers > 1 else ""
+        return f", from {site.caller.text}"
+    return f", from {count(site.callers)} places" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:

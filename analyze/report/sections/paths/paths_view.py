@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Final
 
 from markupsafe import Markup
@@ -14,13 +15,14 @@ from analyze.report.section_view import SectionView
 from analyze.report.sections.paths.path_words import one_line, repeats_title
 from schemas.report.paths import PathsSection
 
+_PACKAGE: Final = "analyze.report.sections.paths"
 TIMES_SHOWN: Final = 50
 """Paths with other times listed; the rest is counted."""
 
 
 def paths_html(section: PathsSection, end: str) -> Markup:
     """A `<details>`; nothing where no path changed; `end` ends every id."""
-    page = template("analyze.report.sections.paths", "paths.html.jinja")
+    page = template(_PACKAGE, "paths.html.jinja")
     return Markup(
         page.render(
             s=section,
@@ -39,12 +41,10 @@ def print_paths(section: PathsSection, console: Console) -> None:
         console.print(Text("Paths: ", style="bold").append(wording.visible(line), style="not bold"))
 
 
-STYLE: Final = """\
-.difference { list-style: none; margin: .4em 0; padding: 0; font-size: .9em; }
-.difference li { padding: .1em .4em; overflow-wrap: anywhere; }
-.difference .gained, .difference .replaced { border-left: 3px solid var(--slower, #b3261e); }
-.difference .lost { border-left: 3px solid var(--faster, #1a5fb4); }
-.difference .kept, .difference .run { border-left: 3px solid transparent; opacity: .75; }
-"""
-
-PATHS: Final = SectionView(PathsSection, paths_html, print_paths, aside=True, style=STYLE)
+PATHS: Final = SectionView(
+    PathsSection,
+    paths_html,
+    print_paths,
+    aside=True,
+    style=resources.files(_PACKAGE).joinpath("paths.css").read_text(encoding="utf-8"),
+)

@@ -1,0 +1,97 @@
+"""Everything about whole periods at once, out of blocks: what a method's verdict is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.assurance.equivalence import Equivalence, equivalence
+from analyze.assurance.external_cause import ExternalCause, external_cause
+from analyze.assurance.load_change import MixChange, mix_change
+from analyze.assurance.ordinary_noise import LEAST_WINDOWS, ordinary_noise
+from analyze.assurance.period_blocks import PeriodBlocks
+from analyze.assurance.period_tests import ALPHA, PeriodNoise, PeriodTest, period_tests
+from analyze.assurance.verdict import Outcome, outcome
+from analyze.assurance.visible_change import visible_rows
+from schemas.report.accounts import VisibleRow
+
+F8 = npt.NDArray[np.float64]
+_MAD = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Two periods as wholes."""
+
+    noise: PeriodNoise
+    tests: tuple[PeriodTest, ...]
+    equivalent: Equivalence
+    mix: MixChange
+    external: ExternalCause
+    visible: tuple[VisibleRow, ...]
+    tau_rate: float
+    """Noise of the log of an ordinary window's arrival rate; 0 where too few windows tell."""
+
+    def test(self, measure: str) -> PeriodTest | None:
+        """The first test of a measure; None where a period is empty."""
+        return next((test for test in self.tests if test.measure == measure), None)
+
+    def outcome(self, findings: int, share_explained: float | None) -> Outcome:
+        """See `verdict.outcome`."""
+        return outcome(
+            findings=findings,
+            share_explained=share_explained,
+            tests=self.tests,
+            mix_changed=self.mix.changed,
+            equivalent=self.equivalent,
+            external=self.external,
+        )
+
+
+def judge(
+    reference: PeriodBlocks,
+    problem: PeriodBlocks,
+    roots: Sequence[str],
+    log_sd: F8,
+    *,
+    ordinary: PeriodBlocks | None = None,
+    windows: tuple[int, int] = (1, 1),
+    gaps_us: tuple[float | None, float | None] = (None, None),
+    alpha: float = ALPHA,
+) -> Judgement:
+    """Judge. Blocks of both periods have the same roots and thresholds.
+
+    log_sd: [roots] of `log_spread`. ordinary: a block for each ordinary window, history and reference;
+    windows: how many such windows reference and problem are long. gaps_us: see `external_cause`.
+    """
+    noise = (
+        PeriodNoise(windows0=windows[0], windows1=windows[1])
+        if ordinary is None
+        else ordinary_noise(ordinary, *windows)
+    )
+    tau_rate = 0.0 if ordinary is None else rate_noise(ordinary)
+    same = equivalence(reference, problem, roots, noise)
+    return Judgement(
+        noise=noise,
+        tests=period_tests(reference, problem, noise, alpha=alpha),
+        equivalent=same,
+        mix=mix_change(reference, problem),
+        external=external_cause(
+            reference, problem, equivalent=same.holds, gaps_us=gaps_us, tau_rate=tau_rate
+        ),
+        visible=visible_rows(reference, problem, log_sd, roots, noise, alpha=alpha),
+        tau_rate=tau_rate,
+    )
+
+
+def rate_noise(ordinary: PeriodBlocks) -> float:
+    """Robust standard deviation of the log of windows' arrival rates; 0 for fewer than five windows."""
+    weight = ordinary.weight.sum(axis=1)
+    there = (weight > 0) & (ordinary.seconds > 0)
+    if int(there.sum()) < LEAST_WINDOWS:
+        return 0.0
+    logs = np.log(weight[there] / ordinary.seconds[there])
+    return _MAD * float(np.median(np.abs(logs - np.median(logs))))

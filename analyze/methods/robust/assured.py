@@ -1,0 +1,87 @@
+"""The whole period by test, data quality, what was visible: the inputs of the verdict (ALGORITHMS L.6, H)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analyze.assurance.equivalence import Equivalence, equivalence
+from analyze.assurance.external_cause import ExternalCause, external_cause
+from analyze.assurance.load_change import MixChange, mix_change
+from analyze.assurance.ordinary_noise import ordinary_noise
+from analyze.assurance.period_blocks import PeriodBlocks, PeriodRequests, period_requests, root_types
+from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
+from analyze.assurance.profile_blocks import profile_blocks, profile_thresholds
+from analyze.assurance.quality_rows import quality_rows
+from analyze.assurance.visible_change import visible_rows
+from analyze.methods.robust.robust_run import RobustRun
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from schemas.report.accounts import Measure, QualityRow, VisibleRow
+
+
+@dataclass(frozen=True, slots=True)
+class Assured:
+    """What the verdict stands on."""
+
+    tests: tuple[PeriodTest, ...]
+    mix: MixChange
+    equivalent: Equivalence
+    external: ExternalCause
+    quality: tuple[QualityRow, ...]
+    visible: tuple[VisibleRow, ...]
+
+    def interval(self, measure: Measure) -> tuple[float, float, bool]:
+        """(low, high, changed by test) of a measure; of tails the first."""
+        for test in self.tests:
+            if test.measure == measure:
+                return (float(np.nan_to_num(test.low)), float(np.nan_to_num(test.high)), test.changed)
+        return (0.0, 0.0, False)
+
+
+def assured(run: RobustRun, settings: RobustSettings) -> Assured:
+    """Run the tests of the whole period and look at the data. O(requests + rows of the profile)."""
+    roles, profile = run.roles, run.profile
+    thresholds = profile_thresholds(profile, roles.reference)
+    reference = profile_blocks(profile, _blocks(roles.reference), thresholds)
+    problem = profile_blocks(profile, _blocks(roles.problem), thresholds)
+    noise = PeriodNoise()
+    ordinary: tuple[PeriodBlocks, ...] = ()
+    if not roles.cold and roles.n_noise:
+        windows = profile_blocks(profile, roles.noise)
+        ordinary = tuple(
+            profile_blocks(profile, np.where(roles.noise == number, 0, -1)) for number in range(roles.n_noise)
+        )
+        noise = _noise(windows, reference, problem)
+    roots = profile.names.roots
+    requests = _requests(run, REFERENCE), _requests(run, PROBLEM)
+    blocks = reference, problem
+    equivalent = equivalence(reference, problem, roots, noise)
+    return Assured(
+        tests=period_tests(reference, problem, noise),
+        mix=mix_change(reference, problem),
+        equivalent=equivalent,
+        external=external_cause(requests, blocks, equivalent=equivalent.holds),
+        quality=quality_rows(run.population, requests, blocks, roots, history=ordinary),
+        visible=visible_rows(*requests, roots, noise, alpha=settings.q),
+    )
+
+
+def _noise(windows: PeriodBlocks, reference: PeriodBlocks, problem: PeriodBlocks) -> PeriodNoise:
+    usual = float(np.median(windows.seconds))
+    lengths = [max(1, round(float(side.seconds.sum()) / max(usual, 1e-9))) for side in (reference, problem)]
+    return ordinary_noise(windows, *lengths)
+
+
+def _blocks(slots: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Every slot a block of its own."""
+    return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
+
+
+def _requests(run: RobustRun, sample: int) -> PeriodRequests:
+    """Requests of a sample, root types numbered as in the profile."""
+    found = period_requests(run.population, sample)
+    names = run.profile.names.roots
+    number = np.array([names.index(root) for root in root_types(run.population)], dtype=np.int32)
+    return replace(found, root=number[found.root])

@@ -1,0 +1,127 @@
+"""Profiles of sites on random populations: against the plain oracle, and what must hold whatever comes in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.site_populations import all_slots, record_populations, span_populations
+from oracles.sites import differences, expected_rows, profile_rows, requests
+
+from analyze.population import Category, Population
+from analyze.sites.call_times import call_times
+from analyze.sites.graph_sites import graph_sites
+from analyze.sites.names import NameBook
+from analyze.sites.profile import joined, of_slots
+from analyze.sites.profiling import profile_of
+
+POPULATIONS = st.one_of(span_populations(), record_populations())
+
+
+@settings(max_examples=50, deadline=None)
+@given(POPULATIONS, st.integers(1, 3), st.sampled_from([None, 0.0, 60_000.0]))
+def test_a_profile_is_the_sum_of_its_requests(
+    found: Population, pieces: int, threshold_ns: float | None
+) -> None:
+    slots = all_slots(found, pieces)
+    profile = profile_of(found, slots, threshold_ns).profile
+    expected = expected_rows(found, slots, math.inf if threshold_ns is None else threshold_ns)
+    assert not differences(profile_rows(profile), expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(POPULATIONS)
+def test_critical_time_of_the_units_is_the_response_time(found: Population) -> None:
+    book = NameBook()
+    for category in found.categories:
+        times = call_times(category, graph_sites(category.graph, (), book))
+        assert (times.critical.sum(axis=0) == category.response_ns).all()
+        assert (times.own >= 0).all()
+        assert (times.own <= times.duration).all()
+    for request in requests(found):
+        assert sum(unit.critical_ns for unit in request.units) == request.response_ns
+
+
+@settings(max_examples=20, deadline=None)
+@given(POPULATIONS, st.integers(1, 4), st.data())
+def test_profiles_of_windows_joined_are_the_profile_of_all(
+    found: Population, pieces: int, data: st.DataObject
+) -> None:
+    slots = all_slots(found, pieces)
+    whole = profile_of(found, slots).profile
+    again = joined([profile_of(found, [slot]).profile for slot in slots])
+    assert again.slots == whole.slots
+    assert not differences(profile_rows(again), profile_rows(whole))
+    keep = data.draw(st.permutations(range(len(slots))))[: data.draw(st.integers(1, len(slots)))]
+    part = of_slots(whole, keep)
+    assert not differences(profile_rows(part), expected_rows(found, [slots[slot] for slot in keep]))
+    for name, table in part.tables().items():
+        keys = table.column_names[: table.column_names.index("slot") + 1]
+        assert table.equals(table.sort_by([(key, "ascending") for key in keys])), name
+
+
+@settings(max_examples=20, deadline=None)
+@given(POPULATIONS)
+def test_two_of_weight_one_are_one_of_weight_two(found: Population) -> None:
+    slots = all_slots(found, 2)
+    once = replace(
+        found, categories=tuple(replace(c, weight=np.full(c.n_requests, 2.0)) for c in found.categories)
+    )
+    twice = replace(found, categories=tuple(doubled(c) for c in found.categories))
+    one, other = (profile_rows(profile_of(each, slots).profile) for each in (once, twice))
+    counted = {  # columns that count requests and squared weights are what tells the two apart
+        "votes": [1],
+        "visits": [1, 3, 4, 5, 6],
+        "shapes": [1, 2, 3],
+        "account": [0, 1],
+        "responses": [1, 3, 4, 5],
+        "origins": [1],
+    }
+    for name, columns in counted.items():
+        assert one[name].keys() == other[name].keys()
+        for key, values in one[name].items():
+            assert [values[c] for c in columns] == pytest.approx([other[name][key][c] for c in columns])
+
+
+def doubled(category: Category) -> Category:
+    """Every request twice, at weight 1."""
+    rows = np.repeat(np.arange(category.n_requests), 2)
+    fails = category.failures
+    at = np.concatenate([2 * fails.row, 2 * fails.row + 1])
+    order = np.lexsort((np.tile(fails.position, 2), at))
+    return replace(
+        category,
+        node_ns=category.node_ns[:, rows],
+        response_ns=category.response_ns[rows],
+        start_ns=category.start_ns[rows],
+        weight=np.ones(len(rows)),
+        sample=category.sample[rows],
+        status=category.status[rows],
+        request_id=category.request_id.take(rows),
+        host=None if category.host is None else category.host[:, rows],
+        failures=replace(
+            fails,
+            row=at[order].astype(np.int32),
+            position=np.tile(fails.position, 2)[order],
+            error=np.tile(fails.error, 2)[order],
+        ),
+        origin=None if category.origin is None else category.origin[rows],
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(POPULATIONS)
+def test_one_request_has_one_vote(found: Population) -> None:
+    """However often it calls, a request counts once at each site and measure, and once as a visit."""
+    slots = all_slots(found, 1)
+    profile = profile_of(found, slots).profile
+    visits = {(row["site"], row["slot"]): row["n"] for row in profile.visits.to_pylist()}
+    votes: dict[tuple[int, int, int], float] = {}
+    for row in profile.votes.to_pylist():
+        key = (row["measure"], row["site"], row["slot"])
+        votes[key] = votes.get(key, 0) + row["n"]
+    assert all(n <= visits[site, slot] for (_, site, slot), n in votes.items())
