@@ -8,6 +8,7 @@ import numpy as np
 
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Group
+from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
 from analyze.methods.robust.robust_run import RobustRun
@@ -100,7 +101,9 @@ def _finding(
     lead, names = group.lead, run.profile.names
     explained = rank <= settings.explained
     at = requests_at(run.population, run.patterns.patterns, lead)
-    affected = affected_counts(at)
+    affected = (
+        affected_counts(at) if run.patterns.patterns else affected_by_statistics(run.profile, run.roles, lead)
+    )
     ordered = [lead, *(change for change in group.changes if change is not lead)]
     evidence = [
         evidence_of(change, names, 0 if change in group.follows and place else None)
@@ -157,9 +160,9 @@ def _share_interval(share: float, lead: Change) -> Interval:
 
 
 def _requests(run: RobustRun, sample: int) -> int:
-    return sum(
-        category.rows(sample).stop - category.rows(sample).start for category in run.population.categories
-    )
+    inside = run.roles.reference if sample == REFERENCE else run.roles.problem
+    rows = run.profile.responses
+    return round(float(rows["n"].to_numpy()[inside[rows["slot"].to_numpy()]].sum()))
 
 
 def _chain(changes: Sequence[Change], group: Group, names: Names) -> list[str]:
