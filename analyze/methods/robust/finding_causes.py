@@ -63,9 +63,7 @@ def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Fact
         keep = np.flatnonzero(found.sample <= PROBLEM)
         if len(keep) > most:
             keep = keep[np.linspace(0, len(keep) - 1, most).astype(np.int64)]
-        value = (
-            found.value_us if lead.kind in TIME_KINDS and lead.unit == "us" else found.hit.astype(np.float64)
-        )
+        value = found.value_us if timed else found.hit.astype(np.float64)
         parts.append(
             (
                 np.full(len(keep), found.category, dtype=np.int32),
