@@ -227,8 +227,8 @@ def _effective(side: PeriodBlocks) -> float:
 def block_dispersion(counts: Sequence[F8], weight: Sequence[F8], n: Sequence[float]) -> tuple[float, float]:
     """(φ >= 1, degrees of freedom) of shares of blocks about their period's, [blocks] of each period.
 
-    n: of each period, effective requests; weights are scaled to them. X² over its degrees of freedom; of one block
-    each, 1 with the requests' degrees of freedom.
+    n: of each period, effective requests; weights are scaled to them. X² over its degrees of freedom; of one
+    block each, 1 with the requests' degrees of freedom.
     """
     x2, df = 0.0, 0
     for k, w, size in zip(counts, weight, n, strict=True):
