@@ -62,5 +62,6 @@ def test_profile(kind: str) -> None:
     rows = {name: table.num_rows for name, table in profile.tables().items()}
     print(
         f"\nprofile of {kind}: {used:.2f} s CPU ({wall:.2f} s wall), {more:.0f} MB on top;"
-        f" critical paths alone {walked:.2f} s; {len(profile.names.sites)} sites, {len(population.categories)} categories, {rows}"
+        f" critical paths alone {walked:.2f} s; {len(profile.names.sites)} sites,"
+        f" {len(population.categories)} categories, {rows}"
     )
