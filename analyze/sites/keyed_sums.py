@@ -36,7 +36,13 @@ def keyed_sums(
     ]
 
 
-def _packed(keys: Sequence[npt.NDArray[Integer]]) -> I8:
+def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
+    """([rows] number of each row's key, in the order of the keys, [numbers] a row that has it)."""
+    _, first, numbers = np.unique(_packed(keys), return_index=True, return_inverse=True)
+    return numbers.astype(np.int64, copy=False), first
+
+
+def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
     """[rows] one integer for all columns, in their order."""
     packed = np.zeros(len(keys[0]), dtype=np.int64)
     bits = 0

@@ -136,13 +136,6 @@ class _Maker:
         """What was collected, equal keys added up."""
         return {name: rows.table() for name, rows in self.rows.items()}
 
-    def _places(self, name: str, *keys: I8 | int) -> I8:
-        """[rows] numbers of places by their columns of the key."""
-        rows = self.rows[name]
-        size = max(len(key) for key in keys if isinstance(key, np.ndarray))
-        columns = [key.tolist() if isinstance(key, np.ndarray) else [key] * size for key in keys]
-        return np.array([rows.place(*key) for key in zip(*columns, strict=True)], dtype=np.int64)
-
     def _responses(self, category: Category, runs: SlotRuns, root: int) -> None:
         response = runs.ordered(category.response_ns).astype(np.float64)
         failed = np.zeros(len(response))
@@ -153,8 +146,8 @@ class _Maker:
         w = runs.weight
         columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)
         sums = np.stack([totals(inverse, column, len(found)) for column in columns])
-        place = np.array([self.rows["responses"].place(root)])
-        self.rows["responses"].add(place, found >> 16, found & 0xFFFF, sums)
+        rows = self.rows["responses"]
+        rows.add(rows.places(np.array([root])), found >> 16, found & 0xFFFF, sums)
 
     def _votes(self, sites: GraphSites, at: Grouped, times: CallTimes, runs: SlotRuns) -> None:
         shapes = sites.shape.tolist()
@@ -175,20 +168,16 @@ class _Maker:
                 runs,
             )
         rows = self.rows["votes"]
-        places = self._places("votes", CALLS, at.codes, np.array(shape))[:, None]
-        calls = bin_of(at.sizes * RATIO_SCALE)[:, None]
+        places = rows.places(CALLS, at.codes, np.array(shape))[:, None]
         counts = np.stack([runs.n, runs.w, runs.w2])[:, None, :]
-        shaped = np.broadcast_to(counts, (3, len(places), len(runs.slots)))
-        rows.add(places, runs.slots, calls, shaped)
+        values = np.broadcast_to(counts, (3, len(places), len(runs.slots)))
+        rows.add(places, runs.slots, bin_of(at.sizes * RATIO_SCALE)[:, None], values)
 
     def _vote(self, measure: int, site: I8, shape: list[int], value: F8, runs: SlotRuns) -> None:
         """Count values [sites, requests] by (site, slot, bin)."""
         rows = self.rows["votes"]
-        places = self._places("votes", measure, site, np.array(shape))
-        bins = bin_of(value)
-        for weight, chosen in runs.by_weight:
-            mine = slice(None) if chosen is None else chosen
-            rows.count(places[:, None], runs.slot[mine], bins[:, mine], weight)
+        places = rows.places(measure, site, np.array(shape))[:, None]
+        rows.count(places, runs.slot, bin_of(value), runs.by_weight)
 
     def _visits(
         self, at: Grouped, critical: F8, runs: SlotRuns, response: F8, failing: dict[int, tuple[F8, F8]]
@@ -202,7 +191,8 @@ class _Maker:
         for place, site in enumerate(at.codes.tolist() if failing else ()):
             if site in failing:
                 values[6, place], values[7, place] = failing[site]
-        self.rows["visits"].add(self._places("visits", at.codes)[:, None], runs.slots, 0, values)
+        rows = self.rows["visits"]
+        rows.add(rows.places(at.codes)[:, None], runs.slots, 0, values)
 
     def _shapes(self, sites: GraphSites, critical: F8, runs: SlotRuns, response: F8) -> None:
         shaped = Grouped(sites.shape_site << 32 | sites.shape_of)
@@ -214,8 +204,9 @@ class _Maker:
         values[2] = shaped.sizes[:, None] * runs.w
         # Records do not nest: what a path takes is what its requests take.
         values[3] = shaped.sums(_inclusive(critical, sites)) if sites.are_calls else part * response
-        found = self._places("shapes", shaped.codes >> 32, shaped.codes & 0xFFFFFFFF)[:, None]
-        self.rows["shapes"].add(found, runs.slots, 0, values)
+        rows = self.rows["shapes"]
+        found = rows.places(shaped.codes >> 32, shaped.codes & 0xFFFFFFFF)
+        rows.add(found[:, None], runs.slots, 0, values)
 
     def _account(
         self,
@@ -235,8 +226,9 @@ class _Maker:
                 pair.sums(sites.of_units(runs.parts_of(times.waited, category.response_ns, late))),
             ]
         )
-        found = self._places("account", root, pair.codes >> 32, pair.codes & 0xFFFFFFFF)[:, None]
-        self.rows["account"].add(found, runs.slots, 0, values)
+        rows = self.rows["account"]
+        found = rows.places(root, pair.codes >> 32, pair.codes & 0xFFFFFFFF)
+        rows.add(found[:, None], runs.slots, 0, values)
 
     def _failing(
         self, category: Category, sites: GraphSites, runs: SlotRuns, root: int
@@ -265,12 +257,11 @@ class _Maker:
         key = (at_site[first] * (1 << 20) + error[first]) * (1 << 20) + runs.slot[row[first]]
         for value in np.unique(key).tolist():
             members = runs.weight[row[first]][key == value]
-            self.rows["origins"].add(
-                self._places("origins", root, np.array([value >> 40]), self._error(value >> 20 & 0xFFFFF)),
-                np.array([value & 0xFFFFF]),
-                0,
-                np.array([[len(members)], [members.sum()]]),
+            place = self.rows["origins"].places(
+                root, np.array([value >> 40]), self._error(value >> 20 & 0xFFFFF)
             )
+            sums = np.array([[len(members)], [members.sum()]])
+            self.rows["origins"].add(place, np.array([value & 0xFFFFF]), 0, sums)
         return found
 
     def _error(self, error: int) -> int:

@@ -111,7 +111,9 @@ class Grouped:
 
     def __init__(self, code: I8) -> None:
         self.order = np.argsort(code, kind="stable")
-        self.codes, self.starts = np.unique(code[self.order], return_index=True)
+        ordered = code[self.order]
+        self.starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        self.codes = ordered[self.starts]
         self.sizes = np.diff(self.starts, append=len(code))
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
         self.members = [places[a:b] for a, b in pairwise(bounds)]
