@@ -1,0 +1,63 @@
+"""What a stored profile means does not change unnoticed: statistics that were kept are read for years."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from io import BytesIO
+from pathlib import Path
+
+from oracles.traffic import write_native, write_otlp
+
+from analyze.history.stored_profiles import version
+from analyze.history.window_profiles import sample_profile
+from analyze.refine.settings import RefineSettings
+from analyze.scope import Lakes
+from analyze.sites.profile import Profile
+from schemas.ranges import parse_ranges
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.batch import ImportSettings, import_into
+
+DIGESTS = {"2.1": "76a5b5f9a563abdb"}
+"""By version. Where this test fails, kept statistics would be read as something that they are not: raise
+PROFILE_VERSION, and put the new digest here."""
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+def digest(profile: Profile) -> str:
+    """Of every number (floats to nine digits) and every name."""
+    told = [
+        [table.column_names, *([f"{value:.9g}" for value in column.to_pylist()] for column in table.columns)]
+        for table in profile.tables().values()
+    ]
+    names = profile.names
+    words = [names.operations, names.sites, names.paths, names.shapes, names.roots, names.errors]
+    return hashlib.sha256(json.dumps([told, words]).encode()).hexdigest()[:16]
+
+
+def test_the_version_says_what_a_profile_means(tmp_path: Path) -> None:
+    write_native(tmp_path / "records.ndjson", 30, seconds=200)
+    write_otlp(tmp_path / "spans.otlp", 30, seconds=200, spans=12)
+    for name in ("records.ndjson", "spans.otlp"):
+        import_into(
+            tmp_path / "lake",
+            [str(tmp_path / name)],
+            ImportSettings(window_length_ns=5 * NS_PER_MINUTE),
+            owner="test",
+            created_by="test",
+            stdin=BytesIO(),
+            progress=Quiet(),
+        )
+    found = Lakes(str(tmp_path / "lake")).ranges(parse_ranges(["all"], now_ns=0))
+    profile = sample_profile([found], RefineSettings())
+    assert len({site.kind for site in profile.names.sites}) == 3
+    assert digest(profile) == DIGESTS[version()]
