@@ -25,7 +25,7 @@ from analyze.scope import LakePeriod, Lakes
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Period
-from schemas.ranges import united
+from schemas.ranges import ranges_text, united
 from schemas.report.findings import FindingsSection
 from schemas.windows import Window
 from stitch.lake.calibration_files import put_record, records
@@ -46,22 +46,28 @@ class Ordinary:
     unsteady: int
 
 
-def ordinary_times(found: LakePeriod, refine: RefineSettings, watch: Watch) -> Ordinary:
-    """Windows of a period in which nothing plainly happened; reads or makes their statistics."""
+def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: Watch) -> Ordinary:
+    """Windows that lie in a period as a whole and in which nothing plainly happened; reads or makes their
+    statistics."""
+    whole = {
+        window: part
+        for part in found
+        for window in part.windows
+        if part.period.start_ns <= window.start_ns and window.end_ns <= part.period.end_ns
+    }
     levels = []
-    for done, window in enumerate(found.windows):
-        watch("Windows", done, len(found.windows))
-        here = of_window(found, window, window.start_ns, window.end_ns)
-        profile = window_profile(here, window, refine)
+    for done, (window, part) in enumerate(sorted(whole.items(), key=lambda item: item[0])):
+        watch("Windows", done, len(whole))
+        profile = window_profile(of_window(part, window, window.start_ns, window.end_ns), window, refine)
         if profile is not None:
             levels.append(level_of(window, profile))
     kept = steady(levels)
     windows = tuple(level.window for level, keep in zip(levels, kept.tolist(), strict=True) if keep)
-    return Ordinary(windows, len(found.windows) - len(windows))
+    return Ordinary(windows, len(whole) - len(windows))
 
 
 def calibrate(
-    period: Period,
+    periods: Sequence[Period],
     lakes: Lakes,
     chosen: Chosen[Any],
     refine: RefineSettings,
@@ -72,17 +78,18 @@ def calibrate(
     created_at: str,
     created_by: str,
 ) -> CalibrationRecord:
-    """Compare pairs of steady stretches of a lake. Deterministic but for `created_*`.
+    """Compare pairs of steady stretches of a lake's periods. Deterministic but for `created_*`.
 
-    `run` compares with the method and settings of `chosen`. Raises PeriodError where the period has no pair.
+    `run` compares with the method and settings of `chosen`. Raises PeriodError where there is no pair.
     """
-    found = lakes.sealed_part(period)
+    found = [lakes.sealed_part(period) for period in periods]
     ordinary = ordinary_times(found, refine, watch)
     pairs = choose_pairs(ordinary.windows, settings)
     if not pairs:
         raise PeriodError(
-            f"Period {found.period.text} has no {settings.reference_windows} and {settings.problem_windows} "
-            f"adjacent windows of ordinary times; {len(ordinary.windows)} of {len(found.windows)} are.",
+            f"Period {ranges_text([part.period for part in found])} has no {settings.reference_windows} and "
+            f"{settings.problem_windows} adjacent windows of ordinary times; {len(ordinary.windows)} of "
+            f"{len(ordinary.windows) + ordinary.unsteady} are.",
             remedy="Give a longer --period, or fewer --reference-windows.",
         )
     kinds: Counter[str] = Counter()
@@ -91,7 +98,7 @@ def calibrate(
     with_findings = 0
     for done, pair in enumerate(pairs):
         watch("Pairs", done, len(pairs))
-        outcome = _compared(pair, found.period, lakes, run)
+        outcome = _compared(pair, found[0].period, lakes, run)
         here = false_findings(outcome)
         kinds += here
         with_findings += bool(here)
@@ -106,8 +113,8 @@ def calibrate(
         settings=chosen.settings.model_dump(mode="json"),
         refine=refine.model_dump(mode="json"),
         chosen=settings,
-        start_ns=found.period.start_ns,
-        end_ns=found.period.end_ns,
+        start_ns=min(part.period.start_ns for part in found),
+        end_ns=max(part.period.end_ns for part in found),
         windows=len(ordinary.windows),
         unsteady=ordinary.unsteady,
         pairs=len(pairs),

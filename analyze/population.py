@@ -280,7 +280,7 @@ class Population:
     skew_notes: tuple[str, ...] = ()
     """Those of `notes` that are on clocks."""
     weight_known: tuple[float, ...] = ()
-    """Share of the flows, by sample, that told their sampling probability; empty: not loaded."""
+    """Share of the flows, by sample, that told their sampling probability; empty: none, or not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Length of the lake's windows: a request lies in window `start_ns // window_ns`."""
     params: ReadParams = no_params

@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "import": Listed("import_", "Import trace files into a lake."),
     "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
     "windows": Listed(
-        "windows", "List the sealed windows of a lake: requests, categories, mean response time."
+        "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
     "categories": Listed(
         "categories", "List the categories of a period: requests that took exactly the same path."

@@ -43,22 +43,38 @@ def missing_for_share(k0: int, n0: int, k1: int, n1: int, *, alpha: float) -> in
 def missing_for_test(test: PeriodTest, *, alpha: float) -> int | None:
     """Problem requests that an open test lacks; None: not open, or nothing to go by.
 
-    A mean: until its interval at level α is as short as the change that it shows, or the least that counts.
-    The noise between windows is in that interval and stays, however many requests there are: then longer
-    periods are what is lacking.
+    What was seen may turn out to be a change or none: the smaller number of the two. A change of a mean shows
+    when its interval at level α is as short as the change; noise between windows is in that interval, and
+    stays however many requests there are. No change shows when the interval fits into the margin.
     """
     if not test.open:
         return None
+    known = [more for more in (_to_show(test, alpha), _to_settle(test)) if more is not None]
+    return max(1, min(known)) if known else None
+
+
+def _to_show(test: PeriodTest, alpha: float) -> int | None:
+    change = abs(test.after - test.before)
+    if change < test.floor:
+        return None  # however sure, it would not count
     if test.measure != "mean":
         sizes = round(test.n0), round(test.n1)
         counts = round(test.before * sizes[0]), round(test.after * sizes[1])
         # 0: the exact test is content and blocks disagree; longer periods, not more requests, would tell.
         return missing_for_share(counts[0], sizes[0], counts[1], sizes[1], alpha=alpha) or None
     reach = (test.high - test.low) / 2 * float(norm.isf(alpha / 2) / norm.isf(0.025))
-    goal = max(abs(test.after - test.before), test.floor)
-    if not math.isfinite(reach) or goal <= 0:
+    return _more(test.n1, reach, change)
+
+
+def _to_settle(test: PeriodTest) -> int | None:
+    return _more(test.n1, test.reach, test.margin - abs(test.after - test.before))
+
+
+def _more(n: float, reach: float, room: float) -> int | None:
+    """Requests beside n that shorten an interval from `reach` to `room`; None: none would do."""
+    if not math.isfinite(reach) or room <= 0:
         return None
-    return max(1, math.ceil(test.n1 * ((reach / goal) ** 2 - 1)))
+    return max(0, math.ceil(n * ((reach / room) ** 2 - 1)))
 
 
 def missing_for_equivalence(found: Equivalence, n1: float) -> int | None:

@@ -77,6 +77,10 @@ class PeriodTest:
     n0: float
     n1: float
     """Effective numbers of requests."""
+    margin: float = 0.0
+    """The margin."""
+    reach: float = math.inf
+    """Longer half of the 90 % interval that must lie inside it."""
 
     @property
     def open(self) -> bool:
@@ -126,12 +130,26 @@ def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, al
     reach = error * float(stats.t.ppf((1 + _SHOWN) / 2, df))
     # Noise between windows is in the margin already, so it is not in the interval that must fit.
     inner, inner_df = _welch(sampling, freedom, 0.0)
-    settled = abs(change) + inner * float(stats.t.ppf((1 + _SETTLED) / 2, inner_df)) <= band
+    inner *= float(stats.t.ppf((1 + _SETTLED) / 2, inner_df))
+    settled = abs(change) + inner <= band
     floor = MEAN_FLOOR * before
     changed = p < alpha and abs(change) >= floor
     low, high = change - reach, change + reach
     return PeriodTest(
-        "mean", None, before, after, low, high, p, floor, changed, settled and not changed, n0, n1
+        "mean",
+        None,
+        before,
+        after,
+        low,
+        high,
+        p,
+        floor,
+        changed,
+        settled and not changed,
+        n0,
+        n1,
+        band,
+        inner,
     )
 
 
@@ -195,7 +213,10 @@ def _share(
     # Never seen in either: nothing speaks for a change. How small a share would show is told beside.
     settled = max(-inner[0], inner[1]) <= margin or before == after == 0
     settled = settled and not changed
-    return PeriodTest(measure, threshold_us, before, after, low, high, p, floor, changed, settled, *n)
+    reach = max(after - before - inner[0], inner[1] - (after - before))
+    return PeriodTest(
+        measure, threshold_us, before, after, low, high, p, floor, changed, settled, *n, margin, reach
+    )
 
 
 def _effective(side: PeriodBlocks) -> float:

@@ -77,11 +77,12 @@ def _with_findings(
     findings: int, share_explained: float | None, changed: Sequence[PeriodTest], told: Sequence[str]
 ) -> Outcome:
     said = "1 finding" if findings == 1 else f"{findings} findings"
+    explain = "explains" if findings == 1 else "explain"
     if share_explained is None and any(test.measure == "mean" for test in changed):
         share_explained = 0.0
     if share_explained is None:
         return Outcome("changed", False, (*told, f"{said}; the mean did not change by test."), None)
-    reasons = (*told, f"{said} explain {share_explained:.0%} of the change of the mean.")
+    reasons = (*told, f"{said} {explain} {share_explained:.0%} of the change of the mean.")
     word: Word = "changed" if share_explained >= EXPLAINED else "partly-explained"
     return Outcome(word, False, reasons, None)
 
@@ -119,7 +120,7 @@ def _more_text(more: int | None) -> str:
     if more is None:
         return ""
     noun = "request" if more == 1 else "requests"
-    return f" (about {more} more problem {noun} lack, and the reference in proportion)"
+    return f" (about {more:,} more problem {noun} would tell, with the reference grown in proportion)"
 
 
 def _value(test: PeriodTest, value: float) -> str:

@@ -30,6 +30,14 @@ class Selection:
         """Number of requests."""
         return sum(len(rows) for rows in self.rows.values())
 
+    def without(self, other: Selection) -> Selection:
+        """Requests that the other selection does not have."""
+        none = np.zeros(0, np.int64)
+        return Selection(
+            {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in self.rows.items()},
+            self.nodes,
+        )
+
     def check(self, population: Population) -> None:
         """Raise ValueError for a category or a row that the population does not have."""
         for index, rows in self.rows.items():

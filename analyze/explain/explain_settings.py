@@ -30,7 +30,7 @@ class ExplainSettings:
     least_requests: int = 8
     """Of a class; with fewer nothing is said."""
     most_columns: int = 120
-    """In the tree. Wider tables lose those with most missing values, which looks at no label."""
+    """Of a table. Wider tables lose those with most missing values, which looks at no label."""
     blocks: int = 20
     """Time blocks within which labels are permuted."""
     folds: int = 5

@@ -14,7 +14,7 @@ from analyze.explain.attribute_contrast import attribute_rows
 from analyze.explain.column_codes import CodedColumns, code_columns
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.feature_table import FeatureTable
-from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf, split_columns
+from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf
 from analyze.explain.split_gain import best_splits, class_weights
 from analyze.explain.tree_rules import Group, best_group, tree_rules
 from analyze.explain.tree_validation import agreement, cross_validated_auc, root_stability
@@ -23,36 +23,45 @@ from schemas.report.explanations import Explanation, Rule
 Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
 
 _TWINS_SHOWN = 3
+_MOST_STANDING = 3
+"""Trees that may turn out to tell what is so on every day, before there is no explanation."""
+_AS_USUAL = 0.5
+_NEW = 0.2
 _TWIN = 0.98
 """Correlation of two columns' answers from which they say the same."""
 
 
 def explain(
-    table: FeatureTable,
-    *,
-    exclude: Sequence[str] = (),
-    standing: Sequence[str] = (),
-    settings: ExplainSettings | None = None,
+    table: FeatureTable, *, exclude: Sequence[str] = (), settings: ExplainSettings | None = None
 ) -> Explanation:
     """What parts the table's classes: a tree as rules, the attributes one by one, and how sure that is.
 
     exclude: attributes that the user does not want to see at the root again, as `key`, or `component/point
-    key`. standing: attributes that part such requests at other times, too (`parting_columns`), left out
-    alike. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
+    key`. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
     folds of time is below `min_auc`, or whose root changes from bootstrap to bootstrap, is not shown as an
-    explanation. Deterministic in its arguments.
+    explanation. Neither is one that tells the same on ordinary days (`Controls`). Deterministic in its
+    arguments.
     """
     asked = ExplainSettings() if settings is None else settings
-    columns = tuple(column for column in table.columns if not excluded(column, (*exclude, *standing)))
     left_out = tuple(column.text for column in table.columns if excluded(column, exclude))
-    coded = code_columns(columns, len(table.affected), asked.numeric_bins, asked.levels)
+    standing: list[str] = []
+    for _ in range(_MOST_STANDING + 1):
+        chosen = [
+            number
+            for number, column in enumerate(table.columns)
+            if not excluded(column, (*exclude, *standing))
+        ]
+        coded, whole = _coded(table, chosen, asked)
+        found = _judged(table, coded, asked)
+        if found.tree is None or whole is None or not _on_every_day(table, coded, whole, found):
+            break
+        standing += found.parting
     rows = attribute_rows(coded, table.affected)
-    found = _judged(table, coded, asked)
     identifiers = tuple(i for i in table.identifiers if not _named(i.where, i.key, exclude))
     return Explanation(
         contrast=table.contrast,
         reliable=found.reason == "",
-        sentence=_sentence(table, found, tuple(n for n in standing if n not in exclude)),
+        sentence=_sentence(table, found, standing),
         auc=found.auc,
         root_stability=found.stability,
         rules=found.rules,
@@ -65,15 +74,47 @@ def explain(
     )
 
 
-def parting_columns(
-    table: FeatureTable, *, exclude: Sequence[str] = (), settings: ExplainSettings | None = None
-) -> tuple[str, ...]:
-    """Attributes, `key at component/point`, that tell the classes apart reliably; empty where none do."""
-    asked = ExplainSettings() if settings is None else settings
-    columns = tuple(column for column in table.columns if not excluded(column, exclude))
-    coded = code_columns(columns, len(table.affected), asked.numeric_bins, asked.levels)
-    found = _judged(table, coded, asked)
-    return found.parting
+def _coded(
+    table: FeatureTable, chosen: Sequence[int], settings: ExplainSettings
+) -> tuple[CodedColumns, CodedColumns | None]:
+    """Codes of the table's requests, and under the same codes those of its controls."""
+    n = len(table.affected)
+    columns = [table.columns[number] for number in chosen]
+    if table.controls is None:
+        return code_columns(columns, n, settings.numeric_bins, settings.levels), None
+    more = [table.controls.columns[number] for number in chosen]
+    both = [
+        replace(one, values=np.concatenate([one.values, other.values]), passes=None)
+        for one, other in zip(columns, more, strict=True)
+    ]
+    n_both = n + len(table.controls.problem)
+    coded = code_columns(both, n_both, settings.numeric_bins, settings.levels)
+    return (
+        replace(coded, columns=tuple(columns), codes=coded.codes[:, :n]),
+        replace(coded, columns=tuple(more), codes=coded.codes[:, n:]),
+    )
+
+
+def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColumns, found: _Judged) -> bool:
+    """Whether the root tells what it would tell on any day: large reads are slow, and are no more than
+    before.
+
+    It must part the usual requests of the reference from its rest, the same way and half as well as the
+    affected from the others, and must not part problem from reference by `_NEW`.
+    """
+    assert table.controls is not None
+    assert found.tree is not None
+    split = found.tree.split
+    problem, usual = table.controls.problem, table.controls.usual
+    rest = ~problem & ~usual
+    if split is None or not (usual.any() and rest.any() and problem.any()):
+        return False
+    here = goes_left(coded, split, np.arange(len(table.affected)))
+    there = goes_left(controls, split, np.arange(len(problem)))
+    told = float(here[table.affected].mean() - here[~table.affected].mean())
+    told_before = float(there[usual].mean() - there[rest].mean())
+    moved = float(there[problem].mean() - there[~problem].mean())
+    return told_before * told >= _AS_USUAL * told**2 and abs(moved) < _NEW
 
 
 def excluded(column: Column, exclude: Sequence[str]) -> bool:
@@ -99,7 +140,8 @@ class _Judged:
     twins: tuple[str, ...] = ()
     """Columns that part the requests as the root does."""
     parting: tuple[str, ...] = ()
-    """Columns of the tree and the twins of its root, without aggregates."""
+    """The root's column and its twins, without aggregates."""
+    tree: Node | None = None
 
 
 def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings) -> _Judged:
@@ -108,7 +150,6 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     n = len(affected)
     if min(int(affected.sum()), int((~affected).sum())) < settings.least_requests:
         return _Judged("too-few")
-    coded = _narrow(coded, settings)
     if not coded.columns:
         return _Judged("not-predictive" if table.had_columns else "no-parameters")
     rows = np.arange(n)
@@ -117,49 +158,30 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     question = ask(coded, affected, table.block, rows, weights, least_leaf(n, settings), settings.perms, rng)
     if question is None or question.p > settings.gate:
         return _Judged("not-predictive")
-    auc = cross_validated_auc(coded, affected, table.block, table.fold, settings)
-    if auc is None or auc < settings.min_auc:
-        return _Judged("not-predictive", auc)
+    area = cross_validated_auc(coded, affected, table.block, table.fold, settings)
+    if area is None or area < settings.min_auc:
+        return _Judged("not-predictive", area)
     stability = root_stability(coded, affected, question, settings)
     competing = tuple(coded.columns[c].text for c in stability.competing[:_TWINS_SHOWN])
     if stability.share < settings.min_stability:
         return _Judged(
             "unstable",
-            auc,
+            area,
             stability.share,
             competing=(coded.columns[question.split.column].text, *competing),
         )
     root = coded.columns[question.split.column]
     tree = grow(coded, affected, table.block, rows, settings, settings.perms)
     twins = _twins(coded, tree, affected, settings)
-    named = (replace(coded.columns[column], aggregate="").text for column in split_columns(tree))
     return _Judged(
         "",
-        auc,
+        area,
         stability.share,
         tree_rules(coded, tree, weights),
         best=best_group(coded, tree, weights),
         twins=tuple(twin.key if twin.where == root.where else twin.text for twin in twins),
-        parting=tuple(dict.fromkeys((*named, *(twin.text for twin in twins)))),
-    )
-
-
-def _narrow(coded: CodedColumns, settings: ExplainSettings) -> CodedColumns:
-    """The columns that the tree may use: those with fewest missing values, in their order."""
-    n = len(coded.columns)
-    if n <= settings.most_columns:
-        return coded
-    gone = (coded.codes == coded.width - 1).sum(axis=1)
-    kept = np.sort(np.argsort(gone, kind="stable")[: settings.most_columns])
-    return CodedColumns(
-        tuple(coded.columns[k] for k in kept),
-        coded.codes[kept],
-        coded.width,
-        coded.numeric[kept],
-        tuple(coded.low[k] for k in kept),
-        tuple(coded.high[k] for k in kept),
-        tuple(coded.levels[k] for k in kept),
-        coded.askable[kept],
+        parting=tuple(column.text for column in (replace(root, aggregate=""), *twins)),
+        tree=tree,
     )
 
 
@@ -191,7 +213,7 @@ def _twins(
     return tuple(twins.values())
 
 
-def _sentence(table: FeatureTable, found: _Judged, standing: tuple[str, ...]) -> str:
+def _sentence(table: FeatureTable, found: _Judged, standing: Sequence[str]) -> str:
     """What a reader needs to know, in one or two sentences."""
     changed = ""
     if table.identifiers:
@@ -203,16 +225,16 @@ def _sentence(table: FeatureTable, found: _Judged, standing: tuple[str, ...]) ->
         changed += f" {', '.join(standing[:_TWINS_SHOWN])} {verb} such requests in the reference, too."
     if found.reason == "":
         return _said(table, found) + changed
-    auc = "" if found.auc is None else f" (AUC {found.auc:.2f})"
+    area = "" if found.auc is None else f" (AUC {found.auc:.2f})"
     contrast = table.contrast
     why = {
         "no-parameters": "there is no parameter or host to compare",
         "too-few": f"{contrast.n_affected} and {contrast.n_others} requests are too few",
-        "not-predictive": f"no attribute tells them apart{auc}",
-        "unstable": f"the answer changes from sample to sample{auc}",
+        "not-predictive": f"no attribute tells them apart{area}",
+        "unstable": f"the answer changes from sample to sample{area}",
     }[found.reason]
     if table.identifiers and found.reason in ("not-predictive", "no-parameters"):
-        return f"{changed.strip()} Beyond that no attribute tells them apart{auc}."
+        return f"{changed.strip()} Beyond that no attribute tells them apart{area}."
     return f"No reliable explanation: {why}.{changed}"
 
 

@@ -24,7 +24,8 @@ def factor_attributes(
     """Attributes of requests given by category index and row, [requests] each, in their order.
 
     component: of hosts only this one's and the entry host. params: parameters too, which reads files for
-    every request given; those of more than 50 values are no factors. Attributes of one value are left out.
+    every request given (of several values in a request the first); those of more than 50 values are no
+    factors. Attributes of one value are left out.
     """
     order = np.lexsort((row, category))
     chosen = _chosen(population, category[order], row[order])
@@ -35,13 +36,17 @@ def factor_attributes(
         columns += parameter_columns(population, chosen)
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    found = (_attribute(column, back) for column in columns if column.levels is not None)
+    found = (
+        _attribute(column, back)
+        for column in columns
+        if column.levels is not None and column.aggregate in ("", "first")
+    )
     return tuple(attribute for attribute in found if 1 < len(attribute.words) <= _MOST_LEVELS)
 
 
 def _attribute(column: Column, back: I8) -> Attribute:
     codes = np.where(np.isnan(column.values), -1, column.values).astype(np.int32)[back]
-    name = column.name if column.where == REQUEST else f"{column.name} of {column.where}"
+    name = column.key if column.where == REQUEST else f"{column.key} of {column.where}"
     return Attribute(name, codes, column.levels or ())
 
 

@@ -31,6 +31,18 @@ _LEAST_RANKED = 20
 
 
 @dataclass(frozen=True, slots=True)
+class Controls:
+    """Requests of both periods by which an explanation is checked; arrays are [requests]."""
+
+    columns: tuple[Column, ...]
+    """Those of the table, of these requests."""
+    problem: B1
+    """Which are of the problem."""
+    usual: B1
+    """Which of the reference show what the affected show."""
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureTable:
     """Two classes of requests and their attributes; arrays are [requests], affected first, each by time."""
 
@@ -45,6 +57,7 @@ class FeatureTable:
     identifiers: tuple[ChangedIdentifier, ...]
     had_columns: bool
     """Whether there was anything to compare before exclusion, parameters or hosts."""
+    controls: Controls | None = None
 
 
 def features(
@@ -65,7 +78,7 @@ def features(
     """
     asked = ExplainSettings() if settings is None else settings
     observed = observe(population, (affected, others), counts=counts, settings=asked)
-    return observed.contrast(0, 1, words, asked)
+    return observed.contrast(0, [1], words, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +89,20 @@ class Observations:
     columns: tuple[Column, ...]
 
     def contrast(
-        self, affected: int, others: int, words: tuple[str, str], settings: ExplainSettings
+        self,
+        affected: int,
+        others: Sequence[int],
+        words: tuple[str, str],
+        settings: ExplainSettings,
+        *,
+        control: tuple[Sequence[int], Sequence[int], int] | None = None,
     ) -> FeatureTable:
-        """The table of two of the groups; identifiers are looked for in all of them."""
+        """The table of a group and others; identifiers are looked for in all of them.
+
+        control: groups of the problem, of the reference, and the one of the reference that is usual.
+        """
         chosen = self.chosen
-        rows = np.concatenate([np.flatnonzero(chosen.group == group) for group in (affected, others)])
+        rows = np.concatenate([self._rows([affected]), self._rows(others)])
         label = chosen.group[rows] == affected
         sample = chosen.sample[rows]
         apart = not np.intersect1d(sample[label], sample[~label]).size
@@ -96,37 +118,77 @@ class Observations:
                 if (column.where, column.key) not in found
                 and (column.where != REQUEST or column.key not in OF_PERIODS)
             )
-        columns = tuple(column.at(rows) for column in columns)
-        kept = tuple(c for c in columns if _comparable(c, label, time, settings))
+        pairs = [(column, column.at(rows)) for column in columns]
+        pairs = [(whole, part) for whole, part in pairs if _comparable(part, label, time, settings)]
+        if len(pairs) > settings.most_columns:
+            gone = [np.isnan(part.values).sum() for _, part in pairs]
+            kept = np.sort(np.argsort(gone, kind="stable")[: settings.most_columns])
+            pairs = [pairs[k] for k in kept]
+        controls = None
+        if control is not None:
+            checked = np.concatenate([self._rows(groups) for groups in control[:2]])
+            controls = Controls(
+                tuple(whole.at(checked) for whole, _ in pairs),
+                np.isin(chosen.group[checked], control[0]),
+                chosen.group[checked] == control[2],
+            )
         return FeatureTable(
             contrast=Contrast(
                 affected=words[0],
                 others=words[1],
                 n_affected=chosen.available[affected],
-                n_others=chosen.available[others],
+                n_others=sum(chosen.available[group] for group in others),
             ),
             affected=label,
             block=block,
             fold=fold,
-            columns=kept,
+            columns=tuple(part for _, part in pairs),
             identifiers=tuple(found.values()),
             had_columns=any(c.where != REQUEST for c in self.columns),
+            controls=controls,
         )
+
+    def _rows(self, groups: Sequence[int]) -> I8:
+        """Rows of some groups, in their order; of several the same share, so that the mix is as it was."""
+        chosen = self.chosen
+        parts = [np.flatnonzero(chosen.group == group) for group in groups]
+        share = min(
+            (
+                len(part) / max(chosen.available[group], 1)
+                for group, part in zip(groups, parts, strict=True)
+                if len(part)
+            ),
+            default=1.0,
+        )
+        kept: list[I8] = [np.zeros(0, np.int64)]
+        for group, part in zip(groups, parts, strict=True):
+            n = min(len(part), max(1, round(share * chosen.available[group])))
+            kept.append(part[np.arange(n) * len(part) // max(n, 1)] if len(part) else part)
+        return np.concatenate(kept)
 
 
 def observe(
     population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
 ) -> Observations:
-    """A sample of every group and its attributes. Reads parameters once a period."""
+    """A sample of every group and its attributes; a request is of the first group that has it.
+
+    Reads parameters once a period.
+    """
+    alone: list[Selection] = []
     for group in groups:
         group.check(population)
+        for earlier in groups[: len(alone)]:
+            group = group.without(earlier)
+        alone.append(group)
+    groups = alone
     rng = np.random.default_rng(settings.seed)
     chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
     if len(chosen) == 0:
         return Observations(chosen, ())
+    # Parameters first: of columns that part alike the first is named, and a host is often where they led.
     columns = [
-        *request_columns(population, chosen),
         *_unlike(parameter_columns(population, chosen, counts=counts)),
+        *request_columns(population, chosen),
     ]
     nodes = [group.nodes for group in groups]
     if any(given is not None for given in nodes):

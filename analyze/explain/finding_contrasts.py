@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.explain_settings import ExplainSettings
-from analyze.explain.explanation import explain, parting_columns
+from analyze.explain.explanation import explain
 from analyze.explain.feature_table import observe
 from analyze.population import Population
 from schemas.report.explanations import Explanation
@@ -46,78 +44,21 @@ def explain_finding(
     problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
     """
     asked = ExplainSettings() if settings is None else settings
-    groups = [affected, reference]
-    if unaffected is not None:
-        groups.append(unaffected)
+    none = Selection({})
+    as_usual = none if usual is None else usual
+    inside = none if unaffected is None else unaffected
+    groups = (affected, reference.without(as_usual), as_usual, inside)
     observed = observe(population, groups, counts=counts, settings=asked)
-    standing: tuple[str, ...] = ()
-    if usual is not None:
-        whole = affected if unaffected is None else _joined(affected, unaffected)
-        standing = _standing(population, usual, reference, whole, counts, exclude, asked)
+    control = None if usual is None else ((0, 3), (1, 2), 2)
+    contrasts: list[tuple[tuple[int, ...], str]] = [((1, 2), words[2])]
+    if inside.n_requests >= asked.least_requests:
+        contrasts.append(((3,), words[1]))
     shown: Explanation | None = None
-    for group, others in ((1, words[2]), (2, words[1])):
-        if group == 2 and (unaffected is None or unaffected.n_requests < asked.least_requests):
-            break
-        table = observed.contrast(0, group, (words[0], others), asked)
-        found = explain(table, exclude=exclude, standing=standing, settings=asked)
+    for others, said in contrasts:
+        table = observed.contrast(0, others, (words[0], said), asked, control=control)
+        found = explain(table, exclude=exclude, settings=asked)
         as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - _AS_GOOD
         if shown is None or (found.reliable and (as_good or not shown.reliable)):
             shown = found
     assert shown is not None
     return shown
-
-
-def _joined(one: Selection, other: Selection) -> Selection:
-    """Requests of either."""
-    none = np.zeros(0, np.int64)
-    return Selection(
-        {
-            index: np.union1d(one.rows.get(index, none), other.rows.get(index, none))
-            for index in {*one.rows, *other.rows}
-        },
-        one.nodes,
-    )
-
-
-def _without(one: Selection, other: Selection) -> Selection:
-    """Requests of the first that are not in the second."""
-    none = np.zeros(0, np.int64)
-    return Selection(
-        {index: np.setdiff1d(rows, other.rows.get(index, none)) for index, rows in one.rows.items()},
-        one.nodes,
-    )
-
-
-def _standing(
-    population: Population,
-    usual: Selection,
-    reference: Selection,
-    problem: Selection,
-    counts: bool,
-    exclude: Sequence[str],
-    settings: ExplainSettings,
-) -> tuple[str, ...]:
-    """What tells the usual requests from the rest of the reference, and did not change with the period.
-
-    Asked twice, so that an attribute in the shadow of another one is seen. More large reads than before are a
-    reason, so an attribute that parts whole periods stays.
-    """
-
-    def parting(one: Selection, other: Selection, passed: Sequence[str]) -> tuple[str, ...]:
-        if min(one.n_requests, other.n_requests) < settings.least_requests:
-            return ()
-        observed = observe(population, (one, other), counts=counts, settings=settings)
-        table = observed.contrast(0, 1, ("one", "other"), settings)
-        found: tuple[str, ...] = ()
-        for _ in range(2):
-            more = parting_columns(table, exclude=(*passed, *found), settings=settings)
-            found = (*found, *more)
-            if not more:
-                break
-        return found
-
-    found = parting(usual, _without(reference, usual), exclude)
-    if not found:
-        return ()
-    changed = parting(problem, reference, exclude)
-    return tuple(name for name in found if name not in changed)

@@ -141,13 +141,6 @@ def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
     return left
 
 
-def split_columns(node: Node) -> tuple[int, ...]:
-    """Columns that the tree asks for, the root's first."""
-    if node.split is None or node.left is None or node.right is None:
-        return ()
-    return tuple(dict.fromkeys((node.split.column, *split_columns(node.left), *split_columns(node.right))))
-
-
 def scores(coded: CodedColumns, node: Node, rows: I8) -> F8:
     """[rows] the score of the leaf that each request comes to."""
     out = np.full(len(rows), node.score)

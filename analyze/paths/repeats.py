@@ -19,7 +19,7 @@ from analyze.paths.decomposition import PathShares
 from analyze.paths.path_settings import PathSettings
 from analyze.paths.path_table import PathTable
 from analyze.population import Graph, GraphNode
-from analyze.stats.multiple import q_values
+from analyze.stats.multiple import q_values, simes
 from analyze.stats.noise import LogMedians, window_noise
 from analyze.stats.rank import rank_tests_of_histograms
 from stitch.graph.placed import END
@@ -30,22 +30,22 @@ I8 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RepeatChange:
-    """An operation that the requests of a family do more or less often."""
+    """An operation that requests do more or less often, over the families in which that is so by test."""
 
-    root: str
+    roots: tuple[str, ...]
     operation: GraphNode
     """The outermost of the operations that are repeated together."""
     operations: int
-    """Number of them."""
-    categories: I8
+    """Number of them, the largest of the families."""
+    categories: int
     before: float
-    """Mean number of times a request, weighted."""
+    """Mean number of times a request."""
     after: float
     requests0: int
     requests1: int
     p: float
     q: float
-    z: float
+    """Simes' over the families."""
     contribution_us: float
     """Estimate: share of requests x change of the number x time of an iteration (slope)."""
 
@@ -66,7 +66,35 @@ def operation_counts(graph: Graph) -> dict[GraphNode, int]:
 
 
 def repeat_changes(table: PathTable, shares: PathShares, settings: PathSettings) -> list[RepeatChange]:
-    """Repeats that changed by test, largest |contribution| first, then by root and operation."""
+    """Repeats that changed by test, one an operation and direction, largest |contribution| first."""
+    together: dict[tuple[GraphNode, bool], list[RepeatChange]] = defaultdict(list)
+    for change in _by_family(table, shares, settings):
+        together[change.operation, change.after > change.before].append(change)
+    merged = [_merged(changes) for changes in together.values()]
+    return sorted(merged, key=lambda c: (-abs(c.contribution_us), c.operation.operation, c.after))
+
+
+def _merged(changes: list[RepeatChange]) -> RepeatChange:
+    """The same loop in several families: means over their requests, sums of the rest."""
+    n0, n1 = sum(c.requests0 for c in changes), sum(c.requests1 for c in changes)
+    one = np.zeros(len(changes), np.int64)
+    return RepeatChange(
+        roots=tuple(dict.fromkeys(root for c in changes for root in c.roots)),
+        operation=changes[0].operation,
+        operations=max(c.operations for c in changes),
+        categories=sum(c.categories for c in changes),
+        before=sum(c.before * c.requests0 for c in changes) / n0,
+        after=sum(c.after * c.requests1 for c in changes) / n1,
+        requests0=n0,
+        requests1=n1,
+        p=float(simes(np.array([c.p for c in changes]), one, 1)[0]),
+        q=float(simes(np.array([c.q for c in changes]), one, 1)[0]),
+        contribution_us=sum(c.contribution_us for c in changes),
+    )
+
+
+def _by_family(table: PathTable, shares: PathShares, settings: PathSettings) -> list[RepeatChange]:
+    """One change a family."""
     families = _families(table)
     if not families:
         return []
@@ -87,25 +115,23 @@ def repeat_changes(table: PathTable, shares: PathShares, settings: PathSettings)
     change = value[:, 1] - value[:, 0]
     clear = (np.abs(change) >= settings.least_z * error) & noise.outside(value[:, 1])
     clear &= np.abs(change) >= np.log1p(settings.min_relative)
-    found = [
+    return [
         RepeatChange(
-            root=table.graphs[int(f.categories[0])].root,
+            roots=(table.graphs[int(f.categories[0])].root,),
             operation=f.operation,
             operations=f.operations,
-            categories=f.categories,
+            categories=len(f.categories),
             before=float(means[2 * i, 0]),
             after=float(means[2 * i + 1, 0]),
             requests0=int(tests.n0[i]),
             requests1=int(tests.n1[i]),
             p=float(tests.p[i]),
             q=float(q[i]),
-            z=float(change[i] / error[i]),
             contribution_us=_contribution(table, shares, f, float(means[2 * i + 1, 0] - means[2 * i, 0])),
         )
         for i, f in enumerate(families)
         if clear[i] and q[i] <= settings.q
     ]
-    return sorted(found, key=lambda c: (-abs(c.contribution_us), c.root, c.operation.operation))
 
 
 def _families(table: PathTable) -> list[_Family]:

@@ -29,9 +29,9 @@ class ShareTests:
     tested: B1
     q: F8
     gained: B1
-    """Mutations (C.4)."""
+    """Mutations (C.4): by their own test, or new kinds of a root whose rare paths gained together."""
     lost: B1
-    """Precursors."""
+    """Precursors; likewise kinds that are gone."""
     rare: CountTests
     rare_q: F8
     rare_changed: B1
@@ -57,13 +57,16 @@ def share_tests(table: PathTable, change: F8, settings: PathSettings) -> ShareTe
     q = q_values(np.concatenate([np.where(tested, tests.p, np.nan), np.where(large, rare.p, np.nan)]))
     changed = (q <= settings.q) & np.concatenate([_clear(tests, settings), _clear(rare, settings)])
     more = tests.seen > tests.expected
-    new = (table.moments.count[0] == 0) & (table.moments.count[1] > 0) & ~tested
+    rare_more = (rare.seen > rare.expected)[table.root]
+    rare_moved = changed[n:][table.root] & ~tested
+    new = ~tested & (table.moments.count[0] == 0) & (table.moments.count[1] > 0)
+    gone = ~tested & (table.moments.count[0] > 0) & (table.moments.count[1] == 0)
     return ShareTests(
         tests=tests,
         tested=tested,
         q=q[:n],
-        gained=changed[:n] & more & (change > 0),
-        lost=changed[:n] & ~more & (change < 0),
+        gained=(changed[:n] & more & (change > 0)) | (new & rare_moved & rare_more),
+        lost=(changed[:n] & ~more & (change < 0)) | (gone & rare_moved & ~rare_more),
         rare=rare,
         rare_q=q[n:],
         rare_changed=changed[n:],

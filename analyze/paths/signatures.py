@@ -20,7 +20,7 @@ class Move(StrEnum):
     """How the steps of two paths differ."""
 
     REPLACED = "replaced"
-    """The same work is done by another component."""
+    """The same work is done by another component, or on another host where hosts are told apart."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
@@ -33,7 +33,7 @@ class Move(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What is the same in all moves of a group. Names only; ends of spans, hosts and repeats are left out."""
+    """What is the same in all moves of a group. Names only; ends of spans and repeats are left out."""
 
     move: Move
     anchor: GraphNode | None
@@ -58,6 +58,20 @@ class Signature:
             frozenset(self.inserted),
             frozenset(self.removed),
         )
+
+    @property
+    def _steps(self) -> frozenset[tuple[bool, GraphNode]]:
+        """(after, step) of everything that differs; where other steps do, repeats are none."""
+        if self.move in (Move.REPEATS, Move.ORDER):
+            return frozenset()
+        new = [*self.inserted, *(after for _, after in self.replaced)]
+        old = [*self.removed, *(before for before, _ in self.replaced)]
+        return frozenset([*((True, step) for step in new), *((False, step) for step in old)])
+
+    def alike(self, other: Signature) -> float:
+        """Jaccard index of the steps that differ, 0 to 1; 0 where none does."""
+        mine, theirs = self._steps, other._steps
+        return len(mine & theirs) / len(mine | theirs) if mine or theirs else 0.0
 
 
 def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
@@ -113,8 +127,8 @@ def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
 
 
 def _plain(node: GraphNode) -> GraphNode:
-    """Without host and side: what is done, not where and at which end."""
-    return GraphNode(node.component, node.point, node.label)
+    """Without the side of a span: what is done and by whom, not at which end it is noticed."""
+    return GraphNode(node.component, node.point, node.label, node.host)
 
 
 def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Move:

@@ -20,6 +20,8 @@ I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 Order = tuple[int, ...]
 """[positions] node of the draft."""
+_CHUNK_CELLS = 1 << 20
+"""Cells looked through at a time: 1 MB, however many nodes fail."""
 _Left = tuple[LeftBehind, ...]
 
 
@@ -119,10 +121,14 @@ def _failures(draft: Draft, columns: I8, first_row: int) -> Failures:
     return _sorted(row, place[column[kept]], failures.error[mine][kept])
 
 
-def _moved_to(draft: Draft, rows: I8, columns: I8 | int) -> I8:
-    """[entries] where the time of a stored column stands in a row of the draft."""
+def _moved_to(draft: Draft, rows: I8, columns: I8) -> I8:
+    """[entries] where the time of a stored column stands in a row of the draft. O(entries · columns)."""
     assert draft.moved is not None
-    found: I8 = np.argmax(draft.moved[:, rows] == columns, axis=0)
+    found = np.empty(len(rows), dtype=np.int64)
+    step = max(1, _CHUNK_CELLS // len(draft.moved))
+    for at in range(0, len(rows), step):
+        part = slice(at, at + step)
+        found[part] = np.argmax(draft.moved[:, rows[part]] == columns[part], axis=0)
     return found
 
 
@@ -167,7 +173,7 @@ def _left_variants(draft: Draft, order: Order) -> tuple[list[_Left], I8]:
         columns, of_row = column[None, :], np.zeros(len(draft.rows), dtype=np.int64)
     else:
         rows = np.arange(len(draft.rows), dtype=np.int64)
-        by_row = np.stack([_moved_to(draft, rows, at) for at in column.tolist()], axis=1)
+        by_row = np.stack([_moved_to(draft, rows, np.full(len(rows), at)) for at in column.tolist()], axis=1)
         first, of_row = equal_rows(by_row)
         columns = by_row[first]
     variants = [

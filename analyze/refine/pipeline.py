@@ -87,7 +87,9 @@ def refine(
 
 
 def _weight_known(flows: pa.Table, n_samples: int) -> tuple[float, ...]:
-    """Share of each sample's flows that told their sampling probability; 0 of none."""
+    """Share of each sample's flows that told their sampling probability, 0 of none; empty without flows."""
+    if flows.num_rows == 0:
+        return ()
     sample = flows["sample"].to_numpy()
     known = np.bincount(sample, flows["weight_known"].to_numpy(), n_samples)
     return tuple((known / np.maximum(np.bincount(sample, minlength=n_samples), 1)).tolist())

@@ -26,8 +26,9 @@ class CallTimes:
     own: I8
     """Exclusive time: duration less the union of the awaited children's. Of a step its latency."""
     duration: I8
-    critical: I8
-    """The part of the own time that the response waited for: sums to the response time exactly."""
+    waited: I8
+    """[edges, requests] latency of each edge that lies on the critical path, else 0: what of its unit's own
+    time (`GraphSites.owner`) the response waited for. Sums to the response time exactly."""
     on_path: B1
     """Whether any of the own time lies on the critical path."""
     overlap: dict[int, F8]
@@ -53,13 +54,14 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
         # Children without length do not overlap.
         overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
     on_edge = critical_path(category).T
-    critical = np.zeros_like(duration)
+    waited = np.empty(on_edge.shape, dtype=np.int64)
     on_path = np.zeros(duration.shape, dtype=np.bool_)
+    owner = sites.owner.tolist()
     for edge, (src, dst) in enumerate(category.graph.edges.tolist()):
-        unit = sites.owner[edge]
-        critical[unit] += np.where(on_edge[edge], times[dst] - times[src], 0)
-        on_path[unit] |= on_edge[edge]
-    return CallTimes(np.maximum(own, 0), duration, critical, on_path, overlap)
+        np.subtract(times[dst], times[src], out=waited[edge])
+        waited[edge] *= on_edge[edge]
+        on_path[owner[edge]] |= on_edge[edge]
+    return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_path, overlap)
 
 
 def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:

@@ -18,6 +18,7 @@ from stitch.graph.placed import END, START
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
+F8 = npt.NDArray[np.float64]
 
 _UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL})
 
@@ -51,6 +52,12 @@ class GraphSites:
     def n_units(self) -> int:
         """Number of units."""
         return len(self.start)
+
+    def of_units(self, values: F8) -> F8:
+        """[units, columns] sums of values of the edges, [edges, columns]."""
+        found = np.zeros((self.n_units, values.shape[1]))
+        np.add.at(found, self.owner, values)
+        return found
 
     def site_at(self, position: I4) -> I8:
         """Sites of nodes: of the call that a node is a side of, or of the trace point itself."""

@@ -110,9 +110,12 @@ class NameBook:
     """Numbers names in the order in which they are first asked for."""
 
     operations: dict[OperationName, int] = field(default_factory=dict)
-    sites: dict[SiteName, int] = field(default_factory=dict)
-    paths: dict[PathName, int] = field(default_factory=dict)
+    sites: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """(caller, operation, kind) -> number; plain tuples of integers, which are made and found faster."""
+    paths: dict[tuple[int, int], int] = field(default_factory=dict)
     shapes: dict[Shape, int] = field(default_factory=dict)
+    _seen: dict[tuple[tuple[int, bool], ...], int] = field(default_factory=dict)
+    """Children as they came -> number of their shape."""
     roots: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     _ranks: dict[int, ShapeRank] = field(default_factory=dict)
@@ -124,14 +127,21 @@ class NameBook:
 
     def site(self, caller: int, operation: int, kind: SiteKind) -> int:
         """Number of a site."""
-        return self.sites.setdefault(SiteName(caller, operation, kind), len(self.sites))
+        return self.sites.setdefault((caller, operation, int(kind)), len(self.sites))
 
     def path(self, above: int, site: int) -> int:
         """Number of a path."""
-        return self.paths.setdefault(PathName(above, site), len(self.paths))
+        return self.paths.setdefault((above, site), len(self.paths))
 
     def shape(self, children: Sequence[tuple[int, bool]]) -> int:
         """Number of the shape of (operation, awaited) children, in any order."""
+        came = tuple(children)
+        number = self._seen.get(came)
+        if number is None:
+            number = self._seen[came] = self._shape(came)
+        return number
+
+    def _shape(self, children: tuple[tuple[int, bool], ...]) -> int:
         counts: dict[tuple[int, bool], int] = {}
         for child in children:
             counts[child] = counts.get(child, 0) + 1
@@ -145,6 +155,8 @@ class NameBook:
 
         By names, not by number: two profiles must choose alike, and number their shapes as they come.
         """
+        if shapes.count(shapes[0]) == len(shapes):
+            return shapes[0]
         counts = Counter(shapes)
         most = max(counts.values())
         tied = [shape for shape, count in counts.items() if count == most]
@@ -169,8 +181,8 @@ class NameBook:
         """What was numbered so far."""
         return Names(
             tuple(self.operations),
-            tuple(self.sites),
-            tuple(self.paths),
+            tuple(SiteName(caller, operation, SiteKind(kind)) for caller, operation, kind in self.sites),
+            tuple(PathName(above, site) for above, site in self.paths),
             tuple(self.shapes),
             tuple(self.roots),
             tuple(self.errors),

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analyze.sites.keyed_sums import keyed_sums
 from analyze.sites.names import NameBook, Names
 
 PROFILE_VERSION: Final = 2
@@ -38,7 +39,7 @@ _KEYS: Final = {
     "bin": pa.int16(),
 }
 
-_TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     # One vote a request: requests, weight, squared weight, by value. The shape is that of most calls.
     "votes": (("measure", "site", "shape", "slot", "bin"), ("n", "w", "w2")),
     # Requests that touch a site; sums over them of weight times calls, critical ns, response ns, share of
@@ -62,7 +63,7 @@ _TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 SCHEMAS: Final = {
     name: pa.schema([*((key, _KEYS[key]) for key in keys), *((value, pa.float64()) for value in values)])
-    for name, (keys, values) in _TABLES.items()
+    for name, (keys, values) in TABLES.items()
 }
 """Schema of each table of a profile, rows sorted by the key columns, each key once."""
 
@@ -102,12 +103,13 @@ class Profile:
 
 def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     """Rows of several tables of one name with equal keys added up, sorted by key. O(rows log rows)."""
-    keys, values = _TABLES[name]
+    keys, values = TABLES[name]
     rows = pa.concat_tables(parts) if parts else SCHEMAS[name].empty_table()
-    grouped = rows.group_by(list(keys), use_threads=False).aggregate([(value, "sum") for value in values])
-    columns = {key: grouped[key] for key in keys} | {value: grouped[f"{value}_sum"] for value in values}
-    table = pa.table([columns[field.name].cast(field.type) for field in SCHEMAS[name]], schema=SCHEMAS[name])
-    return table.sort_by([(key, "ascending") for key in keys]).combine_chunks()
+    if not rows.num_rows:
+        return SCHEMAS[name].empty_table()
+    found = keyed_sums([rows[key].to_numpy() for key in keys], [rows[value].to_numpy() for value in values])
+    arrays = [pa.array(column) for columns in found for column in columns]
+    return pa.table(arrays, schema=SCHEMAS[name])
 
 
 def joined(profiles: Sequence[Profile]) -> Profile:

@@ -11,7 +11,7 @@ import typer
 
 from analyze.refine.settings import RefineSettings
 from flowdiff.model_options import ModelOptions, takes_models
-from flowdiff.options import JsonOption, LakeOption, PeriodOption, WhereOption, warn_of_pending
+from flowdiff.options import JsonOption, LakeOption, WhereOption, warn_of_pending
 from flowdiff.progress import counted_progress
 from flowdiff.refine_options import REFINE_OPTIONS
 from schemas.calibration import CalibrationSettings
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 @takes_models
 def command(
     lake: LakeOption,
-    period: PeriodOption = "all",
+    period: Annotated[
+        list[str] | None,
+        typer.Option(help="Times to choose from: ranges, as in `compare`; repeated. Default: all."),
+    ] = None,
     where: WhereOption = None,
     method: Annotated[str, typer.Option(help="How to compare.")] = "robust",
     setting: Annotated[
@@ -48,16 +51,18 @@ def command(
     from analyze.methods.registry import method_of
     from analyze.scope import Lakes
     from flowdiff.version import version
-    from schemas.periods import parse_period
+    from schemas.ranges import parse_ranges
 
     compared = method_of(method)
     if not compared.samples.allows(2):
         raise ConfigError(f"The method '{method}' takes {compared.samples.text}, not a pair.")
     chosen = Chosen(compared, _settings(compared.settings, setting or ()))
     lakes = Lakes(str(lake))
-    asked = parse_period(period, now_ns=time.time_ns(), where=where)
-    found = lakes.sealed_part(asked)
-    warn_of_pending([found])
+    asked = parse_ranges(period or ["all"], now_ns=time.time_ns(), where=where)
+    found = [lakes.sealed_part(part) for part in asked]
+    if len({part.root for part in found}) > 1:
+        raise ConfigError("A calibration is of one lake, and the periods name several.")
+    warn_of_pending(found)
     with counted_progress("") as watch:
         record = calibrate(
             asked,
@@ -70,7 +75,7 @@ def command(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             created_by=f"flowdiff {version()}",
         )
-    kept = keep_record(found.root, record) if save else None
+    kept = keep_record(found[0].root, record) if save else None
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
         return

@@ -113,7 +113,8 @@ class PathTimeRow(Frozen):
 class RepeatsRow(Frozen):
     """An operation that is done more or less often on otherwise equal paths."""
 
-    root: str
+    roots: tuple[str, ...]
+    roots_total: int
     operation: NodeName
     operations: int
     """Operations that are repeated together with it, itself included."""

@@ -1,7 +1,7 @@
 """Comparisons read from `stats/`: windows that hold two requests and the statistics of many; `make bench`.
 
 Profiles are drawn bin by bin (`oracles.made_profiles`) and kept under the keys of real windows, so what is
-measured is what a comparison does: manifest, hashes, decoding, joining.
+measured is what a comparison does: manifest, hashes, decoding, joining, robust mode, report.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from oracles.lake_script import flows_table, structures_table
 from oracles.made_profiles import Service
 from oracles.stored_lake import write_lake
 
+from analyze.compare import compare
+from analyze.history.noise_samples import cut_history
+from analyze.history.reading import read_samples
 from analyze.history.stored_profiles import encode
-from analyze.history.window_profiles import Tally, key_of, of_window, sample_profile
+from analyze.history.window_profiles import key_of, of_window
+from analyze.methods.port import Chosen
+from analyze.methods.robust.method import METHOD
 from analyze.refine.settings import RefineSettings
+from analyze.report.page import render_html
 from analyze.scope import LakePeriod, Lakes
 from analyze.sites.profile import Slot
-from schemas.periods import format_instant
+from analyze.sites.sample_profiles import SampleProfiles
+from schemas.periods import Period
 from schemas.ranges import parse_ranges
+from schemas.report.findings import FindingsSection
 from schemas.windows import NS_PER_MINUTE
 from stitch.lake.stats_files import put_stats
 from stitch.lake.store import LocalStore
@@ -33,15 +41,21 @@ SETTINGS = RefineSettings()
 SERVICE = Service(n_roots=8, n_sites=40)
 
 
-def make_lake(folder: Path, n_windows: int, requests: float, service: Service) -> int:
-    """A lake of windows with two requests each, and statistics of `requests` each; bytes of those."""
+def make_lake(folder: Path, n_compared: int, n_history: int, requests: float, service: Service) -> int:
+    """A lake of windows with two requests each, and statistics of `requests` each; bytes of those.
+
+    In the second `n_compared` windows one step takes 1.5 times as long.
+    """
+    n_windows = 2 * n_compared + n_history
     starts = [START_NS + n * WINDOW_NS + second * 10**9 for n in range(n_windows) for second in (10, 200)]
     write_lake(folder, flows_table([f"r{n}" for n in range(len(starts))], starts), structures_table())
     (whole,) = Lakes(str(folder)).ranges(parse_ranges(["all"], now_ns=0))
     size = 0
     for number, window in enumerate(whole.windows):
         here = of_window(whole, window, window.start_ns, window.end_ns)
-        data = encode(service.profile(number, (Slot(0, window.start_ns, window.end_ns),), requests))
+        slower = {0: {7: 1.5}} if n_compared <= number < 2 * n_compared else None
+        slots = (Slot(0, window.start_ns, window.end_ns),)
+        data = encode(service.profile(number, slots, requests, slower=slower))
         put_stats(LocalStore.at(folder), key_of(here, window, SETTINGS), data)
         size += len(data)
     return size
@@ -56,24 +70,37 @@ def test_samples_from_statistics(
     tmp_path: Path, title: str, n_compared: int, n_history: int, requests: float
 ) -> None:
     folder = tmp_path / "lake"
-    size = make_lake(folder, 2 * n_compared + n_history, requests, SERVICE)
+    size = make_lake(folder, n_compared, n_history, requests, SERVICE)
     begin, cpu = time.perf_counter(), time.process_time()
     lakes = Lakes(str(folder))
-    samples = [part(lakes, 0, n_compared), part(lakes, n_compared, n_compared)]
-    samples += [part(lakes, 2 * n_compared + n, 1) for n in range(n_history)]
-    tally = Tally()
-    profile = sample_profile(samples, SETTINGS, tally=tally)
-    wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    assert tally.made == 0, "statistics were not read"
-    rows = sum(table.num_rows for table in profile.tables().values())
+    compared = [
+        ("reference", part(lakes, 0, n_compared)),
+        ("problem", part(lakes, n_compared, n_compared)),
+    ]
+    usual = cut_history([period(2 * n_compared, n_history)], [parts for _, parts in compared], lakes)
+    read = read_samples(compared, usual.samples, SETTINGS, use="all")
+    wall = time.perf_counter() - begin
+    assert isinstance(read.compared, SampleProfiles)
+    outcome = compare(read.compared, [Chosen(METHOD, METHOD.settings())], history=read.history)
+    page = render_html(outcome.report, outcome.views)
+    assert len(page) > 1000
+    total, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    (found,) = [s.findings for s in outcome.report.sections if isinstance(s, FindingsSection)]
     print(
-        f"\n{title}: {tally.read} windows, {tally.read * requests:.2g} requests, {size / 1e6:.1f} MB, "
-        f"{rows:,} rows: {wall:.2f} s, {cpu:.2f} s CPU, "
+        f"\n{title}: {2 * n_compared + n_history} windows, {(2 * n_compared + n_history) * requests:.2g} "
+        f"requests, {size / 1e6:.1f} MB of statistics: read in {wall:.2f} s, compared and reported in "
+        f"{total:.2f} s, {cpu:.2f} s CPU; {len(found)} findings; "
         f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
     )
+    assert [finding.site.operation for finding in found] == ["step 0-7"]
+
+
+def period(first: int, n: int) -> Period:
+    """`n` windows from the `first` on."""
+    start = START_NS + first * WINDOW_NS
+    return Period(None, start, start + n * WINDOW_NS)
 
 
 def part(lakes: Lakes, first: int, n: int) -> tuple[LakePeriod, ...]:
-    """`n` windows from the `first` on."""
-    start = format_instant(START_NS + first * WINDOW_NS)
-    return lakes.ranges(parse_ranges([f"{start}/{n * WINDOW_NS // NS_PER_MINUTE}m"], now_ns=0))
+    """The same, found in a lake."""
+    return lakes.ranges([period(first, n)])

@@ -119,6 +119,7 @@ def test_a_damaged_record_is_passed_by(lake: Path, capsys: pytest.CaptureFixture
     [
         (("--reference-windows", "20"), "has no 20 and 1 adjacent windows of ordinary times; 11 of 11"),
         (("--period", "2020-01-01"), "holds no window"),
+        (("--period", "2025-11-20T00:54/4m,2025-11-20T00:59:30/3m"), "windows of ordinary times; 6 of 6"),
         (("--setting", "nonsense=1"), "no such setting"),
         (("--setting", "alpha=x"), "alpha=x"),
         (("--method", "nothing"), "There is no method 'nothing'"),
@@ -127,7 +128,7 @@ def test_a_damaged_record_is_passed_by(lake: Path, capsys: pytest.CaptureFixture
 def test_what_is_wrong_is_one_line(
     lake: Path, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert calibrate(lake, *options) == 2
+    assert calibrate(lake, "--reference-windows", "4", *options) == 2
     told = capsys.readouterr().err
     assert words in told.replace("\n", " ")
     assert "Traceback" not in told

@@ -18,11 +18,11 @@ from analyze.scope import resolve
 from schemas.periods import parse_period
 
 RUNS = {
-    "2026-11-16": ("postmark-large", "1000"),
-    "2026-11-17": ("postmark-large", "1000"),
-    "2026-11-18": ("postmark-large", "1000", "--fault", "F1-mds-config"),
-    "2026-11-19": ("iozone", "600"),
-    "2026-11-20": ("iozone", "600", "--fault", "F2-small-io"),
+    "2026-11-16": ("postmark-large", "800"),
+    "2026-11-17": ("postmark-large", "800"),
+    "2026-11-18": ("postmark-large", "800", "--fault", "F1-mds-config"),
+    "2026-11-19": ("iozone", "400"),
+    "2026-11-20": ("iozone", "400", "--fault", "F2-small-io"),
 }
 
 

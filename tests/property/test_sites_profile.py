@@ -39,7 +39,7 @@ def test_critical_time_of_the_units_is_the_response_time(found: Population) -> N
     book = NameBook()
     for category in found.categories:
         times = call_times(category, graph_sites(category.graph, (), book))
-        assert (times.critical.sum(axis=0) == category.response_ns).all()
+        assert (times.waited.sum(axis=0) == category.response_ns).all()
         assert (times.own >= 0).all()
         assert (times.own <= times.duration).all()
     for request in requests(found):

@@ -14,7 +14,7 @@ from analyze.assurance.missing_requests import (
     missing_for_share,
     missing_for_test,
 )
-from analyze.assurance.period_tests import PeriodNoise, exact_p, period_tests
+from analyze.assurance.period_tests import PeriodNoise, PeriodTest, exact_p, period_tests
 from analyze.assurance.visible_change import (
     least_new,
     log_spread,
@@ -174,6 +174,17 @@ def test_what_lacks_for_a_mean_follows_its_interval() -> None:
     assert mean.open
     lack = missing_for_test(mean, alpha=0.01)
     assert lack is not None
-    assert 10 < lack < 2_000
+    assert 1 <= lack < 2_000
     assert missing_for_test(replace(mean, settled=True), alpha=0.01) is None
-    assert missing_for_test(replace(mean, low=-np.inf, high=np.inf), alpha=0.01) is None
+    nothing = replace(mean, low=-np.inf, high=np.inf, reach=np.inf)
+    assert missing_for_test(nothing, alpha=0.01) is None
+
+
+def test_what_lacks_is_what_the_nearer_answer_lacks() -> None:
+    """A difference near 0 will be shown to be none; one past the margin to be one."""
+    near = PeriodTest("mean", None, 100, 101, -20, 22, 0.9, 5, False, False, 50, 50, margin=10, reach=18)
+    assert missing_for_test(near, alpha=0.05) == 50 * (18 / 9) ** 2 - 50
+    far = replace(near, after=120, low=-4, high=44)
+    assert missing_for_test(far, alpha=0.05) == 50 * (24 / 20) ** 2 - 50
+    share = PeriodTest("tail", 1.0, 0.05, 0.06, -0.1, 0.1, 0.9, 0.05, False, False, 100, 100, 0.05, 0.08)
+    assert missing_for_test(share, alpha=0.05) == 100 * (0.08 / 0.04) ** 2 - 100

@@ -35,7 +35,18 @@ def a_test(measure: str = "mean", **fields: object) -> PeriodTest:
 
 
 CHANGED = a_test(after=600.0, low=400.0, high=600.0, p=0.0, changed=True, settled=False)
-STILL = a_test("errors", before=0.0, after=1 / 14, low=-0.1, high=0.3, p=0.5, settled=False, n0=14.0, n1=14.0)
+STILL = a_test(
+    "errors",
+    before=0.0,
+    after=1 / 14,
+    low=-0.1,
+    high=0.3,
+    p=0.5,
+    floor=0.001,
+    settled=False,
+    n0=14.0,
+    n1=14.0,
+)
 
 
 def decide(**fields: object) -> Outcome:
@@ -81,7 +92,7 @@ def test_too_few_requests_cannot_tell() -> None:
     errors = decide(tests=(a_test(), STILL))
     assert errors.outcome == "cannot-tell"
     assert errors.missing_requests is not None
-    assert str(errors.missing_requests) in errors.reasons[0]
+    assert f"{errors.missing_requests:,}" in errors.reasons[0]
     assert decide(tests=()).outcome == "cannot-tell"
 
 

@@ -219,7 +219,6 @@ def test_what_is_so_on_every_day_is_no_news() -> None:
     found = explain_finding(of, affected, rest, period(of, 0), usual=usual)
     assert found.reliable
     assert found.sentence.startswith("codec is new at db/QUERY: ")
-    assert found.sentence.endswith("size at web/GET parts such requests in the reference, too.")
     assert found.excluded == ()
     # Where nothing new tells them apart, nothing is told.
     only_large, small = Selection({0: rows[after & (size > 80)]}), Selection({0: rows[after & (size <= 80)]})
@@ -324,6 +323,34 @@ def test_a_sample_is_spread_over_time_and_follows_weights() -> None:
     assert (rows % 2 == 0).mean() > 0.8
     everything = choose(of, [period(of, 0)], 1000, np.random.default_rng(1))
     assert everything.row.tolist() == list(range(1000))
+
+
+def test_a_request_is_of_one_class() -> None:
+    of, params, rng = world()
+    params.add(0, 0, "size", rng.random(200).tolist())
+    table = features(of, Selection({0: np.arange(100, 150)}), Selection({0: np.arange(100, 200)}))
+    assert (table.affected.sum(), (~table.affected).sum()) == (50, 50)
+    assert not np.isnan(table.columns[0].values).any()
+
+
+def test_one_host_of_many_that_became_slow_is_named_beside_what_is_always_slow() -> None:
+    of, params, rng = world(600)
+    host = rng.integers(0, 4, 1200)
+    of = with_hosts(of, np.stack([np.full(1200, -1), host, host]), ("dn-0", "dn-1", "dn-2", "dn-3"))
+    size = rng.uniform(0, 100, 1200)
+    params.add(0, 0, "size", size.tolist())
+    rows = np.arange(1200)
+    after = rows >= 600
+    slow = (size > 95) | (after & (host == 2) & (rng.random(1200) < 0.9))
+    found = explain_finding(
+        of,
+        Selection({0: rows[after & slow]}),
+        Selection({0: rows[after & ~slow]}),
+        period(of, 0),
+        usual=Selection({0: rows[~after & slow]}),
+    )
+    assert found.reliable
+    assert found.sentence.startswith("host is dn-2 at db: ")
 
 
 def test_selections_that_are_empty_or_wrong() -> None:

@@ -125,6 +125,24 @@ def test_rare_paths_are_tested_together() -> None:
     assert found.tests.rare_changed.tolist() == [True]
     assert found.tests.new_kinds.tolist() == [40]
     assert found.tests.tested.sum() == 1
+    # All of them are attributed, though none could be tested by itself.
+    assert found.tests.gained.sum() == 40
+    assert sum(g.share for g in found.groups) == pytest.approx(120 / 2_120, rel=0.1)
+
+
+def test_rare_paths_that_come_and_go_are_no_move() -> None:
+    flagged = 0
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        counts = rng.poisson(1.0, (150, 2))
+        kinds = [
+            path(["r", f"odd{i}", "z"], (int(a), int(b)), (500, 500), seed=seed)
+            for i, (a, b) in enumerate(counts.tolist())
+            if a + b
+        ]
+        usual = path(["r", "usual", "z"], (2_000, 2_000), (500, 500), seed=seed)
+        flagged += bool(path_changes(population(usual, *kinds), None, S).groups)
+    assert flagged <= 1
 
 
 def test_repeats_of_a_loop_are_one_row() -> None:
@@ -135,12 +153,51 @@ def test_repeats_of_a_loop_are_one_row() -> None:
     categories = [loop(i + 1, (b, a)) for i, (b, a) in enumerate(zip(before, after, strict=True))]
     found = path_changes(population(*categories), None, S)
     (change,) = found.repeats
+    assert change.roots == ("r",)
+    assert change.categories == 4
     assert change.operation.operation == "store/read"
     assert change.operations == 2
     assert change.before == pytest.approx(1_020 / 600)
     assert change.after == pytest.approx(1_730 / 600)
     assert change.contribution_us == pytest.approx(100 * (1_730 - 1_020) / 600, rel=0.1)
     assert {g.signature.move for g in found.groups if g.signature} == {Move.REPEATS}
+
+
+def test_the_same_loop_of_two_roots_is_one_row() -> None:
+    def loop(root: str, times: int, counts: tuple[int, int]) -> Category:
+        return path([root, *["store/read"] * times, "z"], counts, (100 * times + 100,) * 2)
+
+    found = path_changes(
+        population(
+            *(loop(root, n, counts) for root in ("r", "s") for n, counts in ((1, (300, 100)), (3, (60, 250))))
+        ),
+        None,
+        S,
+    )
+    (change,) = found.repeats
+    assert change.roots == ("r", "s")
+    assert change.requests0 == 720
+    assert change.before == pytest.approx(480 / 360)
+    assert change.contribution_us == pytest.approx(100 * (850 / 350 - 480 / 360), rel=0.1)
+
+
+def test_moves_that_differ_in_little_else_are_one_group() -> None:
+    def ways(*extra: str) -> list[Category]:
+        before, after = [f"m/{x}" for x in "pqrstu"], [f"d/{x}" for x in "pqrstu"]
+        return [
+            path(["c/w", *before, *extra, "c/e"], (400, 150), (1_000, 1_000)),
+            path(
+                ["c/w", "k/k", *after, "c/e"],
+                (10 if not extra else 0, 260 if not extra else 0),
+                (2_000, 2_000),
+            ),
+        ]
+
+    categories = [c for extra in ((), ("x/x",)) for c in ways(*extra) if c.n_requests]
+    late = path(["c/w", "k/k", *[f"d/{x}" for x in "pqrstu"], "y/y", "c/e"], (5, 255), (2_100, 2_100))
+    found = path_changes(population(*categories, late), None, S)
+    assert len([g for g in found.groups if g.share > 0.01]) == 1
+    assert len(found.groups[0].moves) >= 2
 
 
 def test_history_shows_how_much_shares_move_on_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,20 +40,34 @@ def said(before: Graph, after: Graph) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "title"),
     [
-        ("m/w sn1/put m/r", "m/w sn2/put m/r", "`put` now goes to sn2 instead of sn1"),
-        ("m/w m/r", "m/w c/ask m/r", "Also `c/ask` after `m/w`"),
-        ("m/w c/ask c/x m/r", "m/w m/r", "No longer `c/ask`, `c/x` after `m/w`"),
+        ("m/w sn1/put m/r", "m/w sn2/put m/r", "put now goes to sn2 instead of sn1"),
+        (
+            "m/w sn1/put sn1/log m/r",
+            "m/w sn2/put sn2/log m/r",
+            "put and 1 more step now go to sn2 instead of sn1",
+        ),
+        ("m/w m/r", "m/w c/ask m/r", "Also c/ask after m/w"),
+        ("m/w c/ask c/x m/r", "m/w m/r", "No longer c/ask, c/x after m/w"),
         (
             "m/w c/ask m/r",
             "m/w d/get d/x d/y m/r",
-            "`d/get`, `d/x` and 1 more step instead of `c/ask` after `m/w`",
+            "d/get, d/x and 1 more step instead of c/ask after m/w",
         ),
-        ("m/w c/ask m/r", "m/w c/ask c/ask c/ask m/r", "The same steps, other numbers of `c/ask`"),
-        ("m/w a/x b/y m/r", "m/w b/y a/x m/r", "The same steps, other numbers of `b/y`"),
+        ("m/w c/ask m/r", "m/w c/ask c/ask c/ask m/r", "The same steps, other numbers of c/ask"),
+        ("m/w a/x b/y m/r", "m/w b/y a/x m/r", "The same steps, other numbers of b/y"),
     ],
 )
 def test_what_a_move_is_called(before: str, after: str, title: str) -> None:
     assert said(graph(before.split()), graph(after.split())) == title
+
+
+def test_another_host_is_named_where_hosts_are_told_apart() -> None:
+    def on(host: str) -> Graph:
+        plain = graph(["m/w", "sn/put", "m/r"])
+        nodes = (plain.nodes[0], plain.nodes[1]._replace(host=host), plain.nodes[2])
+        return replace(plain, nodes=nodes)
+
+    assert said(on("h1"), on("h2")) == "put now goes to h2/sn instead of h1/sn"
 
 
 def test_waits_alone_are_an_order() -> None:
@@ -119,7 +134,7 @@ def test_the_section_adds_up_and_goes_through_json() -> None:
     found = section()
     a = found.account
     assert a.mix_us + a.structure_us + a.timing_us + a.rest_us == pytest.approx(a.after_us - a.before_us)
-    assert found.groups[0].title == "`put` now goes to sn-data instead of sn-meta"
+    assert found.groups[0].title == "put now goes to sn-data instead of sn-meta"
     assert [row.fate for row in found.groups[0].difference] == ["kept", "replaced", "kept"]
     assert sum(g.contribution_us for g in found.groups) + found.not_compared_us == pytest.approx(
         a.structure_us
@@ -131,7 +146,7 @@ def test_the_section_adds_up_and_goes_through_json() -> None:
 
 def test_swapped_periods_name_the_move_back() -> None:
     back = paths_section(swapped(changed()), None, PathSettings(), ReportLimits())
-    assert back.groups[0].title == "`put` now goes to sn-meta instead of sn-data"
+    assert back.groups[0].title == "put now goes to sn-meta instead of sn-data"
     assert back.groups[0].contribution_us == pytest.approx(-section().groups[0].contribution_us)
 
 
@@ -146,7 +161,7 @@ def test_terminal_has_one_line() -> None:
     text = printed(section())
     assert text.count("\n") <= 2
     assert "of the requests took another path" in text
-    assert "`put` now goes to sn-data" in text
+    assert "put now goes to sn-data" in text
     assert " ".join(text.split()) == " ".join(f"Paths: {one_line(section())}".split())
 
 
@@ -192,4 +207,4 @@ def test_lists_are_cut_with_their_totals() -> None:
 
 def test_names_without_a_point() -> None:
     title = move_title("inserted", None, [NodeName(component="x", point="")], [], [], new=True, lost=False)
-    assert title == "Also `x` (against the usual path)"
+    assert title == "Also x (against the usual path)"

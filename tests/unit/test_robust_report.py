@@ -279,3 +279,21 @@ def test_a_change_without_a_cause_is_open_for_what_it_may_come_from():
     assert {w.kind for w in timed} == {"response-time", "structural", "workload"}
     assert [w.us for w in timed] == pytest.approx([2 * (mean.after - mean.before)] * 3)
     assert [w.kind for w in weigh((), verdict, (), 1.0)] == ["workload"]
+
+
+def test_the_account_is_folded_where_nothing_changed_by_test(outcome: Outcome):
+    section = account_section()
+    calm = tuple(account.model_copy(update={"changed": False}) for account in section.accounts)
+    report = with_section(outcome.report, section.model_copy(update={"accounts": calm}))
+    for shown, opened in ((outcome.report, 1), (report, 0)):
+        tags = Reader(render_html(shown, outcome.views)).tags
+        measures = [attrs for tag, attrs in tags if tag == "details" and attrs.get("class") == "measure"]
+        assert len(measures) == 3
+        assert sum("open" in attrs for attrs in measures) == opened
+
+
+def test_a_number_that_is_missing_is_told_once():
+    section = verdict_section().model_copy(update={"missing_requests": 55})
+    told_already = section.model_copy(update={"reasons": ("About 55 more requests would tell.",)})
+    assert any("55 more requests" in gap for gap in verdict_words.gaps(section))
+    assert not any("55" in gap for gap in verdict_words.gaps(told_already))

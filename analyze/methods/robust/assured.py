@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from analyze.assurance.equivalence import Equivalence, equivalence
-from analyze.assurance.external_cause import ExternalCause, external_cause
+from analyze.assurance.external_cause import ExternalCause, external_cause, mean_gap_us
+from analyze.assurance.judgement import rate_noise
 from analyze.assurance.load_change import MixChange, mix_change
 from analyze.assurance.ordinary_noise import ordinary_noise
-from analyze.assurance.period_blocks import PeriodBlocks, PeriodRequests, period_requests, root_types
+from analyze.assurance.period_blocks import PeriodBlocks, period_requests
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
-from analyze.assurance.profile_blocks import profile_blocks, profile_thresholds
+from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.quality_rows import quality_rows
 from analyze.assurance.visible_change import visible_rows
 from analyze.methods.robust.robust_run import RobustRun
@@ -46,25 +47,34 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
     thresholds = profile_thresholds(profile, roles.reference)
     reference = profile_blocks(profile, _blocks(roles.reference), thresholds)
     problem = profile_blocks(profile, _blocks(roles.problem), thresholds)
-    noise = PeriodNoise()
-    ordinary: tuple[PeriodBlocks, ...] = ()
+    noise, tau_rate = PeriodNoise(), 0.0
+    history: tuple[PeriodBlocks, ...] = ()
     if not roles.cold and roles.n_noise:
         windows = profile_blocks(profile, roles.noise)
-        ordinary = tuple(
-            profile_blocks(profile, np.where(roles.noise == number, 0, -1)) for number in range(roles.n_noise)
+        own = set(roles.noise[roles.reference].tolist())
+        history = tuple(
+            profile_blocks(profile, np.where(roles.noise == number, 0, -1))
+            for number in range(roles.n_noise)
+            if number not in own
         )
-        noise = _noise(windows, reference, problem)
+        noise, tau_rate = _noise(windows, reference, problem), rate_noise(windows)
     roots = profile.names.roots
-    requests = _requests(run, REFERENCE), _requests(run, PROBLEM)
-    blocks = reference, problem
+    gaps = tuple(mean_gap_us(period_requests(run.population, sample)) for sample in (REFERENCE, PROBLEM))
+    spread = profile_log_spread(profile, roles.reference | roles.problem)
     equivalent = equivalence(reference, problem, roots, noise)
     return Assured(
         tests=period_tests(reference, problem, noise),
         mix=mix_change(reference, problem),
         equivalent=equivalent,
-        external=external_cause(requests, blocks, equivalent=equivalent.holds),
-        quality=quality_rows(run.population, requests, blocks, roots, history=ordinary),
-        visible=visible_rows(*requests, roots, noise, alpha=settings.q),
+        external=external_cause(
+            reference,
+            problem,
+            equivalent=equivalent.holds,
+            gaps_us=(gaps[0], gaps[1]),
+            tau_rate=tau_rate,
+        ),
+        quality=quality_rows(run.population, (reference, problem), roots, history=history, tau_rate=tau_rate),
+        visible=visible_rows(reference, problem, spread, roots, noise, alpha=settings.q),
     )
 
 
@@ -77,11 +87,3 @@ def _noise(windows: PeriodBlocks, reference: PeriodBlocks, problem: PeriodBlocks
 def _blocks(slots: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Every slot a block of its own."""
     return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
-
-
-def _requests(run: RobustRun, sample: int) -> PeriodRequests:
-    """Requests of a sample, root types numbered as in the profile."""
-    found = period_requests(run.population, sample)
-    names = run.profile.names.roots
-    number = np.array([names.index(root) for root in root_types(run.population)], dtype=np.int32)
-    return replace(found, root=number[found.root])

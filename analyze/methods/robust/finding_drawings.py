@@ -33,6 +33,8 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAccount | None:
     """Step by step: of a path that changed against the one it replaced, else of the busiest with the site."""
+    if not at:
+        return None
     counts: dict[tuple[int, bool], list[int]] = {}
     for found in at:
         for hit in (False, True):

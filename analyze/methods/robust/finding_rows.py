@@ -8,8 +8,11 @@ import numpy as np
 
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Group
+from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
 from analyze.methods.robust.robust_run import RobustRun
+from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
 from analyze.methods.robust.titles import shape_words, title
@@ -27,6 +30,7 @@ def findings_of(
     run: RobustRun,
     change_us: tuple[float, bool],
     gross_us: float,
+    settings: RobustSettings,
     limits: ReportLimits,
 ) -> list[Finding]:
     """Findings, the most important first; change_us: (change of the mean, whether it is one by test)."""
@@ -39,7 +43,7 @@ def findings_of(
             part = min(max(contribution_us(group) * np.sign(change_us[0]) / gross_us, 0.0), left)
             left -= part
             share = part
-        found.append(_finding(run, group, rank, share, (n0, n1), limits))
+        found.append(_finding(run, group, rank, share, (n0, n1), settings, limits))
     return found
 
 
@@ -91,11 +95,15 @@ def _finding(
     rank: int,
     share: float | None,
     requests: tuple[int, int],
+    settings: RobustSettings,
     limits: ReportLimits,
 ) -> Finding:
     lead, names = group.lead, run.profile.names
+    explained = rank <= settings.explained
     at = requests_at(run.population, run.patterns.patterns, lead)
-    affected = affected_counts(at)
+    affected = (
+        affected_counts(at) if run.patterns.patterns else affected_by_statistics(run.profile, run.roles, lead)
+    )
     ordered = [lead, *(change for change in group.changes if change is not lead)]
     evidence = [
         evidence_of(change, names, 0 if change in group.follows and place else None)
@@ -132,13 +140,13 @@ def _finding(
         evidence=tuple(evidence),
         evidence_total=len(evidence),
         chain=tuple(_chain(ordered, group, names)),
-        factors=(),
+        factors=factors_of(run, at, lead) if explained else (),
         examples=tuple(_examples(run, at)),
         members=tuple(_members(run, at)[:_MOST_MEMBERS]),
         members_total=len({found.category for found in at}),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, group),
-        explanation=None,
+        explanation=explanation_of(run, at, lead, settings) if explained else None,
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
     )
@@ -152,9 +160,9 @@ def _share_interval(share: float, lead: Change) -> Interval:
 
 
 def _requests(run: RobustRun, sample: int) -> int:
-    return sum(
-        category.rows(sample).stop - category.rows(sample).start for category in run.population.categories
-    )
+    inside = run.roles.reference if sample == REFERENCE else run.roles.problem
+    rows = run.profile.responses
+    return round(float(rows["n"].to_numpy()[inside[rows["slot"].to_numpy()]].sum()))
 
 
 def _chain(changes: Sequence[Change], group: Group, names: Names) -> list[str]:

@@ -18,13 +18,16 @@ from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.verdict_section import verdict_section
+from analyze.paths.path_settings import PathSettings
 from analyze.population import Population
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
+from analyze.report.sections.paths.paths_rows import paths_section
 from analyze.report.weighing import weigh
 from analyze.sites.sample_profiles import SampleProfiles
 from schemas.report.findings import FindingsSection, Unexplained
 from schemas.report.report import Verdict
+from schemas.report.section import Section
 
 
 def robust_result(
@@ -46,10 +49,14 @@ def robust_result(
         tail = looked.interval("tail")
         accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
-    findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, limits)
+    findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, settings, limits)
     rest = _rest(run)
     verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)
+    paths: tuple[Section, ...] = ()
+    if settings.paths and isinstance(compared, Population):
+        past = history if isinstance(history, Population) else None
+        paths = (paths_section(compared, past, PathSettings(), limits),)
     return Result(
         settings=settings,
         verdict=Verdict(outcome=verdict.outcome, text=" ".join(verdict.reasons)),
@@ -65,6 +72,7 @@ def robust_result(
                     text="They follow from other requests reaching these sites." if rest else "",
                 ),
             ),
+            *paths,
         ),
         tables=finding_tables(
             findings, [evidence_of(change, run.profile.names) for change in rest], accounts

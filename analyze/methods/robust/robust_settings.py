@@ -10,7 +10,7 @@ from schemas.config import Config
 class RobustSettings(Config):
     """What counts as a change."""
 
-    q: float = Field(default=0.01, gt=0, lt=1)
+    q: float = Field(default=0.003, gt=0, lt=1)
     """Share of false ones among the changes that pass by p-value alone (Benjamini-Hochberg)."""
     min_z: float = Field(default=3.0, gt=0)
     """A change counts when it is this many standard errors, the noise between windows included."""
@@ -32,5 +32,11 @@ class RobustSettings(Config):
     """The same where neither history nor a long reference tells."""
     cold_phi: float = Field(default=3.0, ge=1)
     """Over-dispersion of shares where nothing tells."""
+    exclude: tuple[str, ...] = ()
+    """Parameters that explanations leave out: `key`, or `component/point key`."""
+    explained: int = Field(default=5, ge=0)
+    """Findings that are explained by parameters, the most important first."""
+    paths: bool = True
+    """Whole paths as a second view: mutations, precursors, and what requests moved between them."""
     blocks: int = Field(default=8, ge=2)
     """A reference without history is cut into this many blocks of time."""

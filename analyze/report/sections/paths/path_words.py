@@ -22,15 +22,16 @@ def move_title(
     new: bool,
     lost: bool,
 ) -> str:
-    """One sentence about a group of moves: "`write` now goes to sn-data instead of sn-meta"."""
-    after = f" after {_quoted(anchor)}" if anchor is not None else ""
+    """One sentence about a group of moves: "write now goes to sn-data instead of sn-meta"."""
+    after = f" after {anchor.text}" if anchor is not None else ""
     against = " (against the usual path)" if new or lost else ""
     if kind == "replaced":
         before, now = replaced[0]
         more = _more(len(replaced) - 1, "step")
         if before.what == now.what:
-            return f"`{now.what}` now goes to {now.where} instead of {before.where}{more}{against}"
-        return f"{_quoted(now)} instead of {_quoted(before)}{more}{after}{against}"
+            go = "go" if more else "goes"
+            return f"{now.what}{more} now {go} to {now.where} instead of {before.where}{against}"
+        return f"{now.text} instead of {before.text}{more}{after}{against}"
     if kind == "other-steps":
         return f"{_list(inserted)} instead of {_list(removed)}{after}{against}"
     if kind == "inserted":
@@ -42,13 +43,13 @@ def move_title(
         return f"The same steps, other numbers{named}{against}"
     if kind == "order":
         return f"The same steps in another order, or waiting for others{after}{against}"
-    return "The only path of its root type" if not lost else "A path that is no longer taken"
+    return "The usual path of its root type is taken less" if lost else "The usual path is taken more"
 
 
 def repeats_title(row: RepeatsRow) -> str:
-    """`read` 3.1 → 7.9 times a request."""
+    """`read: 3.1 → 7.9 times a request`."""
     numbers = f"{wording.significant(row.before)} → {wording.significant(row.after)} times a request"
-    return f"{_quoted(row.operation)}{_more(row.operations - 1, 'step')}: {numbers}"
+    return f"{row.operation.text}{_more(row.operations - 1, 'step')}: {numbers}"
 
 
 def one_line(section: PathsSection) -> str:
@@ -74,12 +75,8 @@ def one_line(section: PathsSection) -> str:
     return f"{'; '.join(parts)}{first}."
 
 
-def _quoted(name: NodeName) -> str:
-    return f"`{name.text}`"
-
-
 def _list(names: Sequence[NodeName]) -> str:
-    shown = ", ".join(_quoted(name) for name in names[:_NAMED])
+    shown = ", ".join(name.text for name in names[:_NAMED])
     return shown + _more(len(names) - _NAMED, "step")
 
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from analyze.paths.difference import DifferenceLine, difference_lines
-from analyze.paths.path_changes import PathChanges, PathGroup, PathMove, path_changes
+from analyze.paths.path_changes import PathChanges, path_changes
+from analyze.paths.path_groups import PathGroup, PathMove
 from analyze.paths.path_settings import PathSettings
 from analyze.paths.transport import OTHER
 from analyze.population import Graph, Population
@@ -42,10 +43,11 @@ def paths_section(
     mix, structure, timing, rest = found.account.sums_us
     repeats = [
         RepeatsRow(
-            root=change.root,
+            roots=change.roots[:_ROOTS],
+            roots_total=len(change.roots),
             operation=node_name(change.operation),
             operations=change.operations,
-            categories=len(change.categories),
+            categories=change.categories,
             before=change.before,
             after=change.after,
             requests0=change.requests0,

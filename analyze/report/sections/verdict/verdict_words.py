@@ -42,10 +42,11 @@ def warnings(section: VerdictSection) -> tuple[str, ...]:
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
-    """What is missing, and what was not tested."""
+    """What is missing, unless a reason tells it, and what was not tested."""
     told = []
-    if section.missing_requests is not None:
-        told.append(f"About {counted(section.missing_requests, 'more request')} would have been needed.")
+    missing = section.missing_requests
+    if missing is not None and not any(str(missing) in reason for reason in section.reasons):
+        told.append(f"About {counted(missing, 'more request')} would have been needed.")
     if section.untested_requests:
         verb = "was" if section.untested_requests == 1 else "were"
         told.append(

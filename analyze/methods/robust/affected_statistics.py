@@ -1,0 +1,45 @@
+"""How many requests a change is about, from statistics: the counts that `site_requests` makes of requests."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from analyze.findings.changes import Change
+from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
+from analyze.methods.robust.roles import Roles
+from analyze.sites.log_bins import bin_of
+from analyze.sites.profile import OWN_TIME, Profile
+
+B1 = npt.NDArray[np.bool_]
+
+
+def affected_by_statistics(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
+    """Requests of reference and problem with the shape, a failing call, or a mean own time beyond the middle
+    of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide."""
+    if change.kind in PATH_KINDS:
+        table, column = profile.shapes, "n"
+        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
+    elif change.kind in TIME_KINDS:
+        table, column = profile.votes, "n"
+        mine = (
+            _equal(table["measure"], OWN_TIME) & _equal(table["site"], change.site) & _beyond(table, change)
+        )
+    else:
+        table, column = profile.visits, "failing_n" if change.kind in ERROR_KINDS else "n"
+        mine = _equal(table["site"], change.site)
+    slot, n = table["slot"].to_numpy()[mine], table[column].to_numpy()[mine]
+    return round(float(n[roles.reference[slot]].sum())), round(float(n[roles.problem[slot]].sum()))
+
+
+def _beyond(table: pa.Table, change: Change) -> B1:
+    bins = table["bin"].to_numpy()
+    if change.unit != "us":
+        return np.asarray(bins > bin_of(np.array([change.threshold_us * 1e3]))[0])
+    middle = bin_of(np.array([np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3)) * 1e3]))[0]
+    return np.asarray(bins > middle if change.ups else bins < middle)
+
+
+def _equal(column: pa.ChunkedArray, value: int) -> B1:
+    return np.asarray(column.to_numpy() == value)

@@ -1,0 +1,136 @@
+"""The same comparison from requests and from the statistics of windows, on real traces."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import analyze.history.reading
+from flowdiff.__main__ import main
+from schemas.windows import NS_PER_MINUTE
+from stitch.drivers.batch import ImportSettings, import_into
+
+ROBUST = ("--method", "robust", "--no-save")
+REFERENCE = ("--reference", "2022-08-23T16:59/2m")
+DELAY = (*REFERENCE, "--problem", "2022-08-23T15:12/2m")
+RETURN = (*REFERENCE, "--problem", "2022-08-23T12:10/2m")
+
+
+class Quiet:
+    """Progress that nobody watches."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("statistics") / "lake"
+    names = ("before", "after-recommendation-delay", "after-frontend-return")
+    import_into(
+        folder,
+        [str(shared_data / "online-boutique" / f"{name}.otlp.jsonl.gz") for name in names],
+        ImportSettings(window_length_ns=NS_PER_MINUTE),
+        owner="test",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+    return folder
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0)
+
+
+def report(lake: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run("compare", "--lake", str(lake), *ROBUST, *options, "--json", "-") in (0, 1, 3)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def findings(found: dict[str, Any]) -> list[dict[str, Any]]:
+    (section,) = [s for s in found["sections"] if s["section"] == "findings"]
+    told: list[dict[str, Any]] = section["findings"]
+    return told
+
+
+@pytest.mark.parametrize("options", [DELAY, RETURN, (*DELAY, "--history", "all")])
+def test_statistics_find_what_requests_find(
+    lake: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    requests, statistics = (report(lake, capsys, *options, "--statistics", use) for use in ("never", "all"))
+    assert findings(requests)
+    one, other = findings(requests)[0], findings(statistics)[0]
+    assert (one["kind"], one["site"]["operation"]) == (other["kind"], other["site"]["operation"])
+    assert other["affected1"] == pytest.approx(one["affected1"], abs=max(3, 0.05 * one["affected1"]))
+    assert other["contribution_us"] == pytest.approx(one["contribution_us"], rel=0.05)
+    assert one["examples"]
+    assert not other["examples"]
+    assert any("no examples" in note for note in statistics["notes"])
+    for mine, theirs in zip(requests["samples"], statistics["samples"], strict=True):
+        assert mine["requests"] == theirs["requests"]
+        assert mine["failed"] == theirs["failed"]
+        assert theirs["mean_us"] == pytest.approx(mine["mean_us"], rel=1e-9)
+        assert theirs["total_us"] == pytest.approx(mine["total_us"], rel=1e-9)
+        assert theirs["median_us"] == pytest.approx(mine["median_us"], rel=0.03)
+        assert theirs["p99_us"] == pytest.approx(mine["p99_us"], rel=0.10)
+
+
+def test_a_history_of_statistics_leaves_the_examples(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = (*DELAY, "--history", "all", "--statistics")
+    never, history = (report(lake, capsys, *options, use) for use in ("never", "history"))
+    assert [f["title"] for f in findings(never)] == [f["title"] for f in findings(history)]
+    assert findings(history)[0]["examples"] == findings(never)[0]["examples"]
+
+
+def test_what_is_large_is_read_from_statistics(
+    lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    plain = analyze.history.reading.sample_profile
+
+    def counted(samples: Any, *given: Any, **how: Any) -> Any:
+        made.append(len(samples))
+        return plain(samples, *given, **how)
+
+    monkeypatch.setattr(analyze.history.reading, "sample_profile", counted)
+    options = (*DELAY, "--history", "all")
+    report(lake, capsys, *options)
+    assert made == []
+    monkeypatch.setattr(analyze.history.reading, "MOST_HISTORY", 100)
+    report(lake, capsys, *options)
+    assert made == [3]  # the minutes that are neither reference nor problem
+    monkeypatch.setattr(analyze.history.reading, "MOST_REQUESTS", 1000)
+    report(lake, capsys, *options)
+    assert made == [3, 2, 3]
+    # Paper mode needs requests, and gets them however many there are.
+    assert run("compare", "--lake", str(lake), *DELAY, "--method", "paper", "--no-save") == 1
+    assert made == [3, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--method", "paper", "--statistics", "all"), "The method 'paper' needs requests"),
+        (("--method", "robust", "--statistics", "some"), "choose from auto, never, history, all"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    lake: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
+) -> None:
+    capsys.readouterr()
+    assert run("compare", "--lake", str(lake), *DELAY, *options) == 2
+    told = capsys.readouterr().err
+    assert words in told.replace("\n", " ")
+    assert "Traceback" not in told

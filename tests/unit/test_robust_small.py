@@ -1,0 +1,47 @@
+"""Robust mode on fourteen requests: what must be found, and what nobody can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from oracles.refined import Call, call, population
+from oracles.span_events import T0
+
+from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.robust.method import METHOD
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.population import Sample
+from schemas.report.accounts import VerdictSection
+from schemas.report.findings import FindingsSection
+
+SECOND_NS = 10**9
+HOUR_NS = 3_600 * SECOND_NS
+
+
+def requests(n: int, failing: int) -> list[Call]:
+    """A page that reads; the read of the first `failing` times out, and the page with it."""
+    words = ["timeout" if at < failing else "ok" for at in range(n)]
+    return [
+        call("web/get", 0, 1_000 + at % 7, call("db/read", 10, 900, status=word), status=word)
+        for at, word in enumerate(words)
+    ]
+
+
+@pytest.mark.parametrize(("failing", "outcome"), [(12, "changed"), (1, "cannot-tell"), (0, "unchanged")])
+def test_failing_requests_of_fourteen(failing: int, outcome: str) -> None:
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 14 * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(requests(14, 0), requests(14, failing)), samples=samples)
+    report = compare(found, [Chosen(METHOD, RobustSettings())]).report
+    verdict, findings = report.section(VerdictSection), report.section(FindingsSection)
+    assert verdict is not None
+    assert findings is not None
+    assert verdict.outcome == outcome
+    assert bool(findings.findings) == (outcome == "changed")
+    assert (verdict.missing_requests is not None) == (outcome == "cannot-tell")
+    if findings.findings:
+        assert findings.findings[0].site.text == "db/read"
