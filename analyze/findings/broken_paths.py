@@ -40,9 +40,10 @@ def broken_paths(
     host = _hosts(by_operation, requests, context)
     members: dict[int, list[int]] = defaultdict(list)
     for operation in by_operation:
-        top = operation
-        while top in host:
+        top, passed = operation, {operation}
+        while top in host and host[top] not in passed:  # two may call each other
             top = host[top]
+            passed.add(top)
         members[top].append(operation)
     suspects = {
         operation: callee
@@ -96,7 +97,7 @@ def _requests(changes: Sequence[Change], affected: Affected | None) -> B1 | None
 def _hosts(
     by_operation: Mapping[int, list[Change]], requests: Mapping[int, B1 | None], context: Context
 ) -> dict[int, int]:
-    """Operation -> the deeper one whose changed requests are the same: that is where it happened."""
+    """Operation -> the one nearer to the cause whose changed requests are the same."""
     host: dict[int, int] = {}
     for operation in sorted(by_operation, key=lambda o: (context.depth[o], o)):
         mine = requests[operation]
@@ -104,12 +105,14 @@ def _hosts(
             continue
         fitting = []
         for other, theirs in requests.items():
-            deeper = context.is_above(operation, other) or context.depth[other] > context.depth[operation]
-            if other == operation or theirs is None or not theirs.any() or not deeper:
+            if other == operation or theirs is None or not theirs.any():
+                continue
+            if not context.is_nearer(other, operation):
                 continue
             common = int((mine & theirs).sum())
             if common >= _SAME * min(int(mine.sum()), 2 * int(theirs.sum())):
-                fitting.append((context.is_above(operation, other), common, context.depth[other], -other))
+                related = context.is_above(operation, other) or other in context.records
+                fitting.append((related, common, context.depth[other], -other))
         if fitting:
             host[operation] = -max(fitting)[3]
     return host

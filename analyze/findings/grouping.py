@@ -12,6 +12,8 @@ from analyze.findings.slow_components import slow_components
 from schemas.report.findings import ChangeKind
 
 _CALLS_MOVED = 1.43
+_OTHER_REQUESTS = 3.0
+"""A site that is called so many times as often, or as seldom, sees other requests than it did."""
 
 
 def grouped(
@@ -23,10 +25,11 @@ def grouped(
 ) -> list[Group]:
     """Few groups of many changes. mean_ns: the larger of the two mean response times."""
     names = context.names
-    times = slow_components([c for c in changes if c.kind in TIME_KINDS], names, mean_ns)
     paths = broken_paths(
         [c for c in changes if c.kind not in TIME_KINDS], context, affected, last_callee, mean_ns
     )
+    timed = [c for c in changes if c.kind in TIME_KINDS and not _of_other_requests(c, paths, context)]
+    times = slow_components(timed, names, mean_ns)
     groups = [group for group in times if not _moved_by(group, paths, context)]
     for path in paths:
         callee = names.operations[path.operation].callee
@@ -44,6 +47,13 @@ def grouped(
 def _about(group: Group, context: Context) -> set[str]:
     del context
     return {group.component}
+
+
+def _of_other_requests(change: Change, paths: Sequence[Group], context: Context) -> bool:
+    """Whether the site, below a change of paths, sees other requests than it did."""
+    operation = context.names.sites[change.site].operation
+    below = any(context.is_above(path.operation, operation) for path in paths)
+    return below and not 1 / _OTHER_REQUESTS < change.call_ratio < _OTHER_REQUESTS
 
 
 def _moved_by(group: Group, paths: Sequence[Group], context: Context) -> bool:

@@ -61,6 +61,7 @@ def test_profile(kind: str) -> None:
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
     rows = {name: table.num_rows for name, table in profile.tables().items()}
     print(
-        f"\nprofile of {kind}: {used:.2f} s CPU ({wall:.2f} s wall), {more:.0f} MB on top; critical paths alone"
-        f" {walked:.2f} s; {len(profile.names.sites)} sites, {len(population.categories)} categories, {rows}"
+        f"\nprofile of {kind}: {used:.2f} s CPU ({wall:.2f} s wall), {more:.0f} MB on top;"
+        f" critical paths alone {walked:.2f} s; {len(profile.names.sites)} sites,"
+        f" {len(population.categories)} categories, {rows}"
     )

@@ -38,6 +38,7 @@ def explanation_of(
         return None
     hit = selected(at, PROBLEM, hit=lead.ups) or reached
     spared = selected(at, PROBLEM, hit=not lead.ups)
+    usual = selected(at, REFERENCE, hit=lead.ups)
     place = run.profile.names.operation(lead.site)
     where = f"{place.component}/{place.point}"
     return explain_finding(
@@ -45,6 +46,7 @@ def explanation_of(
         Selection(hit),
         Selection(spared) if spared else None,
         Selection(before),
+        usual=Selection(usual) if usual else None,
         words=(
             f"affected requests at {where}",
             f"other requests at {where} in the problem",

@@ -69,7 +69,8 @@ def robust_run(
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
     tested = tested_changes(profile, roles, settings)
-    context = Context.of(profile.names)
+    operations = {profile.names.sites[change.site].operation for change in tested.changes}
+    context = Context.of(profile.names, patterns.patterns, operations)
     affected = affected_requests(patterns.patterns, roles.problem[: len(here)])
     shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)

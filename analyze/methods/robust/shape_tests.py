@@ -13,6 +13,7 @@ from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, 
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
+from analyze.sites.names import SiteKind
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
@@ -46,14 +47,23 @@ def shape_changes(
     several = np.bincount(at, minlength=len(touching))[at] > 1
     found = _shares(votes, touching[at], requests, roles, settings)
     # Structure's part by the nested account (L.3): more calls of a shape times how much longer it takes.
+    # Records do not nest: there a request is one call, and takes what it takes.
+    is_point = np.array([name.kind is SiteKind.POINT for name in profile.names.sites])[at]
+    calls = np.where(is_point[:, None], votes, calls)
     both = calls[:, 0] + calls[:, 1]
     site_calls = np.stack([sums.reference.calls[at], sums.problem.calls[at]], axis=1)
+    site_calls = np.where(is_point[:, None], touching[at, :2], site_calls)
+    periods = np.array([sums.reference.requests, sums.problem.requests])
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.nan_to_num(calls[:, :2] / site_calls)
         mean = np.nan_to_num((inclusive[:, 0] + inclusive[:, 1]) / both)
         total = totals(at, inclusive[:, 1], len(touching))[at]
         site_mean = np.nan_to_num(total / site_calls[:, 1])
-    part = (sums.rate0 + sums.rate1)[at] / 2 * (share[:, 1] - share[:, 0]) * (mean - site_mean)
+    part = (
+        (site_calls / np.maximum(periods, 1e-300)).mean(axis=1)
+        * (share[:, 1] - share[:, 0])
+        * (mean - site_mean)
+    )
     weight = np.abs(found.after - found.before) * touching[at, 1] / max(groups.requests1, 1e-300)
     for row in np.flatnonzero(found.tested & several).tolist():
         yield found.change(
