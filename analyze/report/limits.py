@@ -24,6 +24,8 @@ class ReportLimits(Config):
     """Candidate precursors listed a mutation."""
     stored: int = Field(default=8, ge=1)
     """Keys of stored categories listed a mutation."""
+    members: int = Field(default=8, ge=1)
+    """Categories listed a finding, those of most requests."""
     categories: int = Field(default=500, ge=1)
     roots: int = Field(default=100, ge=1)
     graph_nodes: int = Field(default=600, ge=1)

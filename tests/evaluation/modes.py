@@ -24,6 +24,10 @@ TABLES_ONLY = ReportLimits(mutations=1, detailed=0, categories=1, edges=1, brief
 """The harness reads the complete tables; the report that people see is cut short."""
 
 
+ALL_MEMBERS = ReportLimits(members=1_000_000)
+"""Coverage is counted over every category of a finding."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What a mode is given: nothing of the truth."""
@@ -109,12 +113,12 @@ def findings_mode(name: str, method: AnyMethod) -> Mode:
     def analyse(subject: Subject, threshold: int) -> Shown:
         del threshold
         chosen = Chosen(method, method.settings())
-        outcome = compare(subject.population, [chosen], limits=ReportLimits())
+        outcome = compare(subject.population, [chosen], limits=ALL_MEMBERS)
         told = told_by(outcome, subject.population)
         results = [
             Result(
                 kind="finding",
-                categories=tuple(member.category for member in finding.members),
+                categories=tuple(m.category for m in finding.members if m.requests1),
                 explained_us=finding.contribution_us,
                 finding=finding,
             )

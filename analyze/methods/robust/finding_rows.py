@@ -22,7 +22,6 @@ from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Inte
 from schemas.report.parts import NodeName
 
 _MOST_EXAMPLES = 3
-_MOST_MEMBERS = 8
 _CHAIN = 5
 
 
@@ -142,7 +141,7 @@ def _finding(
         chain=tuple(_chain(ordered, group, names)),
         factors=factors_of(run, at, lead) if explained else (),
         examples=tuple(_examples(run, at)),
-        members=tuple(_members(run, at)[:_MOST_MEMBERS]),
+        members=tuple(_members(run, at)[: limits.members]),
         members_total=len({found.category for found in at}),
         histogram=histogram_of(at, lead, names, limits),
         account=step_account(run, at, group),

@@ -37,6 +37,7 @@ Callees = Mapping[tuple[str, str], frozenset[str]]
 """(component, operation) -> components that the spans of this operation call."""
 
 
+ARROW = " -> "
 CRASHED, CRASH_CODE = "crashed", 2
 """Outcome and exit code of a comparison that broke."""
 
@@ -96,7 +97,13 @@ def _section(report: Report, model: type[S], method: str) -> S | None:
 
 
 def callee(callees: Callees, site: Site) -> frozenset[str]:
-    """The one component that the site's calls go to; none where they go to several, or stay."""
+    """The one component that the site's calls go to; none where they go to several, or stay.
+
+    A call is named with whom it calls, `GET -> cart`; for others the graphs are asked.
+    """
+    _, arrow, called = site.operation.partition(ARROW)
+    if arrow:
+        return frozenset({called})
     found = callees.get((site.component, site.operation), frozenset())
     return found if len(found) == 1 else frozenset()
 

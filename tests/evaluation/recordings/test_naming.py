@@ -39,6 +39,7 @@ def test_a_call_is_at_the_one_component_that_it_calls(nested: bool) -> None:
     callees = callees_of(of_graph(span_graph(nested=nested)))
     assert callee(callees, Site(component="web", operation="Get")) == {"cart"}
     assert callee(callees, Site(component="cart", operation="Get")) == frozenset()
+    assert callee({}, Site(component="web", operation="POST -> stock")) == {"stock"}
 
 
 def test_a_span_that_calls_several_components_is_at_none_of_them() -> None:

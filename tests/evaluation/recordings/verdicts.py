@@ -15,6 +15,8 @@ Row = dict[str, Any]
 SHOWN = 10
 """Results kept a row; the number of all stands beside."""
 TEXT_CHARS = 300
+WORST = 5
+"""Quiet stretches named in a total."""
 
 
 def _common(asked: Asked, found: Compared) -> Row:
@@ -110,12 +112,27 @@ def _total(rows: Sequence[Row]) -> Row:
             "results_a_pair": _mean(row["results"] for row in quiet),
             "with_any": sum(row["results"] > 0 for row in quiet),
             "not_exit_0": sum(row["exit_code"] != GateCode.PASSED for row in quiet),
+            "stretches": _stretches(quiet),
         }
     total["crashed"] = sum(crashed(row) for row in rows)
     total["passed_unseen"] = sum(passed_unseen(row) for row in rows)
     total["load_s"] = _mean(row["load_s"] for row in rows)
     total["analyse_s"] = _mean(row["analyse_s"] for row in rows)
     return total
+
+
+def _stretches(quiet: Sequence[Row]) -> list[Row]:
+    """The stretches in most of whose pairs something was found: what is in one of them, not noise of all."""
+    pairs: dict[str, list[bool]] = {}
+    for row in quiet:
+        for side in ("reference", "problem"):
+            pairs.setdefault(row[side], []).append(row["results"] > 0)
+    worst = sorted(pairs.items(), key=lambda item: (-sum(item[1]) / len(item[1]), item[0]))
+    return [
+        {"stretch": stretch, "pairs": len(found), "with_any": sum(found)}
+        for stretch, found in worst[:WORST]
+        if any(found)
+    ]
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -168,7 +185,8 @@ def total_lines(total: Row) -> list[str]:
     if t := total.get("quiet"):
         found.append(
             f"{head}  quiet     {t['pairs']:3} pairs: {t['results_a_pair']} results a pair, "
-            f"{t['with_any']} pairs with any, {t['not_exit_0']} not exit 0"
+            f"{t['with_any']} pairs with any, {t['not_exit_0']} not exit 0; most in "
+            + ", ".join(f"{_clock(s['stretch'])} {s['with_any']}/{s['pairs']}" for s in t["stretches"])
         )
     found.append(
         f"{head}  passed unseen by the gate: {total['passed_unseen']}, crashed: {total['crashed']}; "
