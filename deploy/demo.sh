@@ -16,7 +16,8 @@ say simulate --workload postmark-large --requests 6000 --seed 2 --start 2026-11-
     --fault F1-mds-config --out "$folder/thursday.ndjson.gz"
 say import "$folder/wednesday.ndjson.gz" "$folder/thursday.ndjson.gz" --lake "$folder/lake"
 say windows --lake "$folder/lake"
-# Mutations are what the demo is about, so finding some is no failure here.
+# A change is what the demo is about, so finding one is no failure here.
+# The report names the change, where it came from, and what tells the affected requests apart.
 say compare --lake "$folder/lake" --reference 2026-11-18 --problem 2026-11-19 --fail-on never \
     --html "$folder/report.html"
 

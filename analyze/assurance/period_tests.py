@@ -7,7 +7,7 @@ its categories are. All count what blocks share and what ordinary windows differ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -201,7 +201,7 @@ def _share(
     before, after = (float(k.sum() / w.sum()) for k, w in sides)
     # What is new or gone has no ordinary spread (L.9 item 4).
     prior = noise.phi if before > 0 and after > 0 else 1.0
-    inside, df = block_dispersion(np.stack((k0, k1)), np.stack((w0, w1)), np.array(n))
+    inside, df = block_dispersion((k0, k1), (w0, w1), n)
     phi = max(inside, 1.0 + (prior - 1.0) * (1 / max(noise.windows0, 1) + 1 / max(noise.windows1, 1)) / 2)
     counts = [round(share * size) for share, size in zip((before, after), n, strict=True)]
     p = max(exact_p(counts[0], round(n[0]), counts[1], round(n[1])), spread_p((before, after), n, phi, df))
@@ -224,11 +224,11 @@ def _effective(side: PeriodBlocks) -> float:
     return float(side.weight.sum() ** 2 / side.weight2.sum())
 
 
-def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
-    """(φ >= 1, degrees of freedom) of shares of blocks about their period's, [periods, blocks].
+def block_dispersion(counts: Sequence[F8], weight: Sequence[F8], n: Sequence[float]) -> tuple[float, float]:
+    """(φ >= 1, degrees of freedom) of shares of blocks about their period's, [blocks] of each period.
 
-    n: [periods] effective requests; weights are scaled to them. X² over its degrees of freedom; of one block
-    each, 1 with the requests' degrees of freedom.
+    n: of each period, effective requests; weights are scaled to them. X² over its degrees of freedom; of one
+    block each, 1 with the requests' degrees of freedom.
     """
     x2, df = 0.0, 0
     for k, w, size in zip(counts, weight, n, strict=True):
@@ -240,7 +240,7 @@ def block_dispersion(counts: F8, weight: F8, n: F8) -> tuple[float, float]:
             expected = trials * share
             seen = k[there] * (size / w.sum())
             x2 += float(((seen - expected) ** 2 / (expected * (1 - share))).sum())
-    return (max(1.0, x2 / df), float(df)) if df else (1.0, max(float(n.sum()) - 2, 1.0))
+    return (max(1.0, x2 / df), float(df)) if df else (1.0, max(sum(n) - 2, 1.0))
 
 
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:

@@ -271,6 +271,15 @@ def pages(browser: str, report: Path, folder: Path) -> int:
     return max(int(count) for count in re.findall(rb"/Count (\d+)", out.read_bytes()))
 
 
+def test_the_demo_names_the_change_and_the_parameter(demo: Path) -> None:
+    """Metadata writes go to the data node, in its default encoding."""
+    page = demo.read_text(encoding="utf-8")
+    first = page[page.index('id="f1"') : page.index("</article>")]
+    said = " ".join(re.sub("<[^>]*>", " ", first).split())
+    assert "mds/SN_WRITE_CALL also calls sn-data/sn/WRITE_CALL" in said
+    assert re.search("What differs encoding .*default", said)
+
+
 @pytest.mark.parametrize("mode", ["demo", "paper"])
 def test_print_of_the_demo_is_short(
     browser: str, tmp_path: Path, mode: str, request: pytest.FixtureRequest

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.period_traffic import blocks_of, drawn
+from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.assurance.equivalence import Equivalence, RootEquivalence, equivalence
 from analyze.assurance.missing_requests import (
@@ -14,6 +14,7 @@ from analyze.assurance.missing_requests import (
     missing_for_share,
     missing_for_test,
 )
+from analyze.assurance.period_blocks import period_blocks, tail_thresholds
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, exact_p, period_tests
 from analyze.assurance.visible_change import (
     least_new,
@@ -151,6 +152,19 @@ def test_rows_tell_what_would_have_shown() -> None:
     sevenfold = [replace(side, weight=side.weight * 7) for side in (before, after)]
     heavy = visible_rows(*blocks_of(*sevenfold, 3), spread, names, CALM, alpha=0.01)
     assert heavy[0].ratio == pytest.approx(rows[0].ratio)
+
+
+def test_periods_of_unlike_numbers_of_blocks_are_tested() -> None:
+    """A reference of an hour has more blocks than a problem of two minutes."""
+    rng = np.random.default_rng(5)
+    before, after = drawn(rng, 900, failing=0.02), drawn(rng, 120, mean_us=3_000.0, failing=0.3)
+    limits = tail_thresholds(before)
+    sides = [
+        period_blocks(requests, 1, [PERIOD], limits, blocks=blocks)
+        for requests, blocks in ((before, 12), (after, 4))
+    ]
+    changed = {test.measure for test in period_tests(sides[0], sides[1], CALM) if test.changed}
+    assert changed >= {"mean", "errors"}
 
 
 def test_one_failing_request_of_fourteen_lacks_some() -> None:
