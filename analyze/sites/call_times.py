@@ -19,6 +19,10 @@ F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 
+_AT_ONCE = 1 << 16
+"""Cells that are worked on in one go: they stay in a core's second-level cache."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallTimes:
     """Arrays [units, requests], ns."""
@@ -54,13 +58,20 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
         # Children without length do not overlap.
         overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
     on_edge = critical_path(category).T
-    waited = np.empty(on_edge.shape, dtype=np.int64)
+    edges = category.graph.edges
+    if on_edge.size <= _AT_ONCE:
+        waited = times[edges[:, 1]] - times[edges[:, 0]]
+        waited *= on_edge
+    else:
+        waited = np.empty(on_edge.shape, dtype=np.int64)
+        for edge, (src, dst) in enumerate(edges.tolist()):
+            np.subtract(times[dst], times[src], out=waited[edge])
+            waited[edge] *= on_edge[edge]
+    if not sites.are_calls:  # a step is its edge
+        return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_edge, overlap)
     on_path = np.zeros(duration.shape, dtype=np.bool_)
-    owner = sites.owner.tolist()
-    for edge, (src, dst) in enumerate(category.graph.edges.tolist()):
-        np.subtract(times[dst], times[src], out=waited[edge])
-        waited[edge] *= on_edge[edge]
-        on_path[owner[edge]] |= on_edge[edge]
+    for edge, unit in enumerate(sites.owner.tolist()):
+        on_path[unit] |= on_edge[edge]
     return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_path, overlap)
 
 

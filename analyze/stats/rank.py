@@ -3,7 +3,8 @@
 The Wilcoxon-Mann-Whitney statistic over midranks. Where both the product of the sizes and the smaller size
 are low, p is exact: the distribution of the midrank sum over all ways to pick the smaller sample out of the
 pooled values, ties as they are (a conditional permutation test, by dynamic programming). Above, the normal
-approximation with the variance of ties and a continuity correction of half a rank. One value, one vote.
+approximation with the variance of ties and a continuity correction of half a rank. One value, one vote;
+votes may be fractions (weights), which have no exact test.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ EXACT_PRODUCT = 1_500
 EXACT_SMALLER = 10
 """Exact up to n0·n1 = 1,500 with a smaller sample of 10: at most C(160, 10) = 2e15 ways, which a float64
 counts without rounding (< 2^53), in about 2 ms."""
+EXACT_WORK = 1e9
+"""Additions that all exact tests together may take, about a second. Where that is not enough, the tests with
+the smallest approximate p come first: the others decide nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,14 @@ def rank_tests(values: F8, problem: B1, test: npt.NDArray[np.integer], n_tests: 
     values, problem, test: [n]; test in 0..n_tests-1. O(n log n) and the exact tests.
     """
     if len(values) == 0:
-        nothing = np.zeros(0, np.int64)
-        return _of_ties(nothing, nothing, nothing, n_tests)
+        return rank_tests_of_groups(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), n_tests)
     order = np.lexsort((values, test))
     x, t, late = values[order], test[order].astype(np.int64), problem[order]
     first = np.concatenate([[True], (x[1:] != x[:-1]) | (t[1:] != t[:-1])])
     starts = np.flatnonzero(first)
     c1 = np.add.reduceat(late.astype(np.int64), starts)
     size = np.diff(starts, append=len(x))
-    return _of_ties(t[starts], size - c1, c1, n_tests)
+    return rank_tests_of_groups(t[starts], (size - c1).astype(np.float64), c1.astype(np.float64), n_tests)
 
 
 def rank_test(reference: F8, problem: F8) -> RankTests:
@@ -71,20 +74,21 @@ def rank_test(reference: F8, problem: F8) -> RankTests:
 def rank_tests_of_histograms(reference: I8, problem: I8) -> RankTests:
     """Rank tests of counts over common bins, [tests, bins]: what is in one bin counts as equal."""
     test, bins = np.nonzero(reference + problem)
-    return _of_ties(
+    return rank_tests_of_groups(
         test.astype(np.int64),
-        reference[test, bins].astype(np.int64),
-        problem[test, bins].astype(np.int64),
+        reference[test, bins].astype(np.float64),
+        problem[test, bins].astype(np.float64),
         len(reference),
     )
 
 
-def _of_ties(test: I8, c0: I8, c1: I8, n_tests: int) -> RankTests:
-    """From groups of equal values in ascending order a test: c0 of the reference, c1 of the problem."""
+def rank_tests_of_groups(test: I8, c0: F8, c1: F8, n_tests: int) -> RankTests:
+    """From groups of equal values, in ascending order of (test, value): c0 of the reference, c1 of the
+    problem; [groups]. O(groups) and the exact tests."""
     n0, n1, ties = (_sums(test, part, n_tests) for part in (c0, c1, (c0 + c1) ** 3 - (c0 + c1)))
     begin = np.searchsorted(test, np.arange(n_tests + 1))
     below = np.cumsum(c0) - c0
-    before = below - np.append(below, 0)[begin[:-1]][test]  # reference values below, within the test
+    before = below - np.append(below, 0.0)[begin[:-1]][test]  # reference values below, within the test
     twice_u = _sums(test, c1 * (2 * before + c0), n_tests)
     pairs = n0 * n1
     total = n0 + n1
@@ -92,23 +96,40 @@ def _of_ties(test: I8, c0: I8, c1: I8, n_tests: int) -> RankTests:
     with np.errstate(invalid="ignore", divide="ignore"):
         auc = np.where(empty, 0.5, twice_u / (2.0 * pairs))
         variance = pairs / 12.0 * (total + 1 - ties / (total * (total - 1.0)))
-        sd = np.sqrt(np.where(empty | (variance <= 0), 1.0, variance))
+        sd = np.sqrt(np.where(empty | ~(variance > 0), 1.0, variance))
     off = (twice_u - pairs) / 2.0
     flat = empty | ~(variance > 0)
     higher = np.where(flat, 1.0, ndtr(-(off - 0.5) / sd))
     lower = np.where(flat, 1.0, ndtr((off + 0.5) / sd))
-    exact = ~empty & (pairs <= EXACT_PRODUCT) & (np.minimum(n0, n1) <= EXACT_SMALLER)
+    exact = _exact_ones(n0, n1, np.minimum(higher, lower)) & _whole(test, c0, c1, n_tests)
     for i in np.flatnonzero(exact & ~flat).tolist():
         rows = slice(int(begin[i]), int(begin[i + 1]))
-        higher[i], lower[i] = _exact(c0[rows], c1[rows])
-    return RankTests(n0, n1, auc, np.minimum(higher, 1.0), np.minimum(lower, 1.0), exact)
+        higher[i], lower[i] = _exact(*(np.rint(c[rows]).astype(np.int64) for c in (c0, c1)))
+    sizes = [np.rint(n).astype(np.int64) for n in (n0, n1)]
+    return RankTests(sizes[0], sizes[1], auc, np.minimum(higher, 1.0), np.minimum(lower, 1.0), exact)
 
 
-def _sums(test: I8, part: I8, n_tests: int) -> I8:
-    """Sums within each test, in integers."""
-    total = np.concatenate([[0], np.cumsum(part)])
-    edges = np.searchsorted(test, np.arange(n_tests + 1))
-    sums: I8 = total[edges[1:]] - total[edges[:-1]]
+def _exact_ones(n0: F8, n1: F8, p: F8) -> B1:
+    """[tests] those that are small enough, as many as the work allows."""
+    smaller, total = np.minimum(n0, n1), n0 + n1
+    small: B1 = (n0 * n1 <= EXACT_PRODUCT) & (smaller <= EXACT_SMALLER) & (smaller > 0)
+    order = np.argsort(p, kind="stable")
+    work = np.where(small, 2 * total * total * smaller * smaller, 0.0)[order]
+    within = np.zeros(len(p), dtype=np.bool_)
+    within[order] = np.cumsum(work) <= EXACT_WORK
+    return small & within
+
+
+def _whole(test: I8, c0: F8, c1: F8, n_tests: int) -> B1:
+    """[tests] whether all counts are whole numbers."""
+    broken = (np.abs(c0 - np.rint(c0)) > 1e-6) | (np.abs(c1 - np.rint(c1)) > 1e-6)
+    whole: B1 = np.bincount(test, broken, n_tests) == 0
+    return whole
+
+
+def _sums(test: I8, part: F8, n_tests: int) -> F8:
+    """Sums within each test."""
+    sums: F8 = np.bincount(test, part, n_tests).astype(np.float64)
     return sums
 
 

@@ -7,7 +7,13 @@ import pytest
 from oracles import statistics as oracle
 from scipy import stats
 
-from analyze.stats.rank import rank_test, rank_tests, rank_tests_of_histograms, smallest_rank_p
+from analyze.stats.rank import (
+    rank_test,
+    rank_tests,
+    rank_tests_of_groups,
+    rank_tests_of_histograms,
+    smallest_rank_p,
+)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -65,6 +71,27 @@ def test_ragged_tests_and_histograms_are_the_single_tests() -> None:
     assert together.p[n_tests] == 1.0
     assert together.auc[n_tests] == 0.5
     assert binned.p[n_tests] == 1.0
+
+
+def test_work_on_exact_tests_is_bounded_and_spent_where_it_decides() -> None:
+    rng = np.random.default_rng(6)
+    runs = 4_000
+    x = rng.normal(size=(runs, 100))
+    x[::50, 90:] += 3
+    late = np.tile(np.repeat([False, True], [90, 10]), runs)
+    found = rank_tests(x.reshape(-1), late, np.repeat(np.arange(runs), 100), runs)
+    assert found.exact[::50].all()
+    assert 0.05 < found.exact.mean() < 0.5
+
+
+def test_fractions_of_votes_have_no_exact_test() -> None:
+    groups = np.zeros(4, np.int64)
+    votes = rank_tests_of_groups(groups, np.array([2.0, 2, 0, 0]), np.array([0.0, 0, 2, 2]), 1)
+    parts = rank_tests_of_groups(groups, np.array([1.9, 2.1, 0, 0]), np.array([0.0, 0, 2, 2]), 1)
+    assert votes.exact[0]
+    assert not parts.exact[0]
+    assert (votes.auc[0], parts.auc[0]) == (1.0, pytest.approx(1.0))
+    assert parts.p[0] == pytest.approx(votes.p[0], abs=0.03)
 
 
 def test_nothing_and_all_equal_are_no_change() -> None:

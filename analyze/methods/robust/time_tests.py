@@ -10,11 +10,11 @@ from scipy.stats import hypergeom
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, Noise, noise_between, outside
-from analyze.methods.robust.ranks import rank_test
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Spread, Votes, merged, spread, votes_of
 from analyze.methods.robust.visit_sums import BothSums
+from analyze.methods.robust.vote_ranks import rank_p
 from analyze.sites.log_bins import BIN_LOG, value_of
 from analyze.sites.profile import OVERLAP, OWN_TIME, Profile
 from analyze.sites.totals import totals
@@ -39,7 +39,7 @@ def time_changes(
     side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
     periods = spread(votes, side, n_sites, 2)
     noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
-    p, _ = rank_test(votes, side, n_sites)
+    p = rank_p(votes, side, n_sites)
     yield from _shifts(p, periods, noise, sums, settings)
     yield from _tails(votes, side, noise, roles, sums, settings, n_sites)
 
@@ -56,7 +56,7 @@ def overlap_changes(
     side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
     periods = spread(votes, side, n_sites, 2)
     noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
-    p, _ = rank_test(votes, side, n_sites)
+    p = rank_p(votes, side, n_sites)
     before, after = periods.log_median[:, 0], periods.log_median[:, 1]
     se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
     change = after - before
