@@ -192,8 +192,13 @@ def _tails(
         np.rint(x[:, 1]) - 1, np.rint(n[:, :2].sum(axis=1)), np.rint(x[:, :2].sum(axis=1)), np.rint(n[:, 1])
     )
     upper = noise.upper_share(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))
-    passes = (np.rint(x[:, 1]) >= 3) & (change > settings.min_z * se) & (change > settings.tail_floor)
-    passes &= (share[:, 1] > upper + 0.02) & (excess_ns > settings.time_share * sums.mean_response_ns)
+    # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
+    much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (np.rint(x[:, 1]) >= 5)
+    passes = (np.rint(x[:, 1]) >= 3) & (change > settings.min_z * se)
+    passes &= (change > settings.tail_floor) | much
+    passes &= (share[:, 1] > upper + np.where(much, 0.0, 0.02)) & (
+        excess_ns > settings.time_share * sums.mean_response_ns
+    )
     tested = (n[:, :2] >= settings.min_requests).all(axis=1)
     parts, ratio = sums.slower_ns, sums.call_ratio
     for site in np.flatnonzero(tested).tolist():
