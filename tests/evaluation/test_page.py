@@ -156,7 +156,7 @@ def test_recordings_list_what_is_not_as_it_should_be() -> None:
         real_row(),
         real_row(case="12:30-pay-return", rank=2, named=None, results=2),
         {**real_row(case="12:40-ad-return", rank=None, named=None, results=0), **unseen},
-        real_row(kind="quiet", visible=None, rank=None, results=0, exit_code=0),
+        real_row(kind="quiet", visible=None, rank=None, results=0, exit_code=0, top=[]),
         real_row(kind="quiet", visible=None, rank=None),
     ]
     page = recordings_tables({"totals": totals(rows), "rows": rows})
