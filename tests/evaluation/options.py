@@ -21,7 +21,7 @@ from evaluation.quiet_pairs import (
 )
 from evaluation.recordings.comparing import Mode
 from evaluation.recordings.measuring import Part, Wanted, measure
-from evaluation.recordings.verdicts import crashed, totals
+from evaluation.recordings.verdicts import crashed, kept_for_page, totals
 from evaluation.runs import make_run
 
 from analyze.methods.registry import all_methods
@@ -83,15 +83,16 @@ def perform(chosen: argparse.Namespace, root: Path) -> bool:
             root,
         )
         found, name = {"totals": totals(rows), "rows": rows}, RECORDINGS
+        on_page = {**found, "rows": kept_for_page(rows)}
     else:
         rows = _quiet(chosen.quiet or 200, How(methods, modes, settings), chosen.workers)
         # Rows without a result say nothing that the totals do not.
         found, name = {"totals": quiet_totals(rows), "rows": [row for row in rows if row["results"]]}, QUIET
-    content = json.dumps(found, indent=1) + "\n"
+        on_page = found
     if chosen.json is not None:
-        chosen.json.write_text(content, encoding="utf-8")
+        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if chosen.page:
-        (root / "docs" / name).write_text(content, encoding="utf-8")
+        (root / "docs" / name).write_text(json.dumps(on_page, indent=1) + "\n", encoding="utf-8")
     if broken := sum(crashed(row) for row in rows):
         raise SystemExit(f"{broken} comparisons crashed")
     return bool(chosen.page)

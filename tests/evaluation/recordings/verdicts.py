@@ -15,6 +15,7 @@ Row = dict[str, Any]
 SHOWN = 10
 """Results kept a row; the number of all stands beside."""
 TEXT_CHARS = 300
+ON_PAGE = 3
 WORST = 5
 """Quiet stretches named in a total."""
 
@@ -78,6 +79,15 @@ def passed_unseen(row: Row) -> bool:
 def crashed(row: Row) -> bool:
     """The comparison broke: what it did not find counts as not found, and the run as failed."""
     return bool(row["outcome"].startswith(CRASHED))
+
+
+def kept_for_page(rows: Sequence[Row]) -> list[Row]:
+    """The rows that the page tells of one by one, with as many results as it shows."""
+    return [
+        {**row, "top": row["top"][:ON_PAGE]}
+        for row in rows
+        if row["kind"] == "fault" or passed_unseen(row) or (row["results"] and row["method"] != "paper")
+    ]
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
