@@ -84,8 +84,8 @@ def _lead(changes: Sequence[Change]) -> Change:
 
 
 def _requests(changes: Sequence[Change], affected: Affected | None) -> B1 | None:
-    """Problem requests in which the changes show: those with what became more."""
-    more = [change for change in changes if change.ups]
+    """Requests in which the changes show: those with what became more, or the errors that were."""
+    more = [change for change in changes if change.ups or change.kind is ChangeKind.FEWER_ERRORS]
     if affected is None or not more:
         return None
     found = np.zeros(affected.n_requests, dtype=np.bool_)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.groups import ERROR_KINDS
 from analyze.sites.graph_sites import GraphSites
 from analyze.sites.names import NO_CALLER, Names, SiteKind
 from analyze.sites.profiling import Pattern
@@ -90,32 +91,34 @@ def _order_in_time(names: Names, patterns: Sequence[Pattern], asked: list[int]) 
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """Which requests of the problem a change is about; requests are numbered pattern by pattern."""
+    """Which requests a change is about, of the period in which it shows; numbered pattern by pattern."""
 
     patterns: tuple[Pattern, ...]
     first: I8
-    """[patterns + 1] number of the first problem request of each pattern."""
+    """[patterns + 1] number of the first request of each pattern."""
     rows: tuple[I8, ...]
-    """By pattern: its problem requests, as rows of the category."""
-    failing: dict[int, I8]
-    """Site -> problem requests with a failing call, ascending."""
+    """By pattern: its requests, as rows of the category."""
+    in_problem: B1
+    """[requests] of the problem; else of the reference."""
+    failing: Mapping[int, I8]
+    """Site -> requests with a failing call."""
 
     @property
     def n_requests(self) -> int:
-        """Problem requests."""
-        return int(self.first[-1])
+        """Requests of both periods."""
+        return len(self.in_problem)
 
     def of(self, change: Change) -> B1:
-        """[problem requests] those with the shape that the change is about, with a failing call of its site,
-        or else those that touch the site."""
+        """[requests] of the problem, of what became less of the reference: those with the shape that the
+        change is about, with a failing call of its site, or else those that touch the site."""
         found = np.zeros(self.n_requests, dtype=np.bool_)
-        if change.unit == "share" and change.shape == NO_SHAPE and change.site in self.failing:
+        if change.kind in ERROR_KINDS and change.site in self.failing:
             found[self.failing[change.site]] = True
-            return found
-        for number, pattern in enumerate(self.patterns):
-            if has(pattern.sites, change.site, change.shape):
-                found[self.first[number] : self.first[number + 1]] = True
-        return found
+        else:
+            for number, pattern in enumerate(self.patterns):
+                if has(pattern.sites, change.site, change.shape):
+                    found[self.first[number] : self.first[number + 1]] = True
+        return found & (self.in_problem == change.ups)
 
 
 def has(sites: GraphSites, site: int, shape: int) -> bool:
@@ -125,10 +128,10 @@ def has(sites: GraphSites, site: int, shape: int) -> bool:
     return bool(((sites.shape_site == site) & (sites.shape_of == shape)).any())
 
 
-def affected_requests(
-    patterns: Sequence[Pattern], problem: B1, failing: dict[int, I8] | None = None
-) -> Affected:
-    """The problem's requests of the patterns; `problem` [slots]."""
-    rows = tuple(pattern.rows[problem[pattern.slot]] for pattern in patterns)
+def affected_requests(patterns: Sequence[Pattern], reference: B1, problem: B1) -> Affected:
+    """The requests of both periods, by pattern, without what fails; `reference`, `problem` [slots]."""
+    inside = [(reference | problem)[pattern.slot] for pattern in patterns]
+    rows = tuple(pattern.rows[keep] for pattern, keep in zip(patterns, inside, strict=True))
     first = np.concatenate(([0], np.cumsum([len(mine) for mine in rows]))).astype(np.int64)
-    return Affected(tuple(patterns), first, rows, failing or {})
+    parts = [problem[pattern.slot][keep] for pattern, keep in zip(patterns, inside, strict=True)]
+    return Affected(tuple(patterns), first, rows, np.concatenate([np.zeros(0, np.bool_), *parts]), {})

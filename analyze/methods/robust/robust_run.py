@@ -9,11 +9,12 @@ import numpy as np
 
 from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
-from analyze.findings.groups import Group
+from analyze.findings.groups import ERROR_KINDS, Group
 from analyze.findings.last_calls import last_callees
 from analyze.findings.places import Affected, Context, affected_requests
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
+from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
@@ -71,7 +72,11 @@ def robust_run(
     tested = tested_changes(profile, roles, settings)
     operations = {profile.names.sites[change.site].operation for change in tested.changes}
     context = Context.of(profile.names, patterns.patterns, operations)
-    affected = affected_requests(patterns.patterns, roles.problem[: len(here)])
+    affected = with_failing(
+        affected_requests(patterns.patterns, roles.reference[: len(here)], roles.problem[: len(here)]),
+        population,
+        sorted({change.site for change in tested.changes if change.kind in ERROR_KINDS}),
+    )
     shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
     groups = grouped(tested.changes, context, affected, last, *_mean_and_change_ns(profile, roles))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
-from analyze.findings.places import has
+from analyze.findings.places import Affected, has
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
 from analyze.sites.call_times import own_time_ns
@@ -109,16 +109,12 @@ def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
     )
 
 
-def failing_by_site(
-    population: Population, patterns: Sequence[Pattern], sites: Sequence[int], problem_rows: Sequence[I8]
-) -> Mapping[int, I8]:
-    """Site -> numbers (pattern by pattern) of the problem requests with a failing call there."""
+def with_failing(affected: Affected, population: Population, sites: Sequence[int]) -> Affected:
+    """The same, with the requests that have a failing call at the sites. O(failures · sites)."""
     found: dict[int, list[I8]] = {site: [] for site in sites}
-    first = 0
-    for pattern, rows in zip(patterns, problem_rows, strict=True):
-        for site in sites:
+    for pattern, rows, first in zip(affected.patterns, affected.rows, affected.first.tolist(), strict=False):
+        for site, parts in found.items():
             failing = failing_rows(population, pattern, site)
             if len(failing):
-                found[site].append(first + np.flatnonzero(np.isin(rows, failing)))
-        first += len(rows)
-    return {site: np.concatenate(parts) for site, parts in found.items() if parts}
+                parts.append(first + np.flatnonzero(np.isin(rows, failing)))
+    return replace(affected, failing={site: np.concatenate(parts) for site, parts in found.items() if parts})

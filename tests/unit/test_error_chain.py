@@ -1,0 +1,62 @@
+"""An error deep down that is passed on and tried again: one finding, where it began first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from oracles.refined import Call, call, population
+from oracles.span_events import T0
+
+from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.robust.method import METHOD
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.population import Sample
+from schemas.events import EventKind
+from schemas.report.findings import ChangeKind, Finding, FindingsSection
+
+N = 60
+
+
+def remote(client: str, server: str, start: float, end: float, *below: Call, status: str = "ok") -> Call:
+    """A call from one component to another: two spans."""
+    answered = call(server, start + 1, end - 1, *below, kind=EventKind.SPAN_SERVER, status=status)
+    return call(client, start, end, answered, kind=EventKind.SPAN_CLIENT, status=status)
+
+
+def request(at: int, failing: bool) -> Call:
+    """Four components; where the store fails, the catalogue passes it on and the shop tries once more."""
+    status = "timeout" if failing else "ok"
+    tries = []
+    for start in (20, 1_400) if failing else (20,):
+        read = remote("catalogue/send", "store/read", start + 10, start + 1_100, status=status)
+        tries.append(remote("shop/send", "catalogue/find", start, start + 1_200, read, status=status))
+    end = tries[-1].end + 50
+    listed = remote("web/send", "shop/list", 10, end, *tries, status=status)
+    return call("web/get", 0, end + 20 + at % 9, listed, kind=EventKind.SPAN_SERVER, status=status)
+
+
+def findings(reference: list[Call], problem: list[Call]) -> tuple[Finding, ...]:
+    hour, second = 3_600 * 10**9, 10**9
+    samples = tuple(
+        Sample(name, "", T0 + at * hour, T0 + at * hour + N * second)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(reference, problem), samples=samples)
+    section = compare(found, [Chosen(METHOD, RobustSettings(paths=False))]).report.section(FindingsSection)
+    assert section is not None
+    return section.findings
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_error_passed_on_and_tried_again_is_one_finding(swapped: bool) -> None:
+    fine = [request(at, failing=False) for at in range(N)]
+    broken = [request(at, failing=at % 3 == 0) for at in range(N)]
+    (finding,) = findings(*((broken, fine) if swapped else (fine, broken)))
+    assert finding.kind is (ChangeKind.FEWER_ERRORS if swapped else ChangeKind.ERRORS)
+    assert finding.site.component == "store"
+    failing = {row.site.component for row in finding.evidence if row.kind is finding.kind}
+    assert failing == {"store", "catalogue", "shop", "web"}
+    assert any("shop" in text for text in finding.chain)
+    assert (finding.affected0, finding.affected1) == ((20, 0) if swapped else (0, 20))
