@@ -12,6 +12,8 @@ from analyze.findings.slow_components import slow_components
 from schemas.report.findings import ChangeKind
 
 _CALLS_MOVED = 1.43
+_CLEAR = 0.05
+_AGAINST = 0.3
 _OTHER_REQUESTS = 3.0
 """A site that is called so many times as often, or as seldom, sees other requests than it did."""
 
@@ -22,8 +24,10 @@ def grouped(
     affected: Affected | None,
     last_callee: Mapping[int, str],
     mean_ns: float,
+    change_ns: float = 0.0,
 ) -> list[Group]:
-    """Few groups of many changes. mean_ns: the larger of the two mean response times."""
+    """Few groups of many changes. mean_ns: the larger of the two mean response times; change_ns: their
+    difference."""
     names = context.names
     paths = broken_paths(
         [c for c in changes if c.kind not in TIME_KINDS], context, affected, last_callee, mean_ns
@@ -41,7 +45,14 @@ def grouped(
             partner.changes += path.changes
             partner.follows += path.changes
             partner.score = max(partner.score, path.score)
-    return sorted(groups, key=lambda group: (-group.score, group.operation))
+    return sorted(groups, key=lambda group: (-_rank_value(group, change_ns, mean_ns), group.operation))
+
+
+def _rank_value(group: Group, change_ns: float, mean_ns: float) -> float:
+    """What goes against the change of the mean does not lead: it is what the others outweigh."""
+    part = sum(change.contribution_ns for change in group.changes)
+    against = abs(change_ns) > _CLEAR * mean_ns and part * change_ns < 0
+    return group.score * (_AGAINST if against else 1.0)
 
 
 def _about(group: Group, context: Context) -> set[str]:

@@ -68,7 +68,7 @@ def test_requests_of_one_record_have_no_step() -> None:
     rows = [
         [
             event(
-                kind=int(EventKind.RECORD),
+                kind=int(EventKind.EVENT),
                 request_id=f"{period}-{at}",
                 id=f"{period}{at:04x}",
                 ts_ns=T0 + period * HOUR_NS + at * SECOND_NS,

@@ -61,9 +61,12 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
     roots = profile.names.roots
     gaps = tuple(mean_gap_us(period_requests(run.population, sample)) for sample in (REFERENCE, PROBLEM))
     spread = profile_log_spread(profile, roles.reference | roles.problem)
-    equivalent = equivalence(reference, problem, roots, noise)
+    tests = period_tests(reference, problem, noise)
+    tails = [test for test in tests if test.measure == "tail"]
+    settled = bool(tails) and all(test.settled for test in tails)
+    equivalent = equivalence(reference, problem, roots, noise, tails_settled=settled)
     return Assured(
-        tests=period_tests(reference, problem, noise),
+        tests=tests,
         mix=mix_change(reference, problem),
         equivalent=equivalent,
         external=external_cause(

@@ -33,7 +33,7 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAccount | None:
-    """Step by step: of a path that changed against the one it replaced, else of the one most affected take."""
+    """Step by step: of a path that changed against the one it replaced, else of the most affected one."""
     if not at:
         return None
     counts: dict[tuple[int, bool], list[int]] = {}

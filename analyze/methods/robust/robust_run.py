@@ -82,7 +82,7 @@ def robust_run(
     )
     shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
-    groups = grouped(tested.changes, context, affected, last, _larger_mean_ns(profile, roles))
+    groups = grouped(tested.changes, context, affected, last, *_mean_and_change_ns(profile, roles))
     return RobustRun(
         population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns
     )
@@ -124,12 +124,13 @@ def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profil
     return profile_of(history, own).profile
 
 
-def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
-    """The larger of the two mean response times."""
+def _mean_and_change_ns(profile: Profile, roles: Roles) -> tuple[float, float]:
+    """(larger of the two mean response times, their difference)."""
     table = profile.responses
     slot = table["slot"].to_numpy()
     n = len(roles.problem)
     ns, w = totals(slot, table["ns"].to_numpy(), n), totals(slot, table["w"].to_numpy(), n)
-    return max(
-        float(ns[inside].sum() / max(w[inside].sum(), 1e-300)) for inside in (roles.ordinary, roles.problem)
+    before, after = (
+        float(ns[inside].sum() / max(w[inside].sum(), 1e-300)) for inside in (roles.reference, roles.problem)
     )
+    return max(before, after), after - before

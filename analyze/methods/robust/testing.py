@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyze.findings.changes import Change
+from analyze.methods.robust.call_tests import call_changes
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.shape_tests import error_changes, shape_changes
@@ -35,6 +36,7 @@ def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> 
     candidates: list[Change] = [
         *time_changes(profile, roles, sums, settings),
         *overlap_changes(profile, roles, sums, settings),
+        *call_changes(profile, roles, sums, settings),
         *shape_changes(profile, roles, sums, settings),
         *error_changes(profile, roles, sums, settings),
     ]
