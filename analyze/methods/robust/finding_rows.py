@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Group
+from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group, part_ns
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
@@ -41,23 +41,13 @@ def findings_of(
     for rank, group in enumerate(run.groups, 1):
         share = None
         if change_us[1] and gross_us > 0:
-            part = min(max(contribution_us(group) * np.sign(change_us[0]) / gross_us, 0.0), left)
+            part = min(max(part_ns(group) / 1e3 * np.sign(change_us[0]) / gross_us, 0.0), left)
             left -= part
             share = part
         at = requests_at(run.population, run.patterns.patterns, group.lead)
         found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits))
         affected.append(affected_rows(at))
     return found, affected
-
-
-def contribution_us(group: Group) -> float:
-    """Part of the change of the mean: times by site, a change of paths by its leading site alone (nested)."""
-    lead = group.lead
-    if lead.kind in TIME_KINDS:
-        sites = {change.site: change for change in group.changes if change.kind in TIME_KINDS}
-        return sum(change.contribution_ns for change in sites.values()) / 1e3
-    own = [change for change in group.changes if change.site == lead.site and change.kind in PATH_KINDS]
-    return sum(change.contribution_ns for change in own) / 1e3
 
 
 def evidence_of(change: Change, names: Names, consequence_of: int | None = None) -> Evidence:
@@ -133,7 +123,7 @@ def _finding(
         after=lead.after,
         change=change,
         share_of_change=None if share is None else _share_interval(share, lead),
-        contribution_us=contribution_us(group),
+        contribution_us=part_ns(group) / 1e3,
         affected0=affected[0],
         affected1=affected[1],
         share0=affected[0] / max(requests[0], 1),
