@@ -8,6 +8,7 @@ import numpy as np
 
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group, part_ns
+from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
@@ -31,9 +32,10 @@ def findings_of(
     gross_us: float,
     settings: RobustSettings,
     limits: ReportLimits,
-) -> list[Finding]:
-    """Findings, the most important first; change_us: (change of the mean, whether it is one by test)."""
-    found = []
+) -> tuple[list[Finding], list[AffectedRequests]]:
+    """Findings, the most important first, and whom they affect; change_us: (change of the mean, whether it is
+    one by test)."""
+    found, affected = [], []
     left = 1.0
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
     for rank, group in enumerate(run.groups, 1):
@@ -42,8 +44,10 @@ def findings_of(
             part = min(max(part_ns(group) / 1e3 * np.sign(change_us[0]) / gross_us, 0.0), left)
             left -= part
             share = part
-        found.append(_finding(run, group, rank, share, (n0, n1), settings, limits))
-    return found
+        at = requests_at(run.population, run.patterns.patterns, group.lead)
+        found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits))
+        affected.append(affected_rows(at))
+    return found, affected
 
 
 def evidence_of(change: Change, names: Names, consequence_of: int | None = None) -> Evidence:
@@ -81,6 +85,7 @@ def site_of(change: Change, names: Names) -> Site:
 def _finding(
     run: RobustRun,
     group: Group,
+    at: Sequence[AtSite],
     rank: int,
     share: float | None,
     requests: tuple[int, int],
@@ -89,7 +94,6 @@ def _finding(
 ) -> Finding:
     lead, names = group.lead, run.profile.names
     explained = rank <= settings.explained
-    at = requests_at(run.population, run.patterns.patterns, lead)
     affected = (
         affected_counts(at) if run.patterns.patterns else affected_by_statistics(run.profile, run.roles, lead)
     )
