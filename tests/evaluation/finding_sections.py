@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from evaluation.sections import markdown
 from evaluation.summary import Table, means, rows_of
 
 Content = dict[str, Any]
+_FIGURE = re.compile(r"[\d.,]+\s(%|ms|µs|s)\b|[\d.,]+\s%")
 MOST_TITLES = 3
 """Titles shown of a comparison."""
 
@@ -169,11 +171,24 @@ def _missed(content: Content) -> str:
 
 
 def _false(content: Content) -> str:
+    """Invisible faults one by one; quiet pairs by what was found in which stretch."""
     lines = [
         f"* {_where(row)}: {_told(row)}"
         for row in _looked_at(content)
-        if row["results"] and (row["kind"] == "quiet" or row["visible"] == "invisible")
+        if row["results"] and row["kind"] == "fault" and row["visible"] == "invisible"
     ]
+    seen: dict[tuple[str, ...], list[Content]] = {}
+    for row in _looked_at(content):
+        if row["kind"] == "quiet":
+            for result in row["top"]:
+                # With history all pairs have one reference; alone, either stretch may be the odd one.
+                stretch = row["problem"] if row["mode"] == "a" else ""
+                key = (row["recording"], row["mode"], stretch, _FIGURE.sub("#", result["text"]))
+                seen.setdefault(key, []).append({**row, "said": result["text"]})
+    for (recording, _, stretch, _), rows in sorted(seen.items(), key=lambda item: -len(item[1])):
+        where = f"{recording[:14]}, {_mode(rows[0])}" + (f", {_clock(stretch)}" if stretch else "")
+        pairs = "1 quiet pair" if len(rows) == 1 else f"{len(rows)} quiet pairs"
+        lines.append(f"* {where}, {pairs}: {rows[0]['said']}")
     return "\n".join(lines) or "None."
 
 

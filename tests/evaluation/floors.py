@@ -20,6 +20,8 @@ NOTHING_TO_FIND = "nothing"
 
 def bounds_of(row: dict[str, Any], rule: str) -> dict[str, float]:
     """The bounds that a later run must keep: lower ones on what is found, upper ones on what is not."""
+    if not row["threshold"]:
+        return _bounds_of_findings(row)
     if rule == NOTHING_TO_FIND:
         return {"results_max": float(row["results"] + RESULTS_SLACK)}
     bounds = {
@@ -30,6 +32,15 @@ def bounds_of(row: dict[str, Any], rule: str) -> dict[str, float]:
     }
     if row["first_rank"] is not None:
         bounds["first_rank_max"] = float(row["first_rank"] + 1)
+    return bounds
+
+
+def _bounds_of_findings(row: dict[str, Any]) -> dict[str, float]:
+    """Findings are few: one more is many, and the one that names the cause stays where it is."""
+    bounds = {"results_max": float(row["results"] + (1 if row["results"] else 0))}
+    if row["first_rank"] is not None:
+        bounds["first_rank_max"] = float(row["first_rank"])
+        bounds["coverage_pct_min"] = max(0.0, round(row["coverage_pct"] - MARGIN_POINTS, 1))
     return bounds
 
 
@@ -46,6 +57,6 @@ def record() -> None:
                         "top10_pct_min": 100.0,
                         "coverage_pct_min": round(row["coverage_pct"] - 0.1, 1),
                     }
-            elif row["sm"] != "50":
+            elif row["sm"] == "scaled" or (row["threshold"] and row["sm"] == "10"):
                 rows[f"{row['mode']} {row['sm']}"] = bounds_of(row, done["rule"])
     FLOORS.write_text(json.dumps(floors, indent=1) + "\n", encoding="utf-8")

@@ -137,3 +137,8 @@ def modes() -> tuple[Mode, ...]:
     """Those of the tables: paper mode as it reads and as it was released, robust mode where there is one."""
     methods = all_methods()
     return (*PAPER_MODES, *([findings_mode(ROBUST, methods[ROBUST])] if ROBUST in methods else []))
+
+
+def with_findings() -> tuple[Mode, ...]:
+    """Those whose results are findings."""
+    return tuple(mode for mode in modes() if not mode.has_threshold)

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from evaluation.fitting import FITTED, measure_fit  # noqa: E402
 from evaluation.floors import record  # noqa: E402
+from evaluation.modes import with_findings  # noqa: E402
 from evaluation.options import add_options, is_asked  # noqa: E402
 from evaluation.options import perform as perform_asked  # noqa: E402
 from evaluation.page import FULL_SIZE, write_page  # noqa: E402
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--prepare", action="store_true", help="only simulate what is missing")
     parser.add_argument("--fit", action="store_true", help="measure the simulator's fit again (paper size)")
     parser.add_argument("--seeds", type=int, help="fewer or more repetitions than the tier's")
+    parser.add_argument("--minutes", type=float, help="begin no trial after so long; the page has the others")
     parser.add_argument("--cases", nargs="*", help="only these cases; the page is not written")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--floors", action="store_true", help="record tests/evaluation/floors.json")
@@ -74,7 +76,7 @@ def main() -> None:
         return
     store = Store(KEPT / tier.name, fingerprint(ROOT, MEASURED))
     began = time.monotonic()
-    _run_missing(wanted, store, chosen.workers)
+    _run_missing(wanted, store, chosen.workers, chosen.minutes)
     fits = _fits(chosen.workers, measure=chosen.fit)
     if chosen.cases is None:
         results = [store.get(t.name) for t in wanted]
@@ -97,15 +99,20 @@ def _simulate_missing(wanted: Sequence[Trial], workers: int) -> None:
             print(f"[{done}/{len(runs)}] {run}", file=sys.stderr)
 
 
-def _run_missing(wanted: Sequence[Trial], store: Store, workers: int) -> None:
+def _run_missing(wanted: Sequence[Trial], store: Store, workers: int, minutes: float | None) -> None:
+    began = time.monotonic()
     missing = [t for t in wanted if store.get(t.name) is None]
     print(f"{len(missing)} of {len(wanted)} trials to run", file=sys.stderr)
-    missing.sort(key=lambda t: [str(part) for part in t.runs])
+    missing.sort(key=lambda t: (t.seed, [str(part) for part in t.runs]))
     groups = [list(group) for _, group in groupby(missing, key=lambda t: t.runs)]
     with _pool(workers, len(groups)) as pool:
         futures = [pool.submit(_perform_group, group, store) for group in groups]
         broken = 0
         for done, future in enumerate(as_completed(futures), 1):
+            if minutes is not None and time.monotonic() - began > 60 * minutes:
+                pool.shutdown(wait=False, cancel_futures=True)
+            if future.cancelled():
+                continue
             if (error := future.exception()) is not None:
                 # What can be measured is; the run ends without a page all the same.
                 broken += 1
@@ -125,7 +132,9 @@ def _pool(workers: int, tasks: int) -> ProcessPoolExecutor:
 def _perform_group(group: list[Trial], store: Store) -> tuple[list[str], float]:
     began = time.process_time()
     for trial in group:
-        store.put(trial.name, perform(trial))
+        # Paper mode is the yardstick: one seed of it, and every pair in which nothing changed.
+        everything = trial.seed == 1 or trial.case == "A/A"
+        store.put(trial.name, perform(trial, None if everything else with_findings() or None))
     forget_runs()
     return [t.name for t in group], time.process_time() - began
 

@@ -156,7 +156,7 @@ def test_recordings_list_what_is_not_as_it_should_be() -> None:
         real_row(),
         real_row(case="12:30-pay-return", rank=2, named=None, results=2),
         {**real_row(case="12:40-ad-return", rank=None, named=None, results=0), **unseen},
-        real_row(kind="quiet", visible=None, rank=None, results=0, exit_code=0),
+        real_row(kind="quiet", visible=None, rank=None, results=0, exit_code=0, top=[]),
         real_row(kind="quiet", visible=None, rank=None),
     ]
     page = recordings_tables({"totals": totals(rows), "rows": rows})
@@ -166,7 +166,7 @@ def test_recordings_list_what_is_not_as_it_should_be() -> None:
     assert "12:30-pay-return, rank 2 of 2" in missed
     assert "12:40-ad-return, rank – of 0, changed: nothing" in missed
     assert "12:01" not in missed
-    assert "12:09:00–12:10:16 against 12:17:00–12:18:18: cart/Get is slower" in page
+    assert "* shop-2022, with history, 12:17:00–12:18:18, 1 quiet pair: cart/Get is slower" in page
     assert "12:40-ad-return: mean" in page.split("### Passed unseen")[1]
 
 
