@@ -34,10 +34,9 @@ class Group:
 
 
 def score_of(change: Change, mean_ns: float) -> float:
-    """What a change is ranked by: its part of the mean, or how many requests changed, as far as it is sure."""
-    return sure_part(change) * max(
-        abs(change.contribution_ns) / max(mean_ns, 1.0), PATH_WEIGHT * change.weight
-    )
+    """What a change is ranked by: its part of the mean, or its requests, as far as it is sure."""
+    part = abs(change.contribution_ns) / max(mean_ns, 1.0)
+    return sure_part(change) * max(part, PATH_WEIGHT * change.weight)
 
 
 def sure_part(change: Change) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from analyze.assurance.visible_change import visible_rows
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.sites.totals import totals
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
 
 
@@ -27,6 +28,8 @@ class Assured:
     """What the verdict stands on."""
 
     tests: tuple[PeriodTest, ...]
+    inner_errors: PeriodTest | None
+    """Of requests with a failing node anywhere: what the account of errors is about."""
     mix: MixChange
     equivalent: Equivalence
     external: ExternalCause
@@ -35,7 +38,10 @@ class Assured:
 
     def interval(self, measure: Measure) -> tuple[float, float, bool]:
         """(low, high, changed by test) of a measure; of tails the first."""
-        for test in self.tests:
+        tests = self.tests
+        if measure == "errors" and self.inner_errors is not None:
+            tests = (self.inner_errors,)
+        for test in tests:
             if test.measure == measure:
                 return (float(np.nan_to_num(test.low)), float(np.nan_to_num(test.high)), test.changed)
         return (0.0, 0.0, False)
@@ -67,6 +73,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
     equivalent = equivalence(reference, problem, roots, noise, tails_settled=settled)
     return Assured(
         tests=tests,
+        inner_errors=_inner_errors(run, (reference, problem), noise),
         mix=mix_change(reference, problem),
         equivalent=equivalent,
         external=external_cause(
@@ -79,6 +86,23 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         quality=quality_rows(run.population, (reference, problem), roots, history=history, tau_rate=tau_rate),
         visible=visible_rows(reference, problem, spread, roots, noise, alpha=settings.q),
     )
+
+
+def _inner_errors(
+    run: RobustRun, sides: tuple[PeriodBlocks, PeriodBlocks], noise: PeriodNoise
+) -> PeriodTest | None:
+    """The test of errors with every request that has a failing node in the place of those that failed."""
+    origins = run.profile.origins
+    slot, root, w = (origins[name].to_numpy() for name in ("slot", "root", "w"))
+    n_roots = len(run.profile.names.roots)
+    counted = []
+    for side, slots in zip(sides, (run.roles.reference, run.roles.problem), strict=True):
+        block = _blocks(slots)[slot]
+        used = block >= 0
+        cells = totals(block[used] * n_roots + root[used], w[used], side.failed.size)
+        counted.append(replace(side, failed=cells.reshape(side.failed.shape)))
+    tests = period_tests(counted[0], counted[1], noise)
+    return next((test for test in tests if test.measure == "errors"), None)
 
 
 def _noise(windows: PeriodBlocks, reference: PeriodBlocks, problem: PeriodBlocks) -> PeriodNoise:
