@@ -6,7 +6,7 @@ was found is each method's; nothing here knows which methods there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -59,6 +59,7 @@ def compare(
             )
     results = [_analysed(chosen, population, history, bounds) for chosen in methods]
     samples, ratio = _header(population)
+    told = {row.text for section in _verdicts(results) for row in section.quality}
     report = Report(
         id="",
         created_at=created_at,
@@ -68,7 +69,7 @@ def compare(
         notes=(
             *(() if isinstance(population, SampleProfiles) else excluded_notes(samples, population)),
             *(note for result in results for note in result.notes),
-            *population.notes,
+            *(note for note in population.notes if note not in told),
         ),
         headline=headline(samples, ratio),
         methods=tuple(_method_run(chosen, result) for chosen, result in zip(methods, results, strict=True)),
@@ -80,6 +81,11 @@ def compare(
     )
     views = views_by_tag(view for chosen in methods for view in chosen.method.sections)
     return Outcome(with_id(report), _tables(methods, results), views, results[0].weighed)
+
+
+def _verdicts(results: Sequence[Result]) -> Iterator[VerdictSection]:
+    for result in results:
+        yield from (section for section in result.sections if isinstance(section, VerdictSection))
 
 
 def _analysed(

@@ -61,8 +61,9 @@ def judge(
     windows: tuple[int, int] = (1, 1),
     gaps_us: tuple[float | None, float | None] = (None, None),
     alpha: float = ALPHA,
+    visible_alpha: float = ALPHA,
 ) -> Judgement:
-    """Judge. Blocks of both periods have the same roots and thresholds.
+    """Judge. Blocks of both periods have the same roots and thresholds. visible_alpha: level of single sites.
 
     log_sd: [roots] of `log_spread`. ordinary: a block for each ordinary window, history and reference;
     windows: how many such windows reference and problem are long. gaps_us: see `external_cause`.
@@ -73,16 +74,19 @@ def judge(
         else ordinary_noise(ordinary, *windows)
     )
     tau_rate = 0.0 if ordinary is None else rate_noise(ordinary)
-    same = equivalence(reference, problem, roots, noise)
+    tests = period_tests(reference, problem, noise, alpha=alpha)
+    tails = [test for test in tests if test.measure == "tail"]
+    settled = bool(tails) and all(test.settled for test in tails)
+    same = equivalence(reference, problem, roots, noise, tails_settled=settled)
     return Judgement(
         noise=noise,
-        tests=period_tests(reference, problem, noise, alpha=alpha),
+        tests=tests,
         equivalent=same,
         mix=mix_change(reference, problem),
         external=external_cause(
             reference, problem, equivalent=same.holds, gaps_us=gaps_us, tau_rate=tau_rate
         ),
-        visible=visible_rows(reference, problem, log_sd, roots, noise, alpha=alpha),
+        visible=visible_rows(reference, problem, log_sd, roots, noise, alpha=visible_alpha),
         tau_rate=tau_rate,
     )
 

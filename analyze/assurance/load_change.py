@@ -153,6 +153,8 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, *, alpha: float =
         blocks = _merged(side.weight * factor, large)
         part, part_df = _chi2(blocks[blocks.sum(axis=1) > 0])
         within, within_df = within + part, within_df + part_df
+    if not within_df:  # root types that one period has alone: no block had a choice to differ by
+        within_df = sum(int((side.weight.sum(axis=1) > 0).sum()) - 1 for side in sides)
     phi = max(1.0, within / within_df) if within_df else 1.0
     p = float(stats.f.sf(statistic / df / phi, df, max(within_df, 1))) if df else 1.0
     return MixChange(moved, p, p < alpha and moved >= MIX_FLOOR, shares[0], shares[1])

@@ -27,6 +27,8 @@ TAIL_LEVELS = (0.95, 0.99)
 LEAST_TAIL = 5.0
 """Requests expected above a quantile in the reference; a level with fewer says nothing."""
 _NS_PER_S = 1e9
+_LEAST_US = 1e-3
+"""Shorter times count as this where a logarithm is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,10 @@ class PeriodBlocks:
     """Weighted sum of response times."""
     square_us2: F8
     """Weighted sum of their squares."""
+    log_us: F8
+    """Weighted sum of the natural logarithm of response times."""
+    log_square: F8
+    """Weighted sum of its square."""
     failed: F8
     """Weighted number of failing requests."""
     slow: F8
@@ -128,6 +134,7 @@ def period_blocks(
         return found.astype(np.float64)
 
     weight = requests.weight
+    logs = np.log(np.maximum(requests.response_us, _LEAST_US))
     slow = [
         np.bincount(block, weight * (requests.response_us > limit), blocks).astype(np.float64)
         for limit in thresholds_us
@@ -139,6 +146,8 @@ def period_blocks(
         weight2=sums(weight**2),
         time_us=sums(weight * requests.response_us),
         square_us2=sums(weight * requests.response_us**2),
+        log_us=sums(weight * logs),
+        log_square=sums(weight * logs**2),
         failed=sums(weight * requests.failed),
         slow=np.stack(slow, axis=1) if slow else np.zeros((blocks, 0)),
         thresholds_us=tuple(thresholds_us),
@@ -160,8 +169,8 @@ class BlockMeans:
     """Degrees of freedom: blocks with requests, less one."""
 
 
-def block_means(side: PeriodBlocks, *, by_root: bool) -> BlockMeans:
-    """Mean response time, µs: of each root type [roots], or of all requests [].
+def block_means(side: PeriodBlocks, *, by_root: bool, logs: bool = False) -> BlockMeans:
+    """Mean response time, µs: of each root type [roots], or of all requests []. logs: of its logarithm.
 
     The variance is that of a ratio estimator, B/(B-1) · Σ (time_b - mean · weight_b)² / (Σ weight)², over the
     B blocks that hold requests. It contains whatever requests of a block share. Where one block holds all (a
@@ -171,7 +180,8 @@ def block_means(side: PeriodBlocks, *, by_root: bool) -> BlockMeans:
     def column(sums: F8) -> F8:
         return sums if by_root else sums.sum(axis=1)
 
-    total, weight = column(side.time_us), column(side.weight)
+    total, weight = column(side.log_us if logs else side.time_us), column(side.weight)
+    squares = side.log_square if logs else side.square_us2
     sums = weight.sum(axis=0)
     there = (weight > 0).sum(axis=0)
     safe = np.where(sums > 0, sums, np.nan)
@@ -180,7 +190,7 @@ def block_means(side: PeriodBlocks, *, by_root: bool) -> BlockMeans:
     # Kish's number of requests.
     n = safe**2 / np.where(sums > 0, column(side.weight2).sum(axis=0), np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        single = np.maximum(column(side.square_us2).sum(axis=0) / safe - mean**2, 0.0) / (n - 1.0)
+        single = np.maximum(column(squares).sum(axis=0) / safe - mean**2, 0.0) / (n - 1.0)
         variance = np.where(there > 1, there / (there - 1.0) * residual / safe**2, single)
     variance = np.where((there > 1) | (n > 1 + 1e-9), variance, np.nan)
     return BlockMeans(mean, variance, np.where(there > 1, there - 1.0, n - 1.0))

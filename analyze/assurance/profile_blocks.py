@@ -64,6 +64,11 @@ def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] =
         np.bincount(at, weight * (first_us > limit * (1 - 1e-9)), n_blocks).astype(np.float64)
         for limit in thresholds_us
     ]
+    logs = np.log(value_of(table["bin"].to_numpy()[used] + 0.5) * _US)
+
+    def placed(values: F8) -> F8:
+        return np.bincount(cell, values, n_blocks * n_roots).reshape(n_blocks, n_roots).astype(np.float64)
+
     return PeriodBlocks(
         seconds=seconds,
         requests=sums("n"),
@@ -71,6 +76,8 @@ def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] =
         weight2=sums("w2"),
         time_us=sums("ns") * _US,
         square_us2=sums("ns2") * _US**2,
+        log_us=placed(weight * logs),
+        log_square=placed(weight * logs**2),
         failed=sums("failed"),
         slow=np.stack(slow, axis=1) if slow else np.zeros((n_blocks, 0)),
         thresholds_us=tuple(thresholds_us),

@@ -52,7 +52,7 @@ def outcome(
     request. n1: effective problem requests; None: as the tests say.
     """
     changed = [test for test in tests if test.changed]
-    told = [_changed_text(test) for test in changed]
+    told = _once([(test, _changed_text(test)) for test in changed])
     if mix_changed:
         told.append("Another mix of request types arrived.")
     if findings:
@@ -88,11 +88,13 @@ def _with_findings(
 
 
 def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float, alpha: float) -> Outcome:
-    reasons, missing = [], []
+    said: list[tuple[PeriodTest, str]] = []
+    missing: list[int | None] = []
     for test in still:
         more = missing_for_test(test, alpha=alpha)
-        reasons.append(_open_text(test, more))
+        said.append((test, _open_text(test, more)))
         missing.append(more)
+    reasons = _once(said)
     if not equivalent.holds:
         more = missing_for_equivalence(equivalent, n1)
         missing.append(more)
@@ -102,6 +104,14 @@ def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float
         )
     known = [more for more in missing if more is not None]
     return Outcome("cannot-tell", False, tuple(reasons), max(known) if known else None)
+
+
+def _once(said: Sequence[tuple[PeriodTest, str]]) -> list[str]:
+    """The sentences, one a measure: of several levels of the tail that of the lowest, the first."""
+    first: dict[str, str] = {}
+    for test, text in said:
+        first.setdefault(test.measure, text)
+    return list(first.values())
 
 
 def _changed_text(test: PeriodTest) -> str:

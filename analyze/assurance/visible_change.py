@@ -22,6 +22,9 @@ SHARE_FLOOR = 0.01
 F8 = npt.NDArray[np.float64]
 _LEAST = 1e-3
 
+MOST_ROWS = 100
+"""Root types that are told of."""
+
 
 def smallest_ratio(
     log_sd: float, n0: float, n1: float, noise: PeriodNoise, *, alpha: float, kappa: float = 1.0
@@ -77,12 +80,13 @@ def visible_rows(
     *,
     alpha: float,
 ) -> tuple[VisibleRow, ...]:
-    """A row for each root type, those with the most requests first. log_sd: [roots], of `log_spread`."""
+    """A row for each root type, the MOST_ROWS with the most requests. log_sd: [roots], of `log_spread`."""
     counts = [side.requests.sum(axis=0) for side in (reference, problem)]
     effective = [_kish(side) for side in (reference, problem)]
+    busiest = np.argsort(-(counts[0] + counts[1]), kind="stable")[:MOST_ROWS].tolist()
     rows = [
         VisibleRow(
-            root=name,
+            root=roots[at],
             requests0=int(counts[0][at]),
             requests1=int(counts[1][at]),
             ratio=smallest_ratio(
@@ -90,7 +94,7 @@ def visible_rows(
             ),
             share=smallest_share(int(effective[0][at]), int(effective[1][at]), alpha=alpha),
         )
-        for at, name in enumerate(roots)
+        for at in busiest
     ]
     return tuple(sorted(rows, key=lambda row: (-row.requests0 - row.requests1, row.root)))
 

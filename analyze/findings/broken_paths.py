@@ -21,6 +21,7 @@ _SAME = 0.8
 """Two changes with this share of their requests in common are one."""
 _CALLS_MOVED = 1.4
 """A site whose calls a request changed by this factor sees other requests than before."""
+_FLOODED = 3.0
 _OLD_SHARE = 0.01
 
 
@@ -156,7 +157,9 @@ def _selected(
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
     moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in by_operation[operation])
     errors = any(change.kind in ERROR_KINDS for change in every)
-    return below and moved and not never_seen and not errors
+    # Where many times as many requests come, they bring paths that were never seen there.
+    flooded = all(not 1 / _FLOODED < change.call_ratio < _FLOODED for change in by_operation[operation])
+    return below and moved and not errors and (flooded or not never_seen)
 
 
 def _joined(groups: list[Group], shared: set[str]) -> list[Group]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from analyze.findings.broken_paths import broken_paths
 from analyze.findings.changes import Change
-from analyze.findings.groups import TIME_KINDS, Group
+from analyze.findings.groups import TIME_KINDS, Group, part_ns
 from analyze.findings.places import Affected, Context
 from analyze.findings.slow_components import slow_components
 from schemas.report.findings import ChangeKind
@@ -50,7 +50,7 @@ def grouped(
 
 def _rank_value(group: Group, change_ns: float, mean_ns: float) -> float:
     """What goes against the change of the mean does not lead: it is what the others outweigh."""
-    part = sum(change.contribution_ns for change in group.changes)
+    part = part_ns(group)
     against = abs(change_ns) > _CLEAR * mean_ns and part * change_ns < 0
     return group.score * (_AGAINST if against else 1.0)
 

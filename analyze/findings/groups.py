@@ -11,6 +11,7 @@ TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
 PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
 ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
 
+_ONE_SIDED_95 = 1.645
 PATH_WEIGHT = 0.3
 """What a change of a path in all requests ranks like: a change of the mean by this part (L.9 item 9)."""
 
@@ -31,12 +32,23 @@ class Group:
     follows: list[Change] = field(default_factory=list)
     """Changes among `changes` that are consequences of the lead."""
 
-    @property
-    def operations_score(self) -> float:
-        """For ordering."""
-        return self.score
-
 
 def score_of(change: Change, mean_ns: float) -> float:
-    """What a change is ranked by: its part of the mean, or how many requests changed."""
-    return max(abs(change.contribution_ns) / max(mean_ns, 1.0), PATH_WEIGHT * change.weight)
+    """What a change is ranked by: its part of the mean, or its requests, as far as it is sure."""
+    part = abs(change.contribution_ns) / max(mean_ns, 1.0)
+    return sure_part(change) * max(part, PATH_WEIGHT * change.weight)
+
+
+def sure_part(change: Change) -> float:
+    """Lower 95 % bound of an effect over the effect (B.11)."""
+    return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
+
+
+def part_ns(group: Group) -> float:
+    """Part of the change of the mean, ns a request: times by site, of paths the leading site alone."""
+    lead = group.lead
+    if lead.kind in TIME_KINDS:
+        sites = {change.site: change for change in group.changes if change.kind in TIME_KINDS}
+        return sum(change.contribution_ns for change in sites.values())
+    own = [change for change in group.changes if change.site == lead.site and change.kind in PATH_KINDS]
+    return sum(change.contribution_ns for change in own)

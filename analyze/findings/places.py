@@ -118,7 +118,7 @@ class Affected:
             for number, pattern in enumerate(self.patterns):
                 if has(pattern.sites, change.site, change.shape):
                     found[self.first[number] : self.first[number + 1]] = True
-        return found & (self.in_problem == change.ups)
+        return np.asarray(found & (self.in_problem == change.ups))
 
 
 def has(sites: GraphSites, site: int, shape: int) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from analyze.findings.changes import Change
-from analyze.findings.groups import Group
+from analyze.findings.groups import Group, sure_part
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
 
@@ -31,13 +31,14 @@ def slow_components(changes: Sequence[Change], names: Names, mean_ns: float) -> 
             del left[key]
         leading = max(members, key=lambda key: (abs(_part(members[key])), -key[0]))
         every = [change for mine in members.values() for change in mine]
+        lead = max(members[leading], key=lambda change: abs(change.contribution_ns))
         groups.append(
             Group(
-                lead=max(members[leading], key=lambda change: abs(change.contribution_ns)),
+                lead=lead,
                 operation=leading[0],
                 component=component,
                 changes=every,
-                score=abs(_part(every)) / max(mean_ns, 1.0),
+                score=sure_part(lead) * abs(_part(every)) / max(mean_ns, 1.0),
             )
         )
     return groups

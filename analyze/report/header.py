@@ -97,12 +97,19 @@ def load_ratio(population: Population) -> float | None:
 
 
 def _rate(population: Population, sample: int) -> float | None:
-    """Requests per ns between the first and the last start of each range of a sample; None if not apart."""
+    """Requests per ns while they were watched; None if they are not apart."""
+    length = watched_ns(population, sample)
+    requests = sum(c.rows(sample).stop - c.rows(sample).start for c in population.categories)
+    return requests / length if length > 0 else None
+
+
+def watched_ns(population: Population, sample: int) -> float:
+    """Time between the first and the last start of each range of a sample: less than the period where a
+    recording began later, or ended sooner."""
     starts = np.concatenate([np.zeros(0), *(c.start_ns[c.rows(sample)] for c in population.categories)])
     ranges = population.samples[sample].ranges or ((-np.inf, np.inf),)
     parts = [starts[(starts >= start_ns) & (starts < end_ns)] for start_ns, end_ns in ranges]
-    length = sum(float(part.max() - part.min()) for part in parts if len(part))
-    return len(starts) / length if length > 0 else None
+    return sum(float(part.max() - part.min()) for part in parts if len(part))
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:

@@ -126,7 +126,8 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         shape.append(
             book.shape(
                 [
-                    *((operation[child], True) for child in children[unit]),
+                    # Of calls; a span event is none, and one that comes and goes must not split the shape.
+                    *((operation[child], True) for child in children[unit] if end[child] != start[child]),
                     *((child, False) for child in left.get(unit, ())),
                 ]
             )

@@ -168,7 +168,7 @@ class _Maker:
                 runs,
             )
         rows = self.rows["votes"]
-        places = rows.places(CALLS, at.codes, np.array(shape))[:, None]
+        places = rows.places(CALLS, at.codes, np.array(shape, dtype=np.int64))[:, None]
         counts = np.stack([runs.n, runs.w, runs.w2])[:, None, :]
         values = np.broadcast_to(counts, (3, len(places), len(runs.slots)))
         rows.add(places, runs.slots, bin_of(at.sizes * RATIO_SCALE)[:, None], values)
@@ -176,7 +176,7 @@ class _Maker:
     def _vote(self, measure: int, site: I8, shape: list[int], value: F8, runs: SlotRuns) -> None:
         """Count values [sites, requests] by (site, slot, bin)."""
         rows = self.rows["votes"]
-        places = rows.places(measure, site, np.array(shape))[:, None]
+        places = rows.places(measure, site, np.array(shape, dtype=np.int64))[:, None]
         rows.count(places, runs.slot, bin_of(value), runs.by_weight)
 
     def _visits(

@@ -114,12 +114,12 @@ class SlotRuns:
 
 
 class Grouped:
-    """Rows of equal code."""
+    """Rows of equal code; there may be none: a request of one record has no step."""
 
     def __init__(self, code: I8) -> None:
         self.order = np.argsort(code, kind="stable")
         ordered = code[self.order]
-        self.starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        self.starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(code)])
         self.codes = ordered[self.starts]
         self.sizes = np.diff(self.starts, append=len(code))
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]

@@ -110,17 +110,18 @@ REQUESTS_SCHEMA = pa.schema(
         _f(
             "rank",
             pa.int32(),
-            "rank of the mutation; of a precursor, the best rank that it is a candidate of",
+            "rank of the finding or mutation; of a precursor, the best rank that it is a candidate of",
         ),
-        _f("role", pa.string(), "mutation or precursor"),
+        _f("role", pa.string(), "affected of a finding; mutation or precursor"),
         _f("category", pa.string(), "category key, after the refinement of this comparison"),
         _f("sample", pa.string(), "reference or problem"),
         _f("request_id", pa.string(), "request or trace id"),
         _f("kind", pa.string(), "spans or records: what the request was recorded as"),
     ]
 )
-"""One row a request of every mutation and precursor. A category that is a mutation twice is listed under both
-ranks; a precursor is listed once, `precursors` has all mutations that it may belong to."""
+"""One row an affected request of every finding (at most 50,000 of each, evenly spaced), or a request of every
+mutation and precursor. A category that is a mutation twice is listed under both ranks; a precursor is listed
+once, `precursors` has all mutations that it may belong to."""
 
 PAINTED_SCHEMA = pa.schema(
     [

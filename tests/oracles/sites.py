@@ -190,7 +190,7 @@ def _calls(
             path = units[at[parent]].path
         else:
             path = (*units[at[parent]].path, site)
-        children = [(operations[child], True) for child in below[position]]
+        children = [(operations[child], True) for child in below[position] if child in ends]
         children += [(operation, False) for operation in left[position]]
         start, end = times[position], times[ends.get(position, position)]
         spans = [(times[child], times[ends[child]]) for child in below[position] if child in ends]

@@ -66,7 +66,7 @@ def windows(rng: np.random.Generator, n: int, tau: float, failing: float = 0.0) 
         )
         for _ in range(n)
     ]
-    names = ("seconds", "requests", "weight", "weight2", "time_us", "square_us2", "failed", "slow")
+    names = PeriodBlocks.__slots__[:-1]
     return PeriodBlocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), ())
 
 

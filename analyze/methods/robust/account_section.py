@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.robust.robust_run import RobustRun
+from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.report.header import watched_ns
 from analyze.report.limits import ReportLimits
 from analyze.sites.account import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
 from analyze.sites.names import NO_CALLER, Names
@@ -71,7 +73,7 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
         )
         for name in ("n", "w", "ns", "failed")
     }
-    seconds = [sample.length_ns / 1e9 for sample in run.population.samples]
+    seconds = [_watched_seconds(run, sample) for sample in (REFERENCE, PROBLEM)]
     rows = [
         RootChange(
             root=profile.names.roots[number],
@@ -95,6 +97,15 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
         roots=tuple(rows[: limits.roots]),
         roots_total=len(rows),
     )
+
+
+def _watched_seconds(run: RobustRun, sample: int) -> float:
+    """What load is told by; of statistics windows that hold any request are what was watched."""
+    slots = [slot.seconds for slot in run.profile.slots if slot.sample == sample]
+    if not run.patterns.patterns:
+        return sum(slots)
+    watched = watched_ns(run.population, sample) / 1e9
+    return min(watched, sum(slots)) if watched > 0 else sum(slots)
 
 
 def _ratio(part: float, whole: float) -> float | None:

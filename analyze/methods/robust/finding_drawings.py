@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.findings.changes import Change
-from analyze.findings.groups import PATH_KINDS, Group
+from analyze.findings.groups import PATH_KINDS, TIME_KINDS, Group
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, values_of
@@ -19,7 +19,8 @@ from analyze.stats.histogram import log_histogram
 from schemas.report.parts import Histogram
 from schemas.report.step_account import StepAccount
 
-_STEPS = 40
+_STEPS = 200
+"""Of a request: what is longer is cut by the drawing, with a word."""
 
 
 def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: ReportLimits) -> Histogram | None:
@@ -32,7 +33,7 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
 
 
 def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAccount | None:
-    """Step by step: of a path that changed against the one it replaced, else of the busiest with the site."""
+    """Step by step: of a path that changed against the one it replaced, else of the most affected one."""
     if not at:
         return None
     counts: dict[tuple[int, bool], list[int]] = {}
@@ -48,13 +49,17 @@ def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAcco
         if counts[after][PROBLEM] and counts[before][REFERENCE] and after[0] != before[0]:
             return structural_account(categories[after[0]], categories[before[0]], _STEPS)
     merged: dict[int, list[int]] = {}
-    for (category, _), both in counts.items():
+    affected: dict[int, int] = {}
+    hit_in = PROBLEM if group.lead.ups or group.lead.kind in TIME_KINDS else REFERENCE
+    for (category, hit), both in counts.items():
         mine = merged.setdefault(category, [0, 0])
         mine[REFERENCE] += both[REFERENCE]
         mine[PROBLEM] += both[PROBLEM]
-    best = max(merged, key=lambda category: (min(merged[category]), -category), default=None)
-    if best is None or min(merged[best]) == 0:
+        affected[category] = affected.get(category, 0) + hit * both[hit_in]
+    shared = [category for category, both in merged.items() if min(both)]
+    if not shared:
         return None
+    best = max(shared, key=lambda category: (affected[category], min(merged[category]), -category))
     busiest = categories[best]
     changed = np.zeros(len(busiest.graph.edges), dtype=np.bool_)
     sites = {change.site for change in group.changes}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Group
+from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group, part_ns
+from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
@@ -31,29 +32,22 @@ def findings_of(
     gross_us: float,
     settings: RobustSettings,
     limits: ReportLimits,
-) -> list[Finding]:
-    """Findings, the most important first; change_us: (change of the mean, whether it is one by test)."""
-    found = []
+) -> tuple[list[Finding], list[AffectedRequests]]:
+    """Findings, the most important first, and whom they affect; change_us: (change of the mean, whether it is
+    one by test)."""
+    found, affected = [], []
     left = 1.0
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
     for rank, group in enumerate(run.groups, 1):
         share = None
         if change_us[1] and gross_us > 0:
-            part = min(max(contribution_us(group) * np.sign(change_us[0]) / gross_us, 0.0), left)
+            part = min(max(part_ns(group) / 1e3 * np.sign(change_us[0]) / gross_us, 0.0), left)
             left -= part
             share = part
-        found.append(_finding(run, group, rank, share, (n0, n1), settings, limits))
-    return found
-
-
-def contribution_us(group: Group) -> float:
-    """Part of the change of the mean: times by site, a change of paths by its leading site alone (nested)."""
-    lead = group.lead
-    if lead.kind in TIME_KINDS:
-        sites = {change.site: change for change in group.changes if change.kind in TIME_KINDS}
-        return sum(change.contribution_ns for change in sites.values()) / 1e3
-    own = [change for change in group.changes if change.site == lead.site and change.kind in PATH_KINDS]
-    return sum(change.contribution_ns for change in own) / 1e3
+        at = requests_at(run.population, run.patterns.patterns, group.lead)
+        found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits))
+        affected.append(affected_rows(at))
+    return found, affected
 
 
 def evidence_of(change: Change, names: Names, consequence_of: int | None = None) -> Evidence:
@@ -91,6 +85,7 @@ def site_of(change: Change, names: Names) -> Site:
 def _finding(
     run: RobustRun,
     group: Group,
+    at: Sequence[AtSite],
     rank: int,
     share: float | None,
     requests: tuple[int, int],
@@ -99,7 +94,6 @@ def _finding(
 ) -> Finding:
     lead, names = group.lead, run.profile.names
     explained = rank <= settings.explained
-    at = requests_at(run.population, run.patterns.patterns, lead)
     affected = (
         affected_counts(at) if run.patterns.patterns else affected_by_statistics(run.profile, run.roles, lead)
     )
@@ -129,7 +123,7 @@ def _finding(
         after=lead.after,
         change=change,
         share_of_change=None if share is None else _share_interval(share, lead),
-        contribution_us=contribution_us(group),
+        contribution_us=part_ns(group) / 1e3,
         affected0=affected[0],
         affected1=affected[1],
         share0=affected[0] / max(requests[0], 1),

@@ -13,6 +13,7 @@ from analyze.methods.robust.account_section import (
     mean_account,
     tail_account,
 )
+from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.assured import assured
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
@@ -49,7 +50,9 @@ def robust_result(
         tail = looked.interval("tail")
         accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
-    findings = findings_of(run, ((exact.after - exact.before) / 1e3, mean[2]), gross, settings, limits)
+    findings, affected = findings_of(
+        run, ((exact.after - exact.before) / 1e3, mean[2]), gross, settings, limits
+    )
     rest = _rest(run)
     verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)
@@ -74,9 +77,9 @@ def robust_result(
             ),
             *paths,
         ),
-        tables=finding_tables(
-            findings, [evidence_of(change, run.profile.names) for change in rest], accounts
-        ),
+        tables=finding_tables(findings, [evidence_of(change, run.profile.names) for change in rest], accounts)
+        | {"requests": requests_table(run.population, affected)},
+        notes=cut_notes(affected),
         weighed=weigh(findings, verdict, accounts, _weight(run)),
     )
 

@@ -21,6 +21,7 @@ from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import Profiled, profile_of
 from analyze.sites.sample_profiles import SampleProfiles
 from analyze.sites.totals import totals
+from schemas.errors import PeriodError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,10 @@ def robust_run(
 ) -> RobustRun:
     """Profile the samples, test their sites, group what changed.
 
-    Of samples that are statistics no request is at hand: what was found has no examples.
+    Of samples that are statistics no request is at hand: what was found has no examples. Raises PeriodError
+    where a period has no request.
     """
+    _refuse_empty(compared)
     slots, roles = slots_of(
         compared.samples,
         () if history is None else history.samples,
@@ -83,6 +86,22 @@ def robust_run(
     return RobustRun(
         population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns
     )
+
+
+def _refuse_empty(compared: Population | SampleProfiles) -> None:
+    """Raise PeriodError where a sample has no request that tests may use."""
+    for number, sample in enumerate(compared.samples):
+        if isinstance(compared, SampleProfiles):
+            table = compared.profile.responses
+            mine = np.array([slot.sample == number for slot in compared.profile.slots], dtype=np.bool_)
+            found = bool(mine[table["slot"].to_numpy()].any())
+        else:
+            found = any(c.rows(number).stop > c.rows(number).start for c in compared.categories)
+        if not found:
+            raise PeriodError(
+                f"No request of the {sample.name} period can be tested.",
+                remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
+            )
 
 
 def slow_response_ns(population: Population, part: float = 0.95) -> float:

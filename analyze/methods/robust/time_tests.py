@@ -27,6 +27,10 @@ B1 = npt.NDArray[np.bool_]
 _LEAST_OF_A_SHAPE = 3
 """Votes that a shape needs in the reference for its median."""
 _Z95 = 1.96
+_PLAIN = float(np.log(1.5))
+_PLAIN_P = 1e-6
+_PLAIN_REQUESTS = 30
+_PLAIN_SHARE = 0.1
 
 
 def time_changes(
@@ -116,10 +120,13 @@ def _shifts(
     change = after - before
     moved_ns = np.abs(np.exp(after) - np.exp(before)) * sums.calls_a_visit
     passes = (np.abs(change) > settings.min_z * se) & (np.abs(change) > np.log1p(settings.time_floor))
-    passes &= outside(noise, after) & (moved_ns > settings.time_share * sums.mean_response_ns)
+    # What is plain (half as much again, in many requests) counts though responses hardly feel it.
+    plain = (np.abs(change) > _PLAIN) & (p < _PLAIN_P) & (periods.n >= _PLAIN_REQUESTS).all(axis=1)
+    least = np.where(plain, _PLAIN_SHARE, 1.0) * settings.time_share * sums.mean_response_ns
+    passes &= outside(noise, after) & (moved_ns > least)
     # The response must have waited for it: means on the critical path move the same way, and by enough.
     waited = sums.slower_a_visit_ns * np.sign(change)
-    passes &= waited > settings.time_share / 2 * sums.mean_response_ns
+    passes &= waited > least / 2
     tested = (periods.n >= settings.min_requests).all(axis=1)
     parts, ratio = sums.slower_ns, sums.call_ratio
     for site in np.flatnonzero(tested).tolist():

@@ -10,7 +10,7 @@ from analyze.report import wording
 from analyze.sites.names import Names, OperationName, Shape, SiteKind
 from schemas.report.findings import ChangeKind
 
-_MOST_NAMED = 3
+_MOST_NAMED = 2
 
 
 def title(change: Change, changes: Sequence[Change], names: Names) -> str:
@@ -52,7 +52,7 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
         parts.append(f"also calls {_list(more, names)}")
     if fewer:
         parts.append(f"does not call {_list(fewer, names)}")
-    return " and ".join(parts) or _calls(shape, names)
+    return " and ".join(parts) or _waiting(shape, names.shapes[other.shape], names) or _calls(shape, names)
 
 
 def shape_words(shape: Shape, names: Names) -> str:
@@ -78,6 +78,19 @@ def _counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
         if other.site == change.site and other.shape != NO_SHAPE and other.ups != change.ups
     ]
     return max(others, key=lambda other: abs(other.after - other.before), default=None)
+
+
+def _waiting(shape: Shape, other: Shape, names: Names) -> str:
+    """What the response waits for now and did not, or no longer does; empty for nothing."""
+    mine, theirs = ({c.operation: c.calls for c in children if c.awaited} for children in (shape, other))
+    more = {o: n for o, n in mine.items() if n > theirs.get(o, 0)}
+    fewer = {o: n for o, n in theirs.items() if n > mine.get(o, 0)}
+    parts = [
+        f"{verb} {_list(calls, names)}"
+        for verb, calls in (("waits for", more), ("does not wait for", fewer))
+        if calls
+    ]
+    return " and ".join(parts)
 
 
 def _calls(shape: Shape, names: Names) -> str:

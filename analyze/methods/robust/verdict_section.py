@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.assurance.verdict import outcome
 from analyze.methods.robust.assured import Assured
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
@@ -24,23 +23,16 @@ def verdict_section(
         share = float(
             np.clip(sum(f.contribution_us for f in findings) / (mean.after - mean.before), 0.0, 1.0)
         )
-    found = outcome(
-        findings=len(findings),
-        share_explained=share,
-        tests=looked.tests,
-        mix_changed=looked.mix.changed,
-        equivalent=looked.equivalent,
-        external=looked.external,
-    )
+    found = looked.whole.outcome(len(findings), share)
     return VerdictSection(
         outcome=found.outcome,
         external=found.external,
         reasons=found.reasons,
         quality=looked.quality,
-        visible=looked.visible,
+        visible=looked.whole.visible,
         untested_requests=_untested(run),
         missing_requests=found.missing_requests,
-        equivalent_share=looked.equivalent.share,
+        equivalent_share=looked.whole.equivalent.share,
         calibration="",
     )
 

@@ -1,11 +1,11 @@
--- One row a request behind a mutation or precursor of a report that lies in this lake (flowdiff compare),
--- where the request is in the period that is looked at. By `report`, `method` and `rank` it joins to
--- `mutations`, by `request_id` and `kind` to `requests`, `nodes`, `edges` and `params`.
+-- One row a request behind a finding, mutation or precursor of a report that lies in this lake (flowdiff
+-- compare), where the request is in the period that is looked at. By `report`, `method` and `rank` it joins to
+-- `mutations` and `findings`, by `request_id` and `kind` to `requests`, `nodes`, `edges` and `params`.
 --
 -- report           VARCHAR    id of the comparison: LAKE/reports/<report>/
 -- method           VARCHAR    method that found it: paper
--- rank             INTEGER    rank of the mutation; of a precursor, the best rank that it is a candidate of
--- role             VARCHAR    mutation or precursor
+-- rank             INTEGER    rank of the finding or mutation; of a precursor, the best rank that it is a candidate of
+-- role             VARCHAR    affected (of a finding), mutation or precursor
 -- category         VARCHAR    category key, after the refinement of that comparison: the report's
 -- sample           VARCHAR    reference or problem
 -- request_id       VARCHAR    request or trace id
