@@ -80,12 +80,16 @@ def test_a_visible_fault_is_in_the_first_finding(
 
 
 @robust
-@pytest.mark.parametrize(("name", "pair"), [("online-boutique", 3), ("train-ticket", 20)])
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [("online-boutique", ("12:26:00", "13:09:00")), ("train-ticket", ("10:44:00", "11:12:00"))],
+)
 def test_quiet_stretches_give_no_finding(
-    repository: Path, recordings: dict[str, Recording], name: str, pair: int
+    repository: Path, recordings: dict[str, Recording], name: str, pair: tuple[str, str]
 ) -> None:
+    """Stretches in which nothing breaks by itself; docs/evaluation.md lists those in which something does."""
     recording = recordings[name]
-    one, other = recording.quiet_pairs()[pair]
+    one, other = next(p for p in recording.quiet_pairs() if (p[0][11:19], p[1][11:19]) == pair)
     asked = Asked(recording, lake_of(recording, repository), "a", one, other, quiet=True)
     row = quiet_row(asked, perform(asked, ["robust"], {})[0])
     assert row["results"] == 0
@@ -96,5 +100,7 @@ def test_quiet_stretches_give_no_finding(
 def test_a_fault_that_leaves_no_trace_in_spans_gives_no_finding(
     repository: Path, recordings: dict[str, Recording]
 ) -> None:
-    row = fault(repository, recordings["train-ticket"], "08:52-ts-contacts-service-return", "robust", "a")
+    row = fault(
+        repository, recordings["train-ticket"], "09:58-ts-verification-code-service-return", "robust", "a"
+    )
     assert row["results"] == 0
