@@ -112,11 +112,6 @@ def nb_cdf(y: int, mean: float, spread: float) -> float:
     return total
 
 
-def binomial_tail(k: int, n: int, share: float) -> float:
-    """P(X >= k)."""
-    return sum(math.comb(n, x) * share**x * (1 - share) ** (n - x) for x in range(k, n + 1))
-
-
 def kappa(counts: np.ndarray, problem: np.ndarray, permutations: int, seed: int) -> float:
     """κ of one test: counts [blocks, bins], one shuffle after the other."""
     shuffled = np.tile(problem, (permutations, 1))

@@ -10,8 +10,6 @@ from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import Recording, bounds, read_recordings, share
 from evaluation.recordings.verdicts import Row, fault_row, passed_unseen, quiet_row
 
-from analyze.methods.registry import all_methods
-
 pytestmark = pytest.mark.evaluation
 
 FAULTS = "../shared/data/faults"
@@ -55,10 +53,6 @@ def test_paper_mode_is_the_yardstick(repository: Path, recordings: dict[str, Rec
     assert fault(repository, shop, "13:02-checkoutservice-exception", "paper", "b")["rank"] is None
 
 
-robust = pytest.mark.skipif("robust" not in all_methods(), reason="robust mode is not in this build")
-
-
-@robust
 @pytest.mark.parametrize(
     ("name", "case", "mode"),
     [
@@ -79,7 +73,6 @@ def test_a_visible_fault_is_in_the_first_finding(
     assert not passed_unseen(row)
 
 
-@robust
 @pytest.mark.parametrize(
     ("name", "pair"),
     [("online-boutique", ("12:26:00", "13:09:00")), ("train-ticket", ("10:44:00", "11:12:00"))],
@@ -96,7 +89,6 @@ def test_quiet_stretches_give_no_finding(
     assert row["exit_code"] in (0, 3)
 
 
-@robust
 def test_a_fault_that_leaves_no_trace_in_spans_gives_no_finding(
     repository: Path, recordings: dict[str, Recording]
 ) -> None:
