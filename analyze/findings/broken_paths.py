@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, Group, score_of
+from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
@@ -73,14 +73,21 @@ def broken_paths(
                 follows=[c for other in folded if other != operation for c in by_operation[other]],
             )
         )
-    return _joined(groups, shared)
+    return _with_loops_joined(_joined(groups, shared))
 
 
 def _lead(changes: Sequence[Change]) -> Change:
-    """What a finding is headed by: an error first, then the path that became more frequent, by how much."""
+    """What a finding is headed by: an error first, then calls, then the path that became more frequent, by how
+    much."""
     return max(
         changes,
-        key=lambda c: (c.kind in ERROR_KINDS, c.kind is not ChangeKind.LOST_PATH, abs(c.after - c.before)),
+        key=lambda c: (
+            c.kind in ERROR_KINDS,
+            c.kind in CALL_KINDS,
+            c.kind is not ChangeKind.LOST_PATH,
+            c.ups,
+            abs(c.after - c.before),
+        ),
     )
 
 
@@ -108,15 +115,52 @@ def _hosts(
         for other, theirs in requests.items():
             if other == operation or theirs is None or not theirs.any():
                 continue
-            if not context.is_nearer(other, operation):
+            led = _is_led_by(by_operation[operation], by_operation[other], operation, other, context)
+            if led is None:
                 continue
             common = int((mine & theirs).sum())
-            if common >= _SAME * min(int(mine.sum()), 2 * int(theirs.sum())):
+            if common >= _SAME * (int(mine.sum()) if led else min(int(mine.sum()), 2 * int(theirs.sum()))):
                 related = context.is_above(operation, other) or other in context.records
                 fitting.append((related, common, context.depth[other], -other))
         if fitting:
             host[operation] = -max(fitting)[3]
     return host
+
+
+def _is_led_by(
+    changes: Sequence[Change],
+    others: Sequence[Change],
+    operation: int,
+    other: int,
+    context: Context,
+) -> bool | None:
+    """Whether changes of an operation may follow from those of another; None: they may not, True: all of their
+    requests must show the other's.
+
+    What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
+    it: the path only tells where the failure was. A loop that turns more often does not follow from a path
+    that was taken before.
+    """
+    if operation in context.records and other in context.records:
+        if _fails(others) and not _fails(changes) and _leads_to(changes, other, context.names):
+            return True
+        if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names):
+            return None
+    looped = any(change.kind in CALL_KINDS for change in changes)
+    caused = any(change.kind in CALL_KINDS or change.new for change in others)
+    return False if context.is_nearer(other, operation) and (caused or not looped) else None
+
+
+def _fails(changes: Sequence[Change]) -> bool:
+    return any(change.kind is ChangeKind.ERRORS for change in changes)
+
+
+def _leads_to(changes: Sequence[Change], operation: int, names: Names) -> bool:
+    """Whether a path that became more frequent goes to the operation."""
+    return any(
+        change.ups and change.shape != NO_SHAPE and operation in {c.operation for c in names.shapes[change.shape]}
+        for change in changes
+    )
 
 
 def _cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str | None:
@@ -171,7 +215,23 @@ def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
         best = max(mine, key=lambda group: group.score)
         for group in mine:
             if group is not best:
-                best.changes += group.changes
-                best.follows += group.changes
+                best.take(group)
                 groups.remove(group)
     return groups
+
+
+def _with_loops_joined(groups: list[Group]) -> list[Group]:
+    """Loops of one component that turn more often, or less, are one: its operations share their code."""
+    joined: dict[tuple[str, ChangeKind], Group] = {}
+    left = []
+    for group in sorted(groups, key=lambda group: (-group.score, group.operation)):
+        key = (group.component, group.lead.kind)
+        first = joined.get(key)
+        if first is None:
+            left.append(group)
+            if group.lead.kind in CALL_KINDS:
+                joined[key] = group
+        else:
+            first.leads.append(group.lead)
+            first.take(group)
+    return left

@@ -206,6 +206,8 @@ def _tails(
     passes &= (share[:, 1] > upper + np.where(much, 0.0, 0.02)) & (
         excess_ns > settings.time_share * sums.mean_response_ns
     )
+    # A wait beside a longer one delays nobody: the time on the critical path must have grown as well.
+    passes &= sums.slower_a_visit_ns > settings.time_share * sums.mean_response_ns / 2
     tested = (n[:, :2] >= settings.min_requests).all(axis=1)
     parts, ratio = sums.slower_ns, sums.call_ratio
     for site in np.flatnonzero(tested).tolist():

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.groups import Group
 from analyze.report import wording
 from analyze.sites.names import Names, OperationName, Shape, SiteKind
 from schemas.report.findings import ChangeKind
@@ -37,6 +38,17 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     if kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
         return f"{what} is called {change.after:.1f} times a request, was {change.before:.1f}"
     return f"{what} {path_words(change, changes, names)} in {shares}"
+
+
+def where(group: Group) -> str:
+    """On which hosts, where that tells something: on several, or on these and not on others."""
+    if len(group.hosts) > 1 and not group.spared:
+        return f" (on all hosts: {', '.join(group.hosts)})"
+    if len(group.hosts) > 1:
+        return f" (on {', '.join(group.hosts)}, not on {', '.join(group.spared)})"
+    if group.hosts and group.spared:
+        return f" (on {group.hosts[0]} only)"
+    return ""
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
