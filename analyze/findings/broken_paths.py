@@ -77,8 +77,7 @@ def broken_paths(
 
 
 def _lead(changes: Sequence[Change]) -> Change:
-    """What a finding is headed by: an error first, then calls, then the path that became more frequent, by how
-    much."""
+    """What a finding is headed by: an error, then calls, then the path that became more frequent by most."""
     return max(
         changes,
         key=lambda c: (
@@ -119,7 +118,8 @@ def _hosts(
             if led is None:
                 continue
             common = int((mine & theirs).sum())
-            if common >= _SAME * (int(mine.sum()) if led else min(int(mine.sum()), 2 * int(theirs.sum()))):
+            whole = int(mine.sum()) if led else min(int(mine.sum()), 2 * int(theirs.sum()))
+            if common >= _SAME * whole:
                 related = context.is_above(operation, other) or other in context.records
                 fitting.append((related, common, context.depth[other], -other))
         if fitting:
@@ -134,12 +134,12 @@ def _is_led_by(
     other: int,
     context: Context,
 ) -> bool | None:
-    """Whether changes of an operation may follow from those of another; None: they may not, True: all of their
-    requests must show the other's.
+    """Whether changes of an operation may follow from those of another; None: they may not, True: all of
+    their requests must show the other's.
 
-    What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
-    it: the path only tells where the failure was. A loop that turns more often does not follow from a path
-    that was taken before.
+    What is nearer to the cause comes first. Of records the failing point goes before the path that leads
+    to it: the path only tells where the failure was. A loop that turns more often does not follow from a
+    path that was taken before.
     """
     if operation in context.records and other in context.records:
         if _fails(others) and not _fails(changes) and _leads_to(changes, other, context.names):
@@ -147,7 +147,7 @@ def _is_led_by(
         if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names):
             return None
     looped = any(change.kind in CALL_KINDS for change in changes)
-    caused = any(change.kind in CALL_KINDS or change.new for change in others)
+    caused = any(change.kind in CALL_KINDS or change.kind is ChangeKind.NEW_PATH for change in others)
     return False if context.is_nearer(other, operation) and (caused or not looped) else None
 
 
@@ -158,7 +158,9 @@ def _fails(changes: Sequence[Change]) -> bool:
 def _leads_to(changes: Sequence[Change], operation: int, names: Names) -> bool:
     """Whether a path that became more frequent goes to the operation."""
     return any(
-        change.ups and change.shape != NO_SHAPE and operation in {c.operation for c in names.shapes[change.shape]}
+        change.ups
+        and change.shape != NO_SHAPE
+        and operation in {c.operation for c in names.shapes[change.shape]}
         for change in changes
     )
 
@@ -201,9 +203,11 @@ def _selected(
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
     moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in by_operation[operation])
     errors = any(change.kind in ERROR_KINDS for change in every)
+    # A loop is counted by request that comes to it: however many come, that it turns more often is its own.
+    loops = operation in context.records and any(c.kind in CALL_KINDS for c in by_operation[operation])
     # Where many times as many requests come, they bring paths that were never seen there.
     flooded = all(not 1 / _FLOODED < change.call_ratio < _FLOODED for change in by_operation[operation])
-    return below and moved and not errors and (flooded or not never_seen)
+    return below and moved and not errors and not loops and (flooded or not never_seen)
 
 
 def _joined(groups: list[Group], shared: set[str]) -> list[Group]:

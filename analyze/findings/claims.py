@@ -14,10 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.groups import TIME_KINDS, Group
+from analyze.findings.groups import CALL_KINDS, TIME_KINDS, Group
 from analyze.findings.places import Context
 from analyze.sites.account import Parts
 from analyze.sites.names import NO_CALLER, Names
+from schemas.report.findings import ChangeKind
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
@@ -46,7 +47,11 @@ def claims_ns(groups: Sequence[Group], parts: Parts, context: Context, call_rati
         }
         if operations:
             if operations & context.records:
-                mine = np.isin(row_site, sorted(_steps_about(operations, names, call_ratio)))
+                ratio = call_ratio
+                if group.lead.kind in CALL_KINDS:  # what it is not: steps that went the other way
+                    more = group.lead.kind is ChangeKind.MORE_CALLS
+                    ratio = np.where((call_ratio > 1) == more, call_ratio, 1.0)
+                mine = np.isin(row_site, sorted(_steps_about(operations, names, ratio)))
             else:
                 mine = _below(operations, names)[parts.place]
             mine &= free_calls

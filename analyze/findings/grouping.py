@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from analyze.findings.broken_paths import broken_paths
 from analyze.findings.changes import Change
-from analyze.findings.groups import PATH_KINDS, TIME_KINDS, Group, part_ns
+from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group, part_ns
 from analyze.findings.over_hosts import HostOf, joined_over_hosts
 from analyze.findings.places import Affected, Context
 from analyze.findings.queues import with_queues_folded
@@ -48,6 +48,9 @@ def grouped(
         partner = next((g for g in groups if g.lead.kind in TIME_KINDS and g.component in about), None)
         if partner is None:
             groups.append(path)
+        elif path.lead.kind in CALL_KINDS and path.score > partner.score:
+            path.take(partner)
+            groups[groups.index(partner)] = path
         else:
             partner.take(path)
             partner.score = max(partner.score, path.score)

@@ -50,12 +50,13 @@ def load_moved(path: Group, names: Names) -> dict[str, int]:
         if change.shape == NO_SHAPE or change.site != path.lead.site:
             continue
         called = {
-            component for child in names.shapes[change.shape] for component in _asked(names.operations[child.operation])
+            component
+            for child in names.shapes[change.shape]
+            for component in _asked(names.operations[child.operation])
         }
         for component in called - {own}:
             share[component] += change.after - change.before
     return {component: 1 if moved > 0 else -1 for component, moved in share.items() if abs(moved) > _LEAST}
-
 
 
 def _asked(name: OperationName) -> list[str]:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from evaluation.cases import CREATES, Case, case_of
 from evaluation.causes import cause_sites
-from evaluation.edges import EdgeMatcher
 from evaluation.drift import drift_us
+from evaluation.edges import EdgeMatcher
 from evaluation.modes import ROBUST, Mode, Subject, modes
 from evaluation.reference_modes import cheat
 from evaluation.runs import SEEDS_A_TRIAL, Period, Simulated, joined, period_of

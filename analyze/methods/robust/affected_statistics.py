@@ -29,7 +29,9 @@ def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Cha
 def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
-        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
+        mine = _equal(table["site"], change.site) & np.isin(
+            table["shape"].to_numpy(), list(change.every_shape)
+        )
     elif change.kind in TIME_KINDS:
         table, column = profile.votes, "n"
         mine = (

@@ -44,7 +44,7 @@ def requests_at(
     found = []
     for pattern in patterns:
         sites = pattern.sites
-        here = [change for change in changes if has(sites, change.site, -1)]
+        here = [change for change in changes if has(sites, change.site)]
         if not here:
             continue
         category = population.categories[pattern.category]
@@ -68,7 +68,7 @@ def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
 
 def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, value: F8) -> B1:
     if change.kind in PATH_KINDS:
-        return np.full(len(rows), has(pattern.sites, change.site, change.shape))
+        return np.full(len(rows), has(pattern.sites, change.site, change.every_shape))
     if change.kind in ERROR_KINDS:
         return np.isin(rows, failing_rows(population, pattern, change.site))
     if change.kind in TIME_KINDS and change.unit == "us":

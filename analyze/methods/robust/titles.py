@@ -53,6 +53,11 @@ def where(group: Group) -> str:
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
     """What is different about a local shape, against the one that most requests came from (or went to)."""
+    if change.child >= 0:
+        called = _short(names.operations[change.child])
+        return f"no longer calls {called}" if change.kind is ChangeKind.LOST_PATH else f"calls {called}"
+    if change.shapes:
+        return "takes paths that were never seen"
     other = _counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:
