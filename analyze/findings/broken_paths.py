@@ -31,14 +31,16 @@ def broken_paths(
     affected: Affected | None,
     last_callee: Mapping[int, str],
     mean_ns: float,
+    alike: Mapping[int, int] | None = None,
 ) -> list[Group]:
-    """Groups of changes of paths and errors. last_callee: see `last_callees`."""
+    """Groups of changes of paths and errors. last_callee: see `last_callees`; alike: operation -> one number
+    for the same on all hosts."""
     names = context.names
     by_operation: dict[int, list[Change]] = defaultdict(list)
     for change in changes:
         by_operation[names.sites[change.site].operation].append(change)
     requests = {operation: _requests(mine, affected) for operation, mine in by_operation.items()}
-    host = _hosts(by_operation, requests, context)
+    host = _hosts(by_operation, requests, context, alike or {})
     members: dict[int, list[int]] = defaultdict(list)
     for operation in by_operation:
         top, passed = operation, {operation}
@@ -102,17 +104,29 @@ def _requests(changes: Sequence[Change], affected: Affected | None) -> B1 | None
 
 
 def _hosts(
-    by_operation: Mapping[int, list[Change]], requests: Mapping[int, B1 | None], context: Context
+    by_operation: Mapping[int, list[Change]],
+    requests: Mapping[int, B1 | None],
+    context: Context,
+    alike: Mapping[int, int],
 ) -> dict[int, int]:
-    """Operation -> the one nearer to the cause whose changed requests are the same."""
+    """Operation -> the one nearer to the cause whose changed requests are the same; of an operation that is
+    on several hosts those of all of them."""
     host: dict[int, int] = {}
+    everywhere: dict[int, B1] = {}
+    for operation, found in requests.items():
+        if found is not None:
+            same = alike.get(operation, operation)
+            everywhere[same] = everywhere[same] | found if same in everywhere else found
     for operation in sorted(by_operation, key=lambda o: (context.depth[o], o)):
         mine = requests[operation]
         if mine is None or not mine.any():
             continue
         fitting = []
-        for other, theirs in requests.items():
-            if other == operation or theirs is None or not theirs.any():
+        for other in requests:
+            theirs = everywhere.get(alike.get(other, other))
+            if alike.get(other, other) == alike.get(operation, operation):
+                continue
+            if theirs is None or not theirs.any():
                 continue
             led = _is_led_by(by_operation[operation], by_operation[other], operation, other, context)
             if led is None:

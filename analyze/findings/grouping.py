@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from analyze.findings.broken_paths import broken_paths
 from analyze.findings.changes import Change
 from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group, part_ns
-from analyze.findings.over_hosts import HostOf, joined_over_hosts
+from analyze.findings.over_hosts import HostOf, alike_operations, joined_over_hosts
 from analyze.findings.places import Affected, Context
 from analyze.findings.queues import with_queues_folded
 from analyze.findings.slow_components import slow_components
@@ -36,7 +36,12 @@ def grouped(
     difference; host_of, tested: see `joined_over_hosts`."""
     names = context.names
     paths = broken_paths(
-        [c for c in changes if c.kind not in TIME_KINDS], context, affected, last_callee, mean_ns
+        [c for c in changes if c.kind not in TIME_KINDS],
+        context,
+        affected,
+        last_callee,
+        mean_ns,
+        alike_operations(names, host_of or {}),
     )
     timed = [c for c in changes if c.kind in TIME_KINDS and not _of_other_requests(c, paths, context)]
     times = slow_components(timed, names, mean_ns)

@@ -25,6 +25,16 @@ def hosts_in(graphs: Iterable[Graph]) -> dict[str, tuple[str, str]]:
     return {f"{host}/{component}": (host, component) for host, component in sorted(named)}
 
 
+def alike_operations(names: Names, host_of: HostOf) -> dict[int, int]:
+    """Operation -> the first that is the same on some host; those of no host are not in it."""
+    first: dict[OperationName, int] = {}
+    return {
+        number: first.setdefault(_hostless(name, host_of), number)
+        for number, name in enumerate(names.operations)
+        if name.component in host_of
+    }
+
+
 def joined_over_hosts(
     groups: Sequence[Group], names: Names, host_of: HostOf, tested: Collection[int]
 ) -> list[Group]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from analyze.sites.keyed_sums import keyed_sums
 from analyze.sites.names import NameBook, Names
 
-PROFILE_VERSION: Final = 3
+PROFILE_VERSION: Final = 4
 """Of the meaning of a stored profile; another one is made anew."""
 
 OWN_TIME, OVERLAP, CALLS = 0, 1, 2

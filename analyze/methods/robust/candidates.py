@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.site_votes import Spread
+from analyze.sites.log_bins import BIN_LOG
 from schemas.report.findings import ChangeKind, Unit
 
 I8 = npt.NDArray[np.int64]
@@ -78,7 +79,13 @@ class LogShift:
         def change(row: int) -> Change:
             site = int(sites[row])
             shift, se = float(self.shift[site]), float(self.se[site])
-            first = float(np.exp(self.periods.log_median[site, 0])) * scale
+            logs = self.periods.log_median[site].tolist()
+            first, last = (float(np.exp(value)) * scale for value in logs)
+            # What the lowest bin holds is no time at all (a step between two records of one instant).
+            shown = [
+                0.0 if unit == "us" and logs[at] <= BIN_LOG else value
+                for at, value in enumerate((first, last))
+            ]
             return Change(
                 kind=kinds[0] if shift > 0 else kinds[1],
                 site=site,
@@ -86,8 +93,8 @@ class LogShift:
                 z=shift / se,
                 passes=bool(passes[site]),
                 unit=unit,
-                before=first,
-                after=float(np.exp(self.periods.log_median[site, 1])) * scale,
+                before=shown[0],
+                after=shown[1],
                 low=first * float(np.expm1(shift - Z95 * se)),
                 high=first * float(np.expm1(shift + Z95 * se)),
                 n0=int(self.periods.n[site, 0]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyze.findings.changes import Change
-from analyze.findings.groups import TIME_KINDS
+from analyze.findings.groups import ERROR_KINDS, TIME_KINDS
 from analyze.methods.robust.call_tests import call_changes
 from analyze.methods.robust.candidates import Candidates
 from analyze.methods.robust.rare_paths import child_changes, unseen_changes
@@ -20,6 +20,7 @@ from analyze.methods.robust.visit_sums import BothSums
 from analyze.sites.names import Names, SiteKind
 from analyze.sites.profile import Profile
 from analyze.stats.multiple import q_values
+from schemas.report.findings import ChangeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,16 @@ def _kept(families: Sequence[Candidates], level: float) -> list[Change]:
 
 def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
     """Changes of the second round at sites whose operation, or caller, has no change of paths already; one a
-    site."""
-    told = {names.sites[change.site].operation for change in first if change.kind not in TIME_KINDS}
+    site. That a path became rarer says not yet what came instead."""
+    every = [
+        (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
+    ]
+    any_way = {operation for operation, _ in every}
+    more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}
     left: dict[int, Change] = {}
     for change in second:
         site = names.sites[change.site]
+        told = more if change.kind is ChangeKind.NEW_PATH else any_way
         if site.operation in told or site.caller in told:
             continue
         known = left.get(change.site)
