@@ -14,7 +14,7 @@ class LiveSettings(Config):
     window_length_ns: int | None = None
     """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
     commit_interval_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
-    """A lane commits this often while something comes in; what is read again after a crash is bounded by it."""
+    """A lane commits this often while something comes in: it bounds what is read again after a crash."""
     lateness_ns: int = Field(default=30 * NS_PER_SECOND, ge=0)
     """How much later than the latest event of its stream an event may come and still count."""
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
