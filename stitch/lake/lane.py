@@ -119,9 +119,9 @@ class Lane:
                 remedy="Nothing was written; please report it.",
             )
         items = staging.items()
-        if items:
+        if written := staging.names():
             try:
-                self._store.persist([item.stage for item in items])
+                self._store.persist(written)
             except FileNotFoundError as error:  # swept by a writer that thought us dead
                 raise taken(self.lane, self.seq) from error
         reference = None

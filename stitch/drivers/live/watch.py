@@ -16,8 +16,6 @@ class LaneState(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
     """Its last commit failed and is tried again; nothing is read meanwhile."""
-    HALTED = "halted"
-    """It needs a person: `LaneStatus.why` says for what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +72,8 @@ class LiveStatus:
     trouble: str | None
     """What keeps the log from being read; None: nothing does."""
     stopping: bool
+    halted: tuple[tuple[int, str], ...] = ()
+    """Lanes that need a person, and why."""
 
     @property
     def ready(self) -> bool:
@@ -81,6 +81,7 @@ class LiveStatus:
         return (
             self.trouble is None
             and not self.stopping
+            and not self.halted
             and all(lane.state is LaneState.RUNNING for lane in self.lanes)
         )
 
