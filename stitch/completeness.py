@@ -67,9 +67,9 @@ def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: npt.NDA
     sent = np.flatnonzero(kind == EventKind.SPAN_PRODUCER)
     if len(sent):
         received = kind[row] == EventKind.SPAN_CONSUMER
-        complete[
-            _without(request[row[received]], named[received], request[sent], own[sent], n_requests)
-        ] = False
+        complete[_without(request[row[received]], named[received], request[sent], own[sent], n_requests)] = (
+            False
+        )
     rooted = np.zeros(n_requests, dtype=np.bool_)
     is_root = np.ones(len(own), dtype=np.bool_)
     is_root[row] = False
