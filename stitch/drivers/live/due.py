@@ -26,7 +26,7 @@ class Due:
     windows: tuple[WindowPart, ...]
     """In order of time; several of one window where it is very large, so each needs a part number."""
     late: pa.Table
-    """EVENT_SCHEMA: events that came after their request was closed, or their window sealed."""
+    """TEXT_EVENT_SCHEMA: events that came after their request was closed, or their window sealed."""
     dead_letters: pa.Table
     """REJECT_SCHEMA: events refused, as many as the settings keep; `counters.rejects` tells of all."""
     counters: Counters

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.commits import Counters
-from schemas.events import EVENT_SCHEMA, concat_events, empty_events
+from schemas.events import EVENT_SCHEMA, concat_events, empty_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from stitch.closing import NEVER, event_times
 from stitch.drivers.dead_letters import KERNEL_SOURCE
@@ -324,7 +324,7 @@ class LaneBuffer:
         )
         return Due(
             windows=tuple(self._pending.parts(pieces)),
-            late=arrivals.late_events(),
+            late=with_text_ids(arrivals.late_events()),
             dead_letters=rejects_table(letters, KERNEL_SOURCE, [0])
             if letters
             else REJECT_SCHEMA.empty_table(),
