@@ -20,7 +20,8 @@ from ingest.source import Payloads, StreamId
 from schemas.commits import CommitBody, CommitRecord, PartitionRange, Segment, Standing
 from schemas.errors import LakeError
 from schemas.rejects import Reject, rejects_table
-from stitch.drivers.live.lane_buffer import Due, LaneBuffer
+from stitch.drivers.live.due import Due
+from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.taking_over import taken_over
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
