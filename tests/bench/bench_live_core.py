@@ -25,7 +25,7 @@ from oracles import traffic
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import concat_events
-from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer

@@ -36,6 +36,10 @@ RETRY_NS: Final = 2_000_000_000
 """Between two tries of a commit that failed."""
 MAX_FAILURES: Final = 3
 """Tries of a commit before a lane halts, where the cause is not one that passes by itself."""
+MAX_CONTESTS: Final = 3
+"""Times that a lane of ours is taken by another before it is left to them."""
+SETTLED_COMMITS: Final = 10
+"""Commits in a row after which a lane counts as undisputed."""
 RESUME_SHARE: Final = 0.7
 """Reading goes on once what is held is below this share of the budget."""
 
@@ -47,6 +51,18 @@ class _Decoding:
     stream: StreamId
     payloads: Payloads
     decoded: Future[Decoded]
+
+
+@dataclass(slots=True)
+class _Contest:
+    """A lane that another process took although the log gave it to us."""
+
+    losses: int = 0
+    commits: int = 0
+    """Of ours since the last loss."""
+    again_at_ns: int | None = None
+    """When to take it back; None: it is ours, or left to them."""
+    streams: tuple[StreamId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +101,7 @@ class LiveRun:
         self._by_name: dict[str, StreamId] = {}
         self._failures: dict[int, int] = {}
         self._retry_at_ns: dict[int, int] = {}
+        self._contested: dict[int, _Contest] = {}
         self._pool = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._decoding: deque[_Decoding] = deque()
         self._full = False
@@ -127,6 +144,7 @@ class LiveRun:
     def turn(self, timeout_s: float) -> None:
         """One step: ownership, a poll, what was decoded, commits that are due."""
         self._own(self._source.change())
+        self._take_back()
         payloads = self._poll(0.0 if self._decoding else timeout_s)
         if payloads is not None:
             self._decode(payloads)
@@ -155,6 +173,8 @@ class LiveRun:
     def _own(self, change: Change) -> None:
         if not change:
             return
+        for number in {stream.lane for stream in (*change.lost, *change.asked)}:
+            self._contested.pop(number, None)
         if change.lost:
             self._take(wait=True, drain=True)
             for number in sorted({stream.lane for stream in change.lost}):
@@ -316,6 +336,7 @@ class LiveRun:
             self._wait(number, error)
         else:
             self._failures.pop(number, None)
+            self._undisputed(number)
             if lane.state is LaneState.WAITING:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
@@ -323,11 +344,34 @@ class LiveRun:
             self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
-        """Another process went on with the lane, though the log gave it to us: it is theirs."""
-        streams = self._lanes[number].streams
-        self._source.pause(streams)
+        """Another process went on with a lane that the log gave to us.
+
+        It may have slept in the middle of taking over, before it was declared dead: then the lane is taken
+        back. Where that goes on, two groups write to one lake: the one that lost it last gives in.
+        """
+        contest = self._contested.setdefault(number, _Contest())
+        contest.losses, contest.commits = contest.losses + 1, 0
+        if contest.losses >= MAX_CONTESTS:
+            self._halt(number, f"{why} Is a second group at work on this lake?")
+            return
+        contest.streams = self._lanes[number].streams
+        contest.again_at_ns = self._clock() + RETRY_NS
+        self._source.pause(contest.streams)
         self._drop(number, "lost", why)
-        self._halted[number] = why
+
+    def _take_back(self) -> None:
+        for number, contest in self._contested.items():
+            if contest.again_at_ns is not None and self._clock() >= contest.again_at_ns:
+                contest.again_at_ns = None
+                self._gain(number, list(contest.streams))
+
+    def _undisputed(self, number: int) -> None:
+        """A commit of ours stands."""
+        contest = self._contested.get(number)
+        if contest is not None:
+            contest.commits += 1
+            if contest.commits >= SETTLED_COMMITS:
+                del self._contested[number]
 
     def _start_over(self, number: int, why: str) -> None:
         """Take our own lane over anew: its chain knows what became of the last commit."""
