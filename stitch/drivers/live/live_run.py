@@ -17,7 +17,15 @@ from typing import Final
 
 from ingest.codecs.port import Decoded
 from ingest.formats import codec_for
-from ingest.source import Change, LiveSource, Payloads, StreamError, StreamId
+from ingest.source import (
+    Change,
+    GapError,
+    LiveSource,
+    Payloads,
+    StreamError,
+    StreamId,
+    TopicChangedError,
+)
 from schemas.errors import FlowdiffError, LakeError
 from schemas.events import empty_events
 from stitch.drivers.live.live_lane import LiveLane
@@ -199,14 +207,27 @@ class LiveRun:
             lane = self._lanes[number]
             for stream in streams:
                 self._by_name[stream.name] = stream
-                position, topic_id = lane.position(stream)
-                started = self._source.start(stream, position, topic_id)
+                started = self._start(lane, stream)
                 lane.begin(stream, started, self._source.topic_id(stream.topic), now_ns)
             self._commit(number)  # a lane that says where it begins holds the seal for what is to come
         except FlowdiffError as error:
             self._halt(number, str(error))
         except OSError as error:
             self._halt(number, f"The lake cannot be read: {error.strerror or error}.")
+
+    def _start(self, lane: LiveLane, stream: StreamId) -> int:
+        """Where a stream goes on. Raises StreamError unless gaps are accepted."""
+        position, topic_id = lane.position(stream)
+        try:
+            return self._source.start(stream, position, topic_id)
+        except GapError as error:
+            if not self._settings.accept_gaps:
+                raise
+            return self._source.start(stream, error.first, topic_id)
+        except TopicChangedError:
+            if not self._settings.accept_gaps:
+                raise
+            return self._source.start(stream, None, None)
 
     def _open(self, number: int) -> LiveLane:
         return LiveLane(
