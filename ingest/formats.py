@@ -75,7 +75,12 @@ FORMATS: Final = (
         "jaeger-json",
         "ingest.codecs.jaeger.jaeger_json:JaegerJsonCodec",
         Layout.LINES,
-        keys=(frozenset({"traceID", "spanID"}),),
+        # As the UI and storage plugins write it, and protobuf's JSON form.
+        keys=(
+            frozenset({"traceID", "spanID"}),
+            frozenset({"traceId", "spanId", "startTime"}),
+            frozenset({"trace_id", "span_id", "start_time"}),
+        ),
     ),
     Format(
         "jaeger-proto",
