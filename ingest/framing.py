@@ -29,17 +29,31 @@ class MessageShape:
     """All of them are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
     """Number and size of the length-delimited fields it begins with."""
+    sizes: tuple[tuple[int, frozenset[int]], ...] = ()
+    """Number and legal sizes of length-delimited fields."""
+    needs: frozenset[int] = frozenset()
+    """Numbers of fields that a complete message has."""
+    inner: MessageShape | None = None
+    """What its first field is like, if that is not empty."""
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
         """Whether the body is fields of this message, filling it exactly if it is complete."""
         end, seen = 0, 0
+        sizes, missing = dict(self.sizes), set(self.needs)
         for number, wire, size, after in _fields(body):
             if number not in self.fields or (self.bytes_only and wire != _BYTES):
                 return False
             if seen < len(self.begins) and (wire, (number, size)) != (_BYTES, self.begins[seen]):
                 return False
+            if number in sizes and (wire != _BYTES or size not in sizes[number]):
+                return False
+            if seen == 0 and self.inner is not None and size > 0:
+                first, is_whole = body[after - size : after], after <= len(body)
+                if len(first) and not self.inner.fits(first, is_complete=is_whole):
+                    return False
+            missing.discard(number)
             end, seen = after, seen + 1
-        if seen < len(self.begins):
+        if seen < len(self.begins) or (is_complete and missing):
             return False
         return end == len(body) if is_complete else end > 0
 

@@ -38,7 +38,8 @@ def with_numbers(table: AttributeTable) -> AttributeTable:
         return table
     number = pc.cast(texts, pa.float64()).to_numpy()
     exact = np.isfinite(number) & ~((number == 0) & (lengths[at] > 1))
-    unsure = np.flatnonzero(exact & (lengths[at] > _SURE_DIGITS))
+    has_exponent = pc.match_substring(texts, "e").to_numpy(zero_copy_only=False)
+    unsure = np.flatnonzero(exact & (has_exponent | (lengths[at] > _SURE_DIGITS)))
     exact[unsure] = [
         prints_as(value, text)
         for value, text in zip(
@@ -66,4 +67,4 @@ def prints_as(value: float, text: str) -> bool:
         return (digits, int(exponent)) == (mine, int(my_exponent or "0"))
     if "." not in text:
         return text == str(int(value))
-    return text == repr(value)
+    return text == np.format_float_positional(value, unique=True, trim="-")
