@@ -74,7 +74,9 @@ def proto_json_columns(texts: Sequence[bytes], run: list[int]) -> SpanBatch | No
         table = json_table([texts[i] for i in run], _PARSE).combine_chunks()
         if table.num_rows != len(run):
             return None
-        spans = span_columns(_as_messages({name: table[name].combine_chunks() for name in table.column_names}))
+        spans = span_columns(
+            _as_messages({name: table[name].combine_chunks() for name in table.column_names})
+        )
     except pa.ArrowInvalid:
         return None
     return replace(spans, payload=np.array(run, np.int64)[spans.payload])

@@ -31,6 +31,7 @@ from ingest.codecs.values.json_fields import ItemError
 from schemas.config import DecodeConfig
 from schemas.rejects import Reject
 
+
 class OtlpJsonCodec:
     """`otlp-json`: one request object a payload, or one a line."""
 

@@ -1,4 +1,4 @@
-"""Documents of JSON given to pyarrow all at once; a list that it refuses is halved until the culprits are few."""
+"""JSON documents given to pyarrow all at once; a refused list is halved until the culprits are few."""
 
 from __future__ import annotations
 

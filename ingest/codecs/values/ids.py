@@ -61,9 +61,7 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
     if there.all():
         return fixed_values(rows.reshape(-1), present, width, pa.binary()), np.zeros(len(column), np.bool_)
     present[present] = there
-    return fixed_values(rows[there].reshape(-1), present, width, pa.binary()), np.zeros(
-        len(column), np.bool_
-    )
+    return fixed_values(rows[there].reshape(-1), present, width, pa.binary()), np.zeros(len(column), np.bool_)
 
 
 def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
@@ -115,6 +113,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
 
 
 def one_width(lengths: npt.NDArray[np.int64]) -> int | None:
+    """The length that all have; None where they differ, or there are none."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])

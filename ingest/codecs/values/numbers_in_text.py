@@ -1,4 +1,4 @@
-"""Numbers that a format can only write as text, had back where the text is exactly how a number is written."""
+"""Numbers that a format can write as text only, had back where the text is just how a number is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ingest.codecs.values.attributes import AttributeTable
 from ingest.codecs.values.ids import binary_parts
 
 _NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?(e[-+][0-9]{1,3})?$"
-"""No sign but minus, no zeros that say nothing, an exponent with its sign: `1.0`, `007` and `1e5` are text."""
+"""No plus, no zeros that say nothing, an exponent with its sign: `1.0`, `007` and `1e5` are text."""
 _SURE_DIGITS: Final = 15
 """Any decimal of so many digits comes back from a double as it was."""
 _MOST_DIGITS: Final = 25
@@ -42,9 +42,7 @@ def with_numbers(table: AttributeTable) -> AttributeTable:
     unsure = np.flatnonzero(exact & (has_exponent | (lengths[at] > _SURE_DIGITS)))
     exact[unsure] = [
         prints_as(value, text)
-        for value, text in zip(
-            number[unsure].tolist(), texts.take(pa.array(unsure)).to_pylist(), strict=True
-        )
+        for value, text in zip(number[unsure].tolist(), texts.take(pa.array(unsure)).to_pylist(), strict=True)
     ]
     at, number = at[exact], number[exact]
     is_number = np.zeros(len(table), np.bool_)

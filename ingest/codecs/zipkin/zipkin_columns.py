@@ -112,7 +112,7 @@ def span_batch(of: ZipkinColumns, config: DecodeConfig) -> SpanBatch:
         component=_full(of.service),
         host=pc.coalesce(host, _full(of.ip)),
         attributes=with_numbers(_flat(without_field_tags(_without_bare_errors(rest)))),
-        resource_attributes=_peer_ips(of.remote_ip, tags, n),
+        resource_attributes=_peer_ips(of.remote_ip, tags),
         peer=_full(of.remote_service),
         shared=of.shared,
         trace_state=text_of(tags, TRACE_STATE, n),
@@ -195,12 +195,10 @@ def _flat(table: AttributeTable) -> AttributeTable:
     if table.row is None:
         return table
     row = pa.array(table.row)
-    return AttributeTable(
-        table.owner, table.code, table.keys, table.num.take(row), table.text.take(row)
-    )
+    return AttributeTable(table.owner, table.code, table.keys, table.num.take(row), table.text.take(row))
 
 
-def _peer_ips(ips: pa.Array, tags: AttributeTable, n: int) -> AttributeTable:
+def _peer_ips(ips: pa.Array, tags: AttributeTable) -> AttributeTable:
     """`peer.ip`: the address of the remote endpoint, unless a tag says it."""
     there = np.asarray(pc.fill_null(pc.not_equal(ips, ""), False).to_numpy(zero_copy_only=False)).copy()
     if _PEER_IP in tags.keys:
@@ -216,7 +214,8 @@ def _links(tags: AttributeTable) -> tuple[Owned, AttributeTable]:
     if not number:
         return Owned(np.empty(0, np.int64), pa.array([], pa.string())), tags
     at = np.flatnonzero(np.isin(tags.code, list(number)))
-    at = at[np.lexsort(([number[code] for code in tags.code[at].tolist()], tags.owner[at]))]
+    order = np.array([number[code] for code in tags.code[at].tolist()], np.int64)
+    at = at[np.lexsort((order, tags.owner[at]))]
     parts = pc.extract_regex(tags.text.take(pa.array(at)), _LINK)
     found = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
     rest = np.ones(len(tags), np.bool_)

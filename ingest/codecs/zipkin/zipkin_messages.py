@@ -1,4 +1,4 @@
-"""Zipkin spans of protobuf messages: nested Arrow (a row a list of spans) to columns, and one message alone."""
+"""Zipkin spans of protobuf messages: nested Arrow (a row a list of spans) to columns, and one by one."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class _Reader:
                 at += len(part)
 
     def _read_part(self, index: int, first: int, bodies: list[bytes], group_bytes: int) -> bool:
-        """Read spans of a payload, `first` the item of the first; False if ptars refuses or they are dense."""
+        """Read spans of a payload, from item `first` on; False if ptars refuses them, or they are dense."""
         part: bytes = SpanBodies(spans=bodies).SerializeToString()
         for _, batch in batches_of(_HANDLER, ListOfSpans, [part], [0], group_bytes):
             columns = columns_of_messages(batch.column(0))
