@@ -55,20 +55,23 @@ def bytes_of_base64(texts: pa.Array) -> pa.Array:
     offsets, data = binary_parts(texts)
     lengths = np.diff(offsets)
     width = one_width(lengths[lengths > 0])
-    if width not in _BYTES_OF_DIGITS:
-        return pa.array([_bytes_of(text) if text else None for text in texts.to_pylist()], pa.binary())
-    assert width is not None
+    if width is None or width not in _BYTES_OF_DIGITS:
+        return _bytes_one_by_one(texts)
     size = _BYTES_OF_DIGITS[width]
     n_digits = -(-size * 8 // 6)
     digits = data[offsets[0] : offsets[-1]].reshape(-1, width)
     bits = np.zeros(digits.shape, np.uint8)
     bits[:, :n_digits] = _SIX_BITS[digits[:, :n_digits]]
     if (bits == _NO_DIGIT).any() or (digits[:, n_digits:] != ord("=")).any():
-        raise pa.ArrowInvalid("not base64")
+        return _bytes_one_by_one(texts)
     a, b, c, d = (bits[:, i::4] for i in range(4))
     out = np.stack([a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d], axis=2)
     values = out.reshape(len(digits), -1)[:, :size]
     return fixed_values(values.reshape(-1), lengths > 0, size, pa.binary())
+
+
+def _bytes_one_by_one(texts: pa.Array) -> pa.Array:
+    return pa.array([_bytes_of(text) if text else None for text in texts.to_pylist()], pa.binary())
 
 
 def _bytes_of(text: str) -> bytes:
