@@ -78,7 +78,8 @@ def import_into(
     next import finishes what was committed; files on their way are removed.
     """
     if settings.format is not None:
-        format_of(settings.format)
+        # Commits hold its own name, whichever alias was asked for.
+        settings = settings.model_copy(update={"format": format_of(settings.format).name})
     try:
         lake.parent.mkdir(parents=True, exist_ok=True)
         make_private_folder(lake)
