@@ -32,7 +32,7 @@ from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
-from stitch.lake.segments import encode_segment
+from stitch.lake.segment_files import encode_segment
 from stitch.lake.windowing import WindowPart, cut
 
 WINDOW_NS = NS_PER_MINUTE

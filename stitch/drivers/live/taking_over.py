@@ -14,7 +14,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.reading import unreadable
-from stitch.lake.segments import read_segment
+from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
 
 _REMEMBERED: Final = ["request_id", "kind", "start_ns"]
