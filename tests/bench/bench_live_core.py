@@ -1,7 +1,7 @@
 """What a live lane costs between the log and the disk: messages in memory to encoded Parquet, one process.
 
-Run: `python tests/bench/bench_live_core.py [SPANS] [SECONDS]`. OTLP protobuf messages of 500 spans, 20 a poll,
-SECONDS of event time; a commit (segment and windows encoded, nothing written) every million spans. Beside it,
+Run: `python tests/bench/bench_live_core.py [SPANS] [SECONDS]`. OTLP protobuf messages of 500 spans, 20 to a
+poll, SECONDS of event time; a commit (segment and windows encoded, nothing written) every million spans. Beside it,
 as the baseline, what a batch import does with the same messages (decode, stitch at once, encode).
 Also the memory of a process that holds a million open spans.
 """
@@ -25,7 +25,7 @@ from oracles import traffic
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import concat_events
-from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer

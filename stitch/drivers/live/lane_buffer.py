@@ -239,26 +239,26 @@ class LaneBuffer:
                 self._stitch(closed)
 
     def _stitch(self, closed: ClosedEvents) -> None:
-        made, ledger = stitch_closed(
+        made = stitch_closed(
             closed.events, self._settings.stitch, aged=closed.aged, lane=self._lane, memo=self._memo
         )
-        row, word = record_words(ledger.events)
-        nameless = ledger.events["request_id"].is_null().to_numpy()
-        self._pending.add(closed, made, ledger, (row[nameless[row]], word[nameless[row]]))
+        row, word = record_words(made.events)
+        nameless = made.events["request_id"].is_null().to_numpy()
+        self._pending.add(closed, made, (row[nameless[row]], word[nameless[row]]))
         # What became no flow is remembered with the window at hand.
         now = np.array([0 if self._watermark_ns is None else self._watermark_ns], dtype=np.int64)
         starts = np.concatenate((made.flows["start_ns"].to_numpy(), now))
-        ends = window_ends(starts, self._length_ns)[ledger.flow]
+        ends = window_ends(starts, self._length_ns)[made.flow]
         keys, sample = np.unique(closed.key, return_index=True)
         self._memory.requests.add(keys, ends[sample])
         if len(row):
             words, sample = np.unique(word, return_index=True)
             self._memory.words.add(words, ends[row[sample]])
-        self._memory.events.add(print_events(ledger.events, closed.key), ends)
-        if len(ledger.timeless):
-            refused = ledger.events.take(pa.array(ledger.timeless)).combine_chunks()
+        self._memory.events.add(print_events(made.events, closed.key), ends)
+        if len(made.timeless):
+            refused = made.events.take(pa.array(made.timeless)).combine_chunks()
             self._arrivals.refuse(refused, Reason.BAD_TIME, "no event of the request has a time")
-            self._settled.append(np.unique(closed.key[ledger.timeless]))
+            self._settled.append(np.unique(closed.key[made.timeless]))
 
     # -- out ------------------------------------------------------------------------------------------------
 
