@@ -73,8 +73,6 @@ class Segment(Config):
     sha256: str
     size: int
     rows: int
-    last_ns: int | None = None
-    """Latest time of its events: once the window that holds it is sealed, nothing in the file is open."""
 
 
 class PartitionRange(Config):

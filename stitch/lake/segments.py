@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from schemas.commits import Segment
 from schemas.errors import LakeError
@@ -29,7 +28,7 @@ def segment_name(lane: int, seq: int) -> str:
 
 
 def encode_segment(name: str, events: pa.Table) -> tuple[pa.Buffer, Segment]:
-    """Bytes of a segment, and what the commit says of it. `events`: EVENT_SCHEMA, at least one."""
+    """Bytes of a segment, and what the commit says of it. `events`: EVENT_SCHEMA, metadata kept."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, events.schema, options=_OPTIONS) as writer:
         writer.write_table(events.combine_chunks())
@@ -39,14 +38,7 @@ def encode_segment(name: str, events: pa.Table) -> tuple[pa.Buffer, Segment]:
         sha256=hashlib.sha256(data).hexdigest(),
         size=data.size,
         rows=events.num_rows,
-        last_ns=last_time_ns(events),
     )
-
-
-def last_time_ns(events: pa.Table) -> int | None:
-    """Latest start of an event; None where none has a time."""
-    latest: int | None = pc.max(pc.coalesce(events["ts_ns"], events["end_ns"])).as_py()
-    return latest
 
 
 def read_segment(store: Store, segment: Segment) -> pa.Table:
@@ -57,7 +49,7 @@ def read_segment(store: Store, segment: Segment) -> pa.Table:
         raise _damaged(segment, "is missing") from error
     if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
         raise _damaged(segment, "is not what was committed")
-    events = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    events: pa.Table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
     if events.num_rows != segment.rows or not events.schema.equals(EVENT_SCHEMA):
         raise _damaged(segment, "is of another version")
     return events
