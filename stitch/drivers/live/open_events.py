@@ -25,7 +25,7 @@ U8 = npt.NDArray[np.uint64]
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
-SMALL_ROWS: Final = 32_768
+SMALL_ROWS: Final = 4_096
 """Slabs below this are put together, so that polls of a few events do not make thousands of slabs."""
 
 
