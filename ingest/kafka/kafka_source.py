@@ -97,6 +97,7 @@ class KafkaSource:
             return None
         self._membership.follow_pattern()
         self._membership.look_for_forgotten(now_s)
+        self._membership.finish_joining()
         self._refuse_other_topics()
         try:
             # One record is one bite of batches (`BatchRecords.take`).

@@ -22,6 +22,7 @@ from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.source import Change, StreamId
 
+_REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
 """Between looks for partitions that nobody was given."""
 
@@ -146,12 +147,22 @@ class Membership:
     def _subscribe(self, topics: frozenset[str]) -> None:
         self._topics = topics
         self._consumer.subscribe(topics=sorted(topics), listener=self._notes)
+        # Who joins before it knows the partitions shares out none, and joins again.
+        self.refresh_topics(_REFRESH_MS)
+
+    def finish_joining(self) -> None:
+        """Let the next poll take up a join that the last one left under way.
+
+        kafka-python 3.0.12 forgets it where the reason was a change of topics or partitions and the poll was
+        over before the join: the reason is settled as soon as the leader shares out, and nobody asks for
+        the answer any more. A partition added in such a moment was never anyone's.
+        """
+        coordinator = self._consumer._coordinator
+        if coordinator._join_task is not None or coordinator.need_rejoin():
+            coordinator.request_rejoin()
 
     def look_for_forgotten(self, now_s: float) -> None:
-        """As the group's leader: join again where there are partitions that were not shared out.
-
-        One that is added in the moment of a join is otherwise never anyone's.
-        """
+        """As the group's leader: join again where there are partitions that were not shared out."""
         if now_s < self._checked + _CHECK_S:
             return
         self._checked = now_s
