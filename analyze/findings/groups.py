@@ -38,6 +38,8 @@ class Group:
     """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""
     spared: tuple[str, ...] = ()
     """Hosts on which the same site was tested and is as before."""
+    spared_sites: tuple[int, ...] = ()
+    """Those sites."""
 
     def take(self, other: Group) -> None:
         """Let another group's changes follow from this one."""

@@ -61,12 +61,13 @@ def joined_over_hosts(
         if group.hosts:
             place = _place(group.lead.site, names, host_of)
             alike = {
-                host_of[component][0]
-                for site in tested
+                site: host_of[component][0]
+                for site in sorted(tested)
                 if (component := names.operation(site).component) in host_of
                 and _place(site, names, host_of) == place
             }
-            group.spared = tuple(sorted(alike - set(group.hosts)))
+            group.spared_sites = tuple(site for site, host in alike.items() if host not in group.hosts)
+            group.spared = tuple(sorted({alike[site] for site in group.spared_sites}))
     return [group for group in groups if any(group is other for other in kept.values())]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -137,7 +138,7 @@ def _finding(
         evidence=tuple(evidence),
         evidence_total=len(evidence),
         chain=tuple(_chain(ordered, group, names)),
-        factors=factors_of(run, at, lead) if explained else (),
+        factors=factors_of(run, _with_spared(run, group, at), lead) if explained else (),
         examples=tuple(_examples(run, at)),
         members=tuple(_members(run, at)[: limits.members]),
         members_total=len({found.category for found in at}),
@@ -147,6 +148,14 @@ def _finding(
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
     )
+
+
+def _with_spared(run: RobustRun, group: Group, at: Sequence[AtSite]) -> Sequence[AtSite]:
+    """With the requests at the same site of hosts that are as before: a host is told against them."""
+    if not group.spared_sites:
+        return at
+    elsewhere = [replace(group.lead, site=site) for site in group.spared_sites]
+    return requests_at(run.population, run.patterns.patterns, [group.lead, *group.leads, *elsewhere])
 
 
 def _share_interval(share: float, lead: Change) -> Interval:

@@ -11,7 +11,7 @@ from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
 from analyze.findings.groups import ERROR_KINDS, Group
 from analyze.findings.last_calls import last_callees
-from analyze.findings.over_hosts import hosts_in
+from analyze.findings.over_hosts import HostOf, hosts_in
 from analyze.findings.places import Affected, Context, affected_requests
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
@@ -40,6 +40,8 @@ class RobustRun:
     groups: tuple[Group, ...]
     threshold_ns: float
     """What the tail account counts requests over; infinite where no request is at hand."""
+    host_of: HostOf
+    """Components of sites that are those of a host."""
 
 
 def robust_run(
@@ -83,17 +85,18 @@ def robust_run(
     )
     shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
+    host_of = hosts_in(category.graph for category in population.categories)
     groups = grouped(
         tested.changes,
         context,
         affected,
         last,
         *_mean_and_change_ns(profile, roles),
-        host_of=hosts_in(category.graph for category in population.categories),
+        host_of=host_of,
         tested=tested.sites,
     )
     return RobustRun(
-        population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns
+        population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns, host_of
     )
 
 
