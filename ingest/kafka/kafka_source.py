@@ -265,6 +265,7 @@ class KafkaSource:
         names = ", ".join(stream.name for stream in streams)
         return TopicChangedError(
             f"{names}: the log was cut back behind what was read (an unclean election of a leader?).",
+            stream=streams[0],
             remedy="Compare the topic with the lake; a lake of its own takes what is left.",
         )
 
@@ -357,7 +358,7 @@ def _consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaConsumer:
 
 def _other_topic(stream: StreamId) -> TopicChangedError:
     return TopicChangedError(
-        f"Topic '{stream.topic}' was deleted and made anew: its offsets say nothing of the old one's messages.",
+        f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
         stream=stream,
         remedy="Read it into a lake of its own, or under another name.",
     )
