@@ -128,25 +128,28 @@ def _hosts(
                 continue
             if theirs is None or not theirs.any():
                 continue
-            led = _is_led_by(by_operation[operation], by_operation[other], operation, other, context)
+            led = _is_led_by(by_operation[operation], by_operation[other], (operation, other), context, alike)
             if led is None:
                 continue
             common = int((mine & theirs).sum())
             whole = int(mine.sum()) if led else min(int(mine.sum()), 2 * int(theirs.sum()))
             if common >= _SAME * whole:
                 related = context.is_above(operation, other) or other in context.records
-                fitting.append((related, common, context.depth[other], -other))
+                # Of the same on several hosts the one that shares most requests itself.
+                theirs = requests[other]
+                own = 0 if theirs is None else int((mine & theirs).sum())
+                fitting.append((related, common, own, context.depth[other], -other))
         if fitting:
-            host[operation] = -max(fitting)[3]
+            host[operation] = -max(fitting)[4]
     return host
 
 
 def _is_led_by(
     changes: Sequence[Change],
     others: Sequence[Change],
-    operation: int,
-    other: int,
+    which: tuple[int, int],
     context: Context,
+    alike: Mapping[int, int],
 ) -> bool | None:
     """Whether changes of an operation may follow from those of another; None: they may not, True: all of
     their requests must show the other's.
@@ -155,10 +158,11 @@ def _is_led_by(
     to it: the path only tells where the failure was. A loop that turns more often does not follow from a
     path that was taken before.
     """
+    operation, other = which
     if operation in context.records and other in context.records:
-        if _fails(others) and not _fails(changes) and _leads_to(changes, other, context.names):
+        if _fails(others) and not _fails(changes) and _leads_to(changes, other, context.names, alike):
             return True
-        if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names):
+        if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names, alike):
             return None
     looped = any(change.kind in CALL_KINDS for change in changes)
     caused = any(change.kind in CALL_KINDS or change.kind is ChangeKind.NEW_PATH for change in others)
@@ -169,12 +173,13 @@ def _fails(changes: Sequence[Change]) -> bool:
     return any(change.kind is ChangeKind.ERRORS for change in changes)
 
 
-def _leads_to(changes: Sequence[Change], operation: int, names: Names) -> bool:
-    """Whether a path that became more frequent goes to the operation."""
+def _leads_to(changes: Sequence[Change], operation: int, names: Names, alike: Mapping[int, int]) -> bool:
+    """Whether a path that became more frequent goes to the operation, on some host."""
+    wanted = alike.get(operation, operation)
     return any(
         change.ups
         and change.shape != NO_SHAPE
-        and operation in {c.operation for c in names.shapes[change.shape]}
+        and any(alike.get(c.operation, c.operation) == wanted for c in names.shapes[change.shape])
         for change in changes
     )
 
@@ -215,13 +220,19 @@ def _selected(
     """Whether only other requests reach the site, below another change (L.9 item 7)."""
     below = any(other != operation and context.is_above(other, operation) for other in members)
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
-    moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in by_operation[operation])
+    came = [_came(change, context) for change in by_operation[operation]]
+    moved = all(not 1 / _CALLS_MOVED < ratio < _CALLS_MOVED for ratio in came)
     errors = any(change.kind in ERROR_KINDS for change in every)
-    # A loop is counted by request that comes to it: however many come, that it turns more often is its own.
-    loops = operation in context.records and any(c.kind in CALL_KINDS for c in by_operation[operation])
     # Where many times as many requests come, they bring paths that were never seen there.
-    flooded = all(not 1 / _FLOODED < change.call_ratio < _FLOODED for change in by_operation[operation])
-    return below and moved and not errors and not loops and (flooded or not never_seen)
+    flooded = all(not 1 / _FLOODED < ratio < _FLOODED for ratio in came)
+    return below and moved and not errors and (flooded or not never_seen)
+
+
+def _came(change: Change, context: Context) -> float:
+    """How many times as much comes to the site: calls, and to a loop of records requests, however often it
+    turns for each."""
+    turns = change.kind in CALL_KINDS and context.names.sites[change.site].operation in context.records
+    return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
 
 def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
