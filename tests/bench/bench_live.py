@@ -76,7 +76,9 @@ def main(n_spans: int = 2_000_000, seconds: int = 300, partitions: int = 4) -> N
                 bench.fill(topic, messages, partition, compression_type="zstd")
         n_spans = traces * partitions * SPANS_PER_TRACE
         words = ["ingest", broker.bootstrap[0], topic, str(Path(folder) / "lake"), str(n_spans)]
-        done = subprocess.run([sys.executable, __file__, *words], stdout=subprocess.PIPE, check=True, text=True)
+        done = subprocess.run(
+            [sys.executable, __file__, *words], stdout=subprocess.PIPE, check=True, text=True
+        )
         told = json.loads(done.stdout)
         print(
             f"live: {n_spans:,} spans in {told['wall']:.1f} s, {n_spans / told['wall']:,.0f} spans/s, "
