@@ -138,7 +138,7 @@ def test_a_report_says_that_a_period_was_provisional(lake: Path, capsys: pytest.
 
 
 def test_a_segment_that_is_gone_is_an_error_after_some_tries(lake: Path, tmp_path: Path) -> None:
-    (segment, *_) = (lake / "control" / "segments" / "lane=1").iterdir()
+    segment = lake / open_manifest(LocalStore.at(lake)).open_lanes[0].segments[0].name
     kept = segment.read_bytes()
     segment.unlink()
     try:
