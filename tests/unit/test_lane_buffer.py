@@ -18,6 +18,7 @@ from stitch.drivers.live.closed_memory import ClosedMemory, KeySet, window_ends
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.provisional import provisional_flows
 from stitch.kernel import stitch
 from stitch.lake.windowing import cut
 
@@ -326,3 +327,31 @@ def test_an_event_in_pieces_of_a_table_is_taken() -> None:
     buffer = lane()
     buffer.add(pa.concat_tables([batch(*trace("t")), batch(*trace("u"))]), START)
     assert ids(buffer.everything()) == ["t", "u"]
+
+
+def test_a_flow_that_waits_keeps_every_segment_that_it_came_in() -> None:
+    buffer = lane()
+    add(buffer, *trace("t")[1:])
+    first = commit(buffer)
+    add(buffer, *trace("t")[:1])
+    buffer.advance(START + 20 * S)
+    second = commit(buffer)
+    assert (buffer.pending_flows, second.segments_needed) == (1, 2)
+    after = lane()
+    after.load([first.new_events, second.new_events])
+    assert after.everything().windows[0].flows["quality"].to_pylist() == [0]
+
+
+def test_a_provisional_reading_has_what_was_not_published_yet() -> None:
+    buffer = lane()
+    add(buffer, *trace("t"), *trace("u", 30))
+    segments = [commit(buffer).new_events]
+    buffer.advance(START + 20 * S)
+    due = commit(buffer, buffer.due(early=True))
+    segments.append(due.new_events)
+    add(buffer, span("c", "b", (AT + 31 * S, AT + 32 * S), trace="u"))
+    segments.append(commit(buffer).new_events)
+    assert ids(due) == ["t"]
+    made = provisional_flows(segments, SETTINGS.stitch)
+    rows = [*trace("u", 30), span("c", "b", (AT + 31 * S, AT + 32 * S), trace="u")]
+    assert made.flows.to_pylist() == stitch(batch(*rows), SETTINGS.stitch).flows.to_pylist()
