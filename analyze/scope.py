@@ -6,17 +6,19 @@ snapshot, whatever is imported meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from schemas.errors import PeriodError
+from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
 from schemas.ranges import united
 from schemas.windows import Window
+from stitch.lake.copies import Copies
 from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
-from stitch.lake.store import LocalStore
+from stitch.lake.place import LakePlace, open_place
+from stitch.lake.store import LocalStore, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class LakePeriod:
 
     period: Period
     root: Path
-    """Folder of the lake."""
+    """Folder of the lake, or that of its copies."""
     window_ns: int
     """Length of its windows."""
     flows: tuple[Path, ...]
@@ -41,6 +43,39 @@ class LakePeriod:
     """The windows whose files are listed, in time order."""
     n_flows: tuple[int, ...] = ()
     """[windows] flows in each."""
+    copies: Copies | None = None
+    """Brings the listed files of a lake in a bucket to `root`, when asked to; None for a folder."""
+
+    @property
+    def lake(self) -> str:
+        """Name of the lake, for messages and to open it again."""
+        return str(self.root) if self.copies is None else self.copies.lake
+
+    @property
+    def store(self) -> Store:
+        """The lake itself."""
+        return LocalStore.at(self.root) if self.copies is None else self.copies.store
+
+    def fetch(self, paths: Iterable[Path]) -> None:
+        """See to it that listed files, and tables of reports, can be read at their paths, all at once.
+
+        Nothing happens for a folder. Raises LakeError where a file cannot be had.
+        """
+        if self.copies is not None:
+            names = {path: self.name_of(path) for path in paths}
+            self.copies.fetch((name, self.sums[path]) for path, name in names.items() if path in self.sums)
+            self.copies.fetch_tables(name for path, name in names.items() if path not in self.sums)
+
+    def name_of(self, path: Path) -> str:
+        """Name of a file within the lake, for messages."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+
+    def report_files(self) -> list[Path]:
+        """Tables of the lake's finished reports, by path; to be fetched before they are read."""
+        if self.copies is not None:
+            return sorted(self.copies.report_files())
+        # One being written has a name that begins with a dot.
+        return sorted((self.root / "reports").glob("[!.]*/*.parquet"))
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
@@ -59,7 +94,7 @@ class Lakes:
         """`default` is the lake of periods that name none."""
         self._default = default
         self._opened: dict[Path, _Opened] = {}
-        """By real path."""
+        """By real path of its root."""
 
     def manifest(self, period: Period) -> Manifest:
         """What the period's lake holds.
@@ -72,7 +107,7 @@ class Lakes:
         """Windows and files of one period; see `resolve`."""
         lake = self._open(period)
         windows = [] if may_be_empty and not lake.entries else self._windows(period)
-        found = _listed(replace(fitted(period, windows), lake=lake.name), lake.manifest, windows)
+        found = _listed(replace(fitted(period, windows), lake=lake.name), lake, windows)
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
@@ -87,9 +122,7 @@ class Lakes:
         Raises PeriodError where one of the periods holds no window, or an unsealed one.
         """
         whole = [replace(fitted(p, self._windows(p)), lake=self._open(p).name) for p in periods]
-        return tuple(
-            _listed(period, self._open(period).manifest, self._windows(period)) for period in united(whole)
-        )
+        return tuple(_listed(period, self._open(period), self._windows(period)) for period in united(whole))
 
     def sealed(self, period: Period) -> list[Window]:
         """The sealed windows that a period touches, in time order; those not sealed yet are passed by.
@@ -106,7 +139,11 @@ class Lakes:
     def listed(self, period: Period, windows: Sequence[Window]) -> LakePeriod:
         """A period with the files of some windows of its lake, dead letters not among them."""
         lake = self._open(period)
-        return _listed(replace(period, lake=lake.name), lake.manifest, windows)
+        return _listed(replace(period, lake=lake.name), lake, windows)
+
+    def root(self, period: Period) -> Path:
+        """Real path of the folder that has the files of the period's lake."""
+        return self._open(period).place.root.resolve()
 
     def _windows(self, period: Period) -> list[Window]:
         entries = self._open(period).entries
@@ -122,12 +159,12 @@ class Lakes:
             raise PeriodError(
                 f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake."
             )
-        root = Path(name)
-        place = root.resolve()
-        if place not in self._opened:
-            manifest = open_manifest(LocalStore.at(root), name)
-            self._opened[place] = _Opened(name, manifest, tuple(manifest.windows()))
-        return self._opened[place]
+        place = open_place(name)
+        root = place.root.resolve()
+        if root not in self._opened:
+            manifest = _manifest(place)
+            self._opened[root] = _Opened(name, place, manifest, tuple(manifest.windows()))
+        return self._opened[root]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +173,24 @@ class _Opened:
 
     name: str
     """As it was called first."""
+    place: LakePlace
     manifest: Manifest
     entries: tuple[WindowEntry, ...]
 
 
-def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> LakePeriod:
+def _manifest(place: LakePlace) -> Manifest:
+    """Raises LakeError, also where a bucket cannot be read."""
+    try:
+        return open_manifest(place.store, place.name, place.copies)
+    except OSError as error:
+        if place.copies is None:
+            raise
+        raise LakeError(f"The lake '{place.name}' cannot be read: {error.strerror}.") from error
+
+
+def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
-    root = Path(manifest.lake)
+    manifest, root = lake.manifest, lake.place.root
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
     files = [manifest.files(table, windows) for table in tables]
     flows, structures, params = (tuple(root / file.name for file in listed) for listed in files)
@@ -157,6 +205,7 @@ def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> La
         sums={root / file.name: file.sha256 for listed in files for file in listed},
         windows=tuple(windows),
         n_flows=tuple(sum(file.rows for file in files[0] if file.window == window) for window in windows),
+        copies=lake.place.copies,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +14,8 @@ from schemas.visible import visible
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
-LakeOption = Annotated[Path, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake.")]
+LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PeriodOption = Annotated[
     str, typer.Option(help="Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'.")
 ]
@@ -38,7 +38,7 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty: bool = False) -> LakePeriod:
+def period_of(lake: str, period: str, where: str | None = None, *, may_be_empty: bool = False) -> LakePeriod:
     """The period that was asked for, found in the lake; `may_be_empty` as in `resolve`.
 
     Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
@@ -47,7 +47,7 @@ def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty
     from schemas.periods import parse_period
 
     asked = parse_period(period, now_ns=time.time_ns(), where=where)
-    found = resolve(asked, default_lake=str(lake), may_be_empty=may_be_empty)
+    found = resolve(asked, default_lake=lake, may_be_empty=may_be_empty)
     warn_of_pending([found])
     return found
 

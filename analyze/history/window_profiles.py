@@ -19,7 +19,7 @@ from analyze.sites.profiling import profile_of
 from schemas.errors import PeriodError
 from schemas.windows import Window
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
-from stitch.lake.store import LocalStore
+from stitch.lake.store import Store
 
 Watch = Callable[[int, int], None]
 """Called with (windows done, windows in all)."""
@@ -123,7 +123,7 @@ def window_profile(
 ) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     told = Tally() if tally is None else tally
-    store = LocalStore.at(here.root)
+    store = here.store
     key = key_of(here, window, settings)
     slot = Slot(0, window.start_ns, window.end_ns)
     profile = _read(store, key)
@@ -137,7 +137,7 @@ def window_profile(
     return profile
 
 
-def _read(store: LocalStore, key: StatsKey) -> Profile | None:
+def _read(store: Store, key: StatsKey) -> Profile | None:
     try:
         kept = read_stats(store, key)
     except OSError:  # a cache that may not be read is none
@@ -153,7 +153,7 @@ def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | N
     return profile_of(loaded.population, [slot]).profile
 
 
-def _keep(store: LocalStore, key: StatsKey, data: bytes, told: Tally) -> None:
+def _keep(store: Store, key: StatsKey, data: bytes, told: Tally) -> None:
     """Write it if that is possible: a lake that may only be read is compared all the same."""
     try:
         put_stats(store, key, data)

@@ -67,7 +67,8 @@ def _compare(
         ),
     ] = None,
     lake: Annotated[
-        Path | None, typer.Option(envvar="FLOWDIFF_LAKE", help="Lake of periods that name none.")
+        str | None,
+        typer.Option(envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."),
     ] = None,
     where: Annotated[
         str | None, typer.Option(help="Filter of all periods: \"service.version = 'v2' and host = 'a'\".")
@@ -115,6 +116,7 @@ def _compare(
     """
     from analyze.report.terminal import print_report
     from flowdiff.sampling import asked_samples, find_samples
+    from stitch.lake.place import is_bucket
 
     del method  # read before the options were made: see CompareCommand
     counts = parse_fail_on(fail_on or (ANY,), chosen[0].method.kinds)
@@ -125,7 +127,7 @@ def _compare(
         asked,
         history or (),
         now_ns=time.time_ns(),
-        lake=None if lake is None else str(lake),
+        lake=lake,
         where=where,
         own_where={
             name: text
@@ -135,8 +137,10 @@ def _compare(
     )
     warn_of_pending(found.periods)
     outcome = _run(found, chosen, refine, _use(statistics))
-    last = found.compared[-1][1][0].root
-    page = _write(outcome, lake or last, save=save, json_file=json_file, html_file=html_file)
+    kept_in = lake or found.compared[-1][1][0].lake
+    if open_page and html_file is None and is_bucket(kept_in):
+        raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
+    page = _write(outcome, kept_in, save=save, json_file=json_file, html_file=html_file)
     if json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())
     else:
@@ -147,7 +151,7 @@ def _compare(
             if page is not None:
                 console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
     if open_page and page is not None:
-        webbrowser.open(page.resolve().as_uri())
+        webbrowser.open(Path(page).resolve().as_uri())
     if code := gate_code(outcome, counts, floor):
         raise typer.Exit(code)
 
@@ -197,27 +201,28 @@ def _run(
             history=read.history,
             refined=refine,
             source=", ".join(roots),
-            calibration=calibration_sentence(found.compared[-1][1][0].root, chosen[0], refine),
+            calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
         )
 
 
 def _write(
-    outcome: Outcome, lake: Path, *, save: bool, json_file: str | None, html_file: Path | None
-) -> Path | None:
-    """Write what was asked for; the page's path, where there is one. Raises LakeError, InputError."""
+    outcome: Outcome, lake: str, *, save: bool, json_file: str | None, html_file: Path | None
+) -> str | None:
+    """Write what was asked for; where the page is, if there is one. Raises LakeError, InputError."""
     from analyze.report.page import render_html
-    from analyze.report.store import HTML_FILE, write_report
+    from analyze.report.store import keep_report
+    from stitch.lake.place import open_place
 
     where = None
     with _stage("Writing the report"):
         page = render_html(outcome.report, outcome.views) if save or html_file is not None else ""
         if save:
-            where = write_report(lake, outcome, page) / HTML_FILE
+            where = keep_report(open_place(lake), outcome, page)
         if json_file is not None and json_file != STDOUT:
             _write_text(Path(json_file), to_json(outcome.report))
         if html_file is not None:
             _write_text(html_file, page)
-            where = html_file
+            where = str(html_file)
     return where
 
 

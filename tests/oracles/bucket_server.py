@@ -1,0 +1,103 @@
+"""A real S3 server on a free port of this machine, in a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_SECONDS = 30
+KEYS = {"AWS_ACCESS_KEY_ID": "test-key-id", "AWS_SECRET_ACCESS_KEY": "test-secret-of-bucket"}
+
+
+@dataclass(frozen=True)
+class BucketServer:
+    """See the module."""
+
+    endpoint: str
+    makes_buckets_by: str = "put"
+
+    @property
+    def host_port(self) -> str:
+        return self.endpoint.removeprefix("http://")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a user would set."""
+        return {
+            **KEYS,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_CA_BUNDLE": "",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "FLOWDIFF_BUCKET_TIMEOUT": "10",
+        }
+
+    def new_lake(self, bucket: str = "") -> str:
+        """Name of a lake that is not there yet, in a bucket of its own."""
+        name = bucket or f"lakes-{uuid.uuid4().hex[:12]}"
+        self.make_bucket(name)
+        return f"s3://{name}/team/shop"
+
+    def make_bucket(self, name: str) -> None:
+        import boto3
+
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        )
+        client.create_bucket(Bucket=name)
+        client.close()
+
+    def post(self, path: str, body: bytes = b"") -> None:
+        """A request to the server's own interface."""
+        connection = http.client.HTTPConnection(self.host_port, timeout=10)
+        connection.request("POST", path, body)
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
+@contextmanager
+def moto_server(log: Path) -> Iterator[BucketServer]:
+    """moto's own server process. Fails where it does not start."""
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", "0"]
+    with running(command, log) as process:
+        yield BucketServer(said(process, log, re.compile(r"Running on (http://127\.0\.0\.1:\d+)")))
+
+
+@contextmanager
+def running(
+    command: list[str], log: Path, environ: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, env={**os.environ, **(environ or {})}, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def said(process: subprocess.Popen[bytes], log: Path, pattern: re.Pattern[str]) -> str:
+    """The first group of what the process says within START_SECONDS."""
+    for _ in range(START_SECONDS * 20):
+        if match := pattern.search(log.read_text(errors="replace")):
+            return match[1]
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise AssertionError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
