@@ -6,16 +6,18 @@ import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 START_SECONDS = 30
+BUCKET = "lakes"
 KEYS = {"AWS_ACCESS_KEY_ID": "test-key-id", "AWS_SECRET_ACCESS_KEY": "test-secret-of-bucket"}
 
 
@@ -24,7 +26,6 @@ class BucketServer:
     """See the module."""
 
     endpoint: str
-    makes_buckets_by: str = "put"
 
     @property
     def host_port(self) -> str:
@@ -42,13 +43,11 @@ class BucketServer:
             "FLOWDIFF_BUCKET_TIMEOUT": "10",
         }
 
-    def new_lake(self, bucket: str = "") -> str:
-        """Name of a lake that is not there yet, in a bucket of its own."""
-        name = bucket or f"lakes-{uuid.uuid4().hex[:12]}"
-        self.make_bucket(name)
-        return f"s3://{name}/team/shop"
+    def new_lake(self) -> str:
+        """Name of a lake that is not there yet."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}/shop"
 
-    def make_bucket(self, name: str) -> None:
+    def make_bucket(self) -> BucketServer:
         import boto3
 
         client = boto3.client(
@@ -58,8 +57,9 @@ class BucketServer:
             aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
         )
-        client.create_bucket(Bucket=name)
+        client.create_bucket(Bucket=BUCKET)
         client.close()
+        return self
 
     def post(self, path: str, body: bytes = b"") -> None:
         """A request to the server's own interface."""
@@ -74,7 +74,32 @@ def moto_server(log: Path) -> Iterator[BucketServer]:
     """moto's own server process. Fails where it does not start."""
     command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", "0"]
     with running(command, log) as process:
-        yield BucketServer(said(process, log, re.compile(r"Running on (http://127\.0\.0\.1:\d+)")))
+        pattern = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
+        yield BucketServer(said(process, log, pattern)).make_bucket()
+
+
+@contextmanager
+def versitygw_server(program: Path, folder: Path) -> Iterator[BucketServer]:
+    """A gateway to a folder, with its metadata: without (`--nometa`) it overwrites what is there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (folder / "data").mkdir()
+    (folder / "meta").mkdir()
+    keys = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
+    places = ["--sidecar", str(folder / "meta"), str(folder / "data")]
+    with running([str(program), "--port", address, "--quiet", "posix", *places], folder / "log", keys) as it:
+        for _ in range(START_SECONDS * 20):
+            assert it.poll() is None, (folder / "log").read_text(errors="replace")[-2000:]
+            with suppress(OSError), socket.create_connection(tuple_of(address), timeout=1):
+                break
+            time.sleep(0.05)
+        yield BucketServer(f"http://{address}").make_bucket()
+
+
+def tuple_of(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 @contextmanager
