@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from analyze.history.noise_samples import cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
@@ -46,6 +47,37 @@ def asked_samples(
             raise ConfigError(f"--sample {text}: write NAME=PERIOD, for example `monday=2026-11-16/1d`.")
         samples.setdefault(name, []).append(period)
     return samples
+
+
+ONE: Final = "period"
+"""Name of the sample where there is one only."""
+
+
+def one_or_two(
+    period: Sequence[str], reference: Sequence[str], problem: Sequence[str], own_where: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Texts of the periods of one sample or of two, by its name: those of a method's own command.
+
+    own_where: filters of `reference` and `problem`; with a period in place of the two they are two parts of
+    it. Nothing asked for is all there is. Raises ConfigError.
+    """
+    if period and (reference or problem):
+        raise ConfigError("Give --period, or --reference and --problem, not both.")
+    if reference or problem:
+        for name, texts in (("reference", reference), ("problem", problem)):
+            if not texts:
+                raise ConfigError(f"--{name} is missing.", remedy="For one period give --period.")
+        return asked_samples(reference, problem, ())
+    texts = list(period) or ["all"]
+    if not own_where:
+        return {ONE: texts}
+    for name in ("reference", "problem"):
+        if name not in own_where:
+            raise ConfigError(
+                f"A period is parted by two filters, and --{name}-where is missing.",
+                remedy="Give both: --reference-where \"host != 'a'\" --problem-where \"host = 'a'\".",
+            )
+    return {"reference": texts, "problem": texts}
 
 
 def find_samples(

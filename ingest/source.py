@@ -90,24 +90,34 @@ class Change:
         return bool(self.gained or self.asked or self.lost)
 
 
-class GapError(InputError):
+class StreamError(InputError):
+    """Something is wrong with one stream; the others go on."""
+
+    slug = "stream"
+
+    def __init__(self, message: str, *, stream: StreamId, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.stream = stream
+
+
+class GapError(StreamError):
     """The log no longer has what comes next: retention went past it."""
 
     slug = "gap"
 
-    def __init__(self, message: str, *, remedy: str, first: int) -> None:
-        super().__init__(message, remedy=remedy)
+    def __init__(self, message: str, *, stream: StreamId, first: int, remedy: str = "") -> None:
+        super().__init__(message, stream=stream, remedy=remedy)
         self.first = first
         """First position that the log still has."""
 
 
-class TopicChangedError(InputError):
+class TopicChangedError(StreamError):
     """A topic is not the one that positions were noted of: deleted and made anew, or cut back."""
 
     slug = "topic-changed"
 
 
-class CorruptStreamError(InputError):
+class CorruptStreamError(StreamError):
     """A part of a stream cannot be read, however often it is fetched."""
 
     slug = "corrupt-stream"
@@ -137,7 +147,7 @@ class LiveSource(Protocol):
         """The next payloads of one stream; None where none came in time.
 
         Messages that cannot be payloads are rejects. Raises CorruptStreamError (the stream is paused then),
-        GapError, TopicChangedError, each naming the stream.
+        GapError, TopicChangedError.
         """
         ...
 

@@ -73,8 +73,6 @@ class Segment(Config):
     sha256: str
     size: int
     rows: int
-    last_ns: int | None = None
-    """Latest time of its events: once the window that holds it is sealed, nothing in the file is open."""
 
 
 class PartitionRange(Config):
@@ -172,6 +170,8 @@ class CommitBody(Config):
     counters: Counters = Counters()
     config: dict[str, Any] = Field(default_factory=dict)
     """Configuration of decoder and stitcher, for whoever asks later."""
+    gaps: tuple[PartitionRange, ...] = ()
+    """Of a log: passed over by order of the operator, as it could not be read; inside `positions`."""
     standing: Standing = Standing()
     """Where the lane is after the commit. An import and a takeover leave it as it was."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
 from stitch.columnar.chunks import whole
-from stitch.flow_rows import categorise, flows_table, order_flows, params_table
+from stitch.flow_rows import FlowOrder, categorise, flows_table, order_flows, params_table
 from stitch.graph.labels import LabelCodes, encode_labels, label_nodes
 from stitch.graph.placed import PlacedFlows
 from stitch.records.components import request_codes
@@ -32,6 +32,22 @@ from stitch.structures import StructureMemo
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class EventLedger:
+    """What became of each event of a batch, for who books it flow by flow."""
+
+    events: pa.Table
+    """The batch that was stitched: without spans that lack an id, which nothing here tells of."""
+    flow: I8
+    """[events] row of the flows that it belongs to, dropped there or not; -1: no flow came of its request."""
+    copies: I8
+    """Rows dropped as exact copies."""
+    conflicts: I8
+    """Rows refused because another version of their id was kept."""
+    timeless: I8
+    """Rows refused because no event of their request has a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +92,40 @@ def stitch(
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
     batch, carried, aged = _closed(batch, watermark_ns, config)
+    made, _ = _stitch_closed(batch, aged, config, lane, memo)
+    return replace(
+        made,
+        carry=carried,
+        rejects=rejects + made.rejects,
+        counts={
+            **made.counts,
+            "events": n_events,
+            "rejected": len(rejects) + made.counts["rejected"],
+            "carried": carried.num_rows,
+        },
+    )
+
+
+def stitch_closed(
+    events: pa.Table,
+    config: StitchConfig,
+    *,
+    aged: B1 | None = None,
+    lane: int = 0,
+    memo: StructureMemo | None = None,
+) -> tuple[Stitched, EventLedger]:
+    """Stitch events of requests that are closed, and tell what became of each event.
+
+    As `stitch` at the end of the input, for a caller that holds back what is open; every span has a trace id
+    and a span id. aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
+    """
+    return _stitch_closed(concat_events([events] if events.num_rows else []), aged, config, lane, memo)
+
+
+def _stitch_closed(
+    batch: pa.Table, aged: B1 | None, config: StitchConfig, lane: int, memo: StructureMemo | None
+) -> tuple[Stitched, EventLedger]:
+    rejects: list[Reject] = []
     placed, labels = place_events(batch, config)
     if aged is not None and aged.any():
         placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
@@ -88,12 +138,13 @@ def stitch(
     categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
     order = order_flows(placed, categorised)
     merged = 0 if placed.merged is None else len(placed.merged[0])
-    used_otherwise = carried.num_rows + placed.duplicates + merged + len(rejects)
-    return Stitched(
+    n_events = batch.num_rows
+    used_otherwise = placed.duplicates + merged + len(rejects)
+    stitched = Stitched(
         flows=flows_table(placed, batch, categorised, order, lane),
         structures=categorised.structures,
         params=params_table(placed, batch, order),
-        carry=carried,
+        carry=empty_events(),
         rejects=rejects,
         counts={
             "events": n_events,
@@ -103,8 +154,23 @@ def stitch(
             "merged": merged,
             "rejected": len(rejects),
             "capped": n_events - used_otherwise - _n_placed(placed, batch.num_rows),
-            "carried": carried.num_rows,
+            "carried": 0,
         },
+    )
+    return stitched, _ledger(batch, placed, order)
+
+
+def _ledger(batch: pa.Table, placed: PlacedFlows, order: FlowOrder) -> EventLedger:
+    assert placed.code is not None, "the builders tell the requests of events"
+    none = np.zeros(0, dtype=np.int64)
+    row_of_code = np.full(int(placed.code.max(initial=0)) + 2, -1, dtype=np.int64)  # the last serves code -1
+    row_of_code[placed.request[order.flow]] = np.arange(placed.n_flows)
+    return EventLedger(
+        events=batch,
+        flow=row_of_code[placed.code],
+        copies=none if placed.copies is None else placed.copies,
+        conflicts=none if placed.conflicts is None else placed.conflicts,
+        timeless=none if placed.timeless is None else placed.timeless,
     )
 
 
@@ -190,6 +256,11 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
 
     conflicts = np.concatenate((rows_of(spans.conflicts, span_rows), rows_of(records.conflicts, record_rows)))
     timeless = np.concatenate((rows_of(spans.timeless, span_rows), rows_of(records.timeless, record_rows)))
+    assert spans.code is not None
+    assert records.code is not None
+    code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
+    code[span_rows] = spans.code
+    code[record_rows] = np.where(records.code < 0, -1, records.code + len(spans.request_names))
     return PlacedFlows(
         request=np.concatenate((spans.request, records.request + len(spans.request_names))),
         quality=np.concatenate((spans.quality, records.quality)),
@@ -208,6 +279,8 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
         mark_names=spans.mark_names,
         conflicts=conflicts if len(conflicts) else None,
         duplicates=spans.duplicates + records.duplicates,
+        copies=np.concatenate((rows_of(spans.copies, span_rows), rows_of(records.copies, record_rows))),
+        code=code,
         request_names=pa.concat_arrays([spans.request_names, records.request_names]),
         merged=None if spans.merged is None else (span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
         timeless=timeless if len(timeless) else None,

@@ -221,6 +221,14 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
     )
 
 
+def sealed_to_ns(store: Store) -> int | None:
+    """How far every live lane of a lake is: windows that end there or before are sealed. None: no live lane
+    says anything yet. Raises LakeError.
+    """
+    reached = _sealed_to_ns(read_tail(store, lane) for lane in lanes(store))
+    return None if reached == _NOTHING else reached
+
+
 def _waiting(store: Store, tail: Tail, lake: str) -> list[str]:
     """Names of committed files that cannot be seen yet; all others were published before the last commit.
 
