@@ -57,7 +57,7 @@ def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: W
     levels = []
     for done, (window, part) in enumerate(sorted(whole.items(), key=lambda item: item[0])):
         watch("Windows", done, len(whole))
-        profile = window_profile(of_window(part, window, window.start_ns, window.end_ns), window, refine)
+        profile = window_profile(of_window(part, window, window.start_ns, window.end_ns), refine)
         if profile is not None:
             levels.append(level_of(window, profile))
     kept = steady(levels)

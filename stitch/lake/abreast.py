@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -22,3 +22,9 @@ def abreast(store: Store, ask: Callable[[T], R], about: Iterable[T]) -> list[R]:
         return [ask(item) for item in items]
     with ThreadPoolExecutor(min(store.concurrency, len(items)), thread_name_prefix="abreast") as pool:
         return [*pool.map(ask, items)]
+
+
+def ahead(store: Store, ask: Callable[[T], R], about: Sequence[T]) -> Iterator[R]:
+    """`abreast` for answers that are used one by one: no more are asked for at once than the store likes."""
+    for start in range(0, len(about), store.concurrency):
+        yield from abreast(store, ask, about[start : start + store.concurrency])

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from schemas.commits import NO_COMMIT, CommitRecord
 from schemas.errors import LakeError
-from stitch.lake.abreast import abreast
+from stitch.lake.abreast import ahead
 from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file
 from stitch.lake.store import Store
 
@@ -91,9 +91,7 @@ def numbers(store: Store, lane: int, above: int) -> list[int]:
 
 def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
     """Records in the order of `seqs`, read ahead as far as the store likes. Raises as `read_record`."""
-    at_once = store.concurrency
-    for start in range(0, len(seqs), at_once):
-        yield from abreast(store, lambda seq: read_record(store, lane, seq), seqs[start : start + at_once])
+    return ahead(store, lambda seq: read_record(store, lane, seq), seqs)
 
 
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
