@@ -78,18 +78,26 @@ def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
     """Write a report into a lake, a folder or a bucket; where its page is. Raises LakeError."""
     if place.copies is None:
         return str(write_report(place.root, outcome, page) / HTML_FILE)
+    return put_report(place.store, outcome, page, place.name)
+
+
+def put_report(store: Store, outcome: Outcome, page: str, lake: str) -> str:
+    """Write a report into a bucket, file by file; where its page is. `lake` is the lake's name.
+
+    Files of the same content are kept, others replaced. Raises LakeError where it cannot be written.
+    """
     folder = f"{REPORTS}/{outcome.report.id}"
     files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
     files |= {HTML_FILE: page.encode(), REPORT_END: to_json(outcome.report).encode()}
     try:
         for name, data in files.items():
-            _put_same(place.store, f"{folder}/{name}", data)
+            _put_same(store, f"{folder}/{name}", data)
     except OSError as error:
         raise LakeError(
-            f"Report '{place.name}/{folder}' cannot be written: {error.strerror or error}.",
+            f"Report '{lake}/{folder}' cannot be written: {error.strerror or error}.",
             remedy="Use --no-save, and --json and --html to write it elsewhere.",
         ) from error
-    return f"{place.name}/{folder}/{HTML_FILE}"
+    return f"{lake}/{folder}/{HTML_FILE}"
 
 
 def _put_same(store: Store, name: str, data: bytes) -> None:

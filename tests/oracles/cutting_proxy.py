@@ -34,6 +34,8 @@ class CuttingProxy(ThreadingHTTPServer):
         """`If-None-Match` of the puts that had one."""
         self.statuses: list[int] = []
         """Answers to mutating requests."""
+        self.requests = [0]
+        """All of them."""
         self.dead = False
         self.delay_s = 0.0
         """Time that every request takes more."""
@@ -55,6 +57,7 @@ class CuttingProxy(ThreadingHTTPServer):
         """Around a request under way."""
         with self._lock:
             self._at_once += 1
+            self.requests[0] += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
         try:
             time.sleep(self.delay_s)

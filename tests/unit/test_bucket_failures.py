@@ -36,6 +36,8 @@ def lost(kind: str) -> str:
         ),
         (ANSWER.format("401 Unauthorized", "X"), errno.EACCES, "denied (401 X)", True, False),
         (ANSWER.format("400 Bad Request", "InvalidAccessKeyId"), errno.EACCES, "denied", True, False),
+        (ANSWER.format("404 Not Found", "XAdminUserNotFound"), errno.EACCES, "denied", True, False),
+        (ANSWER.format("404 Not Found", "NoSuchUpload"), errno.EIO, "404 NoSuchUpload", True, False),
         (ANSWER.format("404 Not Found", "NoSuchBucket"), errno.ENXIO, "no such bucket", True, False),
         (ANSWER.format("404 Not Found", "NoSuchKey"), errno.ENOENT, "it is not there", True, False),
         (ANSWER.format("409 Conflict", "ConditionalRequestConflict"), errno.EIO, "409", True, True),

@@ -226,7 +226,7 @@ class BucketStore:
             except obstore.exceptions.AlreadyExistsError as error:
                 there = self._content(name)
                 if there is not None and not (uncertain and there.equals(pa.py_buffer(data))):
-                    raise FileExistsError(errno.EEXIST, "it is there already", self._url(name)) from error
+                    raise FileExistsError(errno.EEXIST, "it is there already", self._url(name)) from None
                 if there is not None:
                     return  # an earlier attempt of ours, whose answer was lost
                 failure = failure_of(error, self._url(name))
@@ -277,7 +277,8 @@ class BucketStore:
         try:
             return ask()
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
-            raise failure_of(error, self._url(name)).error from error
+            # Not chained: the client's text may hold a signature, and tracebacks are logged.
+            raise failure_of(error, self._url(name)).error from None
 
     def _url(self, name: str) -> str:
         return f"{self.url}/{name}" if name else self.url

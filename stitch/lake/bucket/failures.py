@@ -22,6 +22,8 @@ _OF_A_ROLE: Final = (
     "AssumeRoleWithWebIdentity",
 )
 """The client was asking the machine who it is."""
+_DENIED: Final = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "XAdminUserNotFound")
+"""The last is versitygw's word for a key that nobody has, and comes with 404."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,13 @@ def failure_of(error: BaseException, url: str) -> Failure:
     if code == "NoSuchBucket":
         why = "there is no such bucket; make it, or check the name and AWS_ENDPOINT_URL"
         return Failure(OSError(errno.ENXIO, why, url), certain=True, passing=False)
-    if status in (401, 403) or code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"):
+    if status in (401, 403) or code in _DENIED:
         why = f"access is denied ({told}); check the credentials and what they may do with the bucket"
         return Failure(OSError(errno.EACCES, why, url), certain=True, passing=False)
     if "redirect" in text or status in (301, 307):
         why = "the bucket is in another region; set AWS_REGION"
         return Failure(OSError(errno.ENXIO, why, url), certain=True, passing=False)
-    if status == 404 or isinstance(error, FileNotFoundError):
+    if status == 404 and code in ("", "NoSuchKey"):
         return Failure(FileNotFoundError(errno.ENOENT, "it is not there", url), certain=True, passing=False)
     if status is not None:
         # A server, or what stands before it, may fail after it stored.
