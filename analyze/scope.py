@@ -6,9 +6,11 @@ snapshot, whatever is imported meanwhile.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
@@ -19,6 +21,9 @@ from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
+
+if TYPE_CHECKING:
+    from stitch.drivers.live.provisional import ProvisionalFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class LakePeriod:
     """The windows whose files are listed, in time order."""
     n_flows: tuple[int, ...] = ()
     """[windows] flows in each."""
+    unsealed: int = 0
+    """Windows among them of which more is expected: what is listed of them is provisional."""
     copies: Copies | None = None
     """Brings the listed files of a lake in a bucket to `root`, when asked to; None for a folder."""
 
@@ -62,7 +69,8 @@ class LakePeriod:
         Nothing happens for a folder. Raises LakeError where a file cannot be had.
         """
         if self.copies is not None:
-            names = {path: self.name_of(path) for path in paths}
+            # What live lanes hold open lies elsewhere, and is there.
+            names = {path: self.name_of(path) for path in paths if path.is_relative_to(self.root)}
             self.copies.fetch((name, self.sums[path]) for path, name in names.items() if path in self.sums)
             self.copies.fetch_tables(name for path, name in names.items() if path not in self.sums)
 
@@ -90,9 +98,14 @@ def parts_of(found: LakePeriods) -> tuple[LakePeriod, ...]:
 class Lakes:
     """The lakes that periods name, each opened once."""
 
-    def __init__(self, default: str | None = None) -> None:
-        """`default` is the lake of periods that name none."""
+    def __init__(self, default: str | None = None, *, provisional: Path | None = None) -> None:
+        """`default` is the lake of periods that name none.
+
+        provisional: a folder of one's own for what live lanes hold open; then periods may touch windows that
+        are not sealed, and find there what is known so far.
+        """
         self._default = default
+        self._provisional = provisional
         self._opened: dict[Path, _Opened] = {}
         """By real path of its root."""
 
@@ -147,6 +160,8 @@ class Lakes:
 
     def _windows(self, period: Period) -> list[Window]:
         entries = self._open(period).entries
+        if self._provisional is not None:
+            return windows_of(period, [entry.window for entry in entries])
         return windows_of(
             period,
             [entry.window for entry in entries if entry.sealed],
@@ -162,8 +177,7 @@ class Lakes:
         place = open_place(name)
         root = place.root.resolve()
         if root not in self._opened:
-            manifest = _manifest(place)
-            self._opened[root] = _Opened(name, place, manifest, tuple(manifest.windows()))
+            self._opened[root] = _opened(name, place, self._provisional)
         return self._opened[root]
 
 
@@ -176,6 +190,7 @@ class _Opened:
     place: LakePlace
     manifest: Manifest
     entries: tuple[WindowEntry, ...]
+    provisional: tuple[ProvisionalFile, ...] = ()
 
 
 def _manifest(place: LakePlace) -> Manifest:
@@ -188,8 +203,57 @@ def _manifest(place: LakePlace) -> Manifest:
         raise LakeError(f"The lake '{place.name}' cannot be read: {error.strerror}.") from error
 
 
+_SNAPSHOTS: Final = 5
+"""Tries to read what lanes hold open before one of them goes on and sweeps it."""
+
+
+def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
+    """A lake, with what its live lanes hold open where a folder for that is given."""
+    manifest = _manifest(place)
+    entries = tuple(manifest.windows())
+    if provisional is None:
+        return _Opened(name, place, manifest, entries)
+    from stitch.drivers.live.provisional import write_provisional  # the kernel: only where it is asked for
+
+    for number in range(_SNAPSHOTS):
+        try:
+            found = write_provisional(manifest, provisional / f"{len(list(provisional.iterdir())):d}")
+        except LakeError:
+            if number + 1 == _SNAPSHOTS:
+                raise
+            manifest = _manifest(place)
+        else:
+            break
+    entries = tuple(manifest.windows())
+    known = {entry.window for entry in entries}
+    more = {file.window for file in found} - known
+    entries += tuple(WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more)
+    return _Opened(name, place, manifest, tuple(sorted(entries, key=lambda entry: entry.window)), found)
+
+
 def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
+    found = _sealed_files(period, lake, windows)
+    held = [file for file in lake.provisional if file.window in set(windows)]
+    open_ = {entry.window for entry in lake.entries if not entry.sealed}
+    flows = Counter({file.window: file.rows for file in held if file.table == "flows"})
+
+    def paths(table: WindowTable) -> tuple[Path, ...]:
+        return tuple(file.path for file in held if file.table == table)
+
+    return replace(
+        found,
+        flows=found.flows + paths("flows"),
+        structures=found.structures + paths("structures"),
+        params=found.params + paths("params"),
+        sums={**found.sums, **{file.path: file.sha256 for file in held}},
+        n_flows=tuple(n + flows[window] for n, window in zip(found.n_flows, found.windows, strict=True)),
+        unsealed=sum(window in open_ for window in windows),
+    )
+
+
+def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
+    """What was published."""
     manifest, root = lake.manifest, lake.place.root
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
     files = [manifest.files(table, windows) for table in tables]
@@ -209,14 +273,20 @@ def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePer
     )
 
 
-def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
+def resolve(
+    period: Period,
+    *,
+    default_lake: str | None = None,
+    may_be_empty: bool = False,
+    provisional: Path | None = None,
+) -> LakePeriod:
     """Find the windows and files of one period.
 
-    may_be_empty: a lake that has no window at all gives a period without flows. Raises PeriodError if no lake
-    is named or no sealed window lies in the period (or an unsealed one does), LakeError if there is no lake
-    or a file of its last commit is lost.
+    may_be_empty: a lake that has no window at all gives a period without flows. provisional: see `Lakes`.
+    Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
+    LakeError if there is no lake or a file of its last commit is lost.
     """
-    return Lakes(default_lake).find(period, may_be_empty=may_be_empty)
+    return Lakes(default_lake, provisional=provisional).find(period, may_be_empty=may_be_empty)
 
 
 def pending_note(found: LakePeriod) -> str | None:
@@ -225,6 +295,17 @@ def pending_note(found: LakePeriod) -> str | None:
         return None
     commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
     return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
+
+
+def provisional_note(found: LakePeriod) -> str | None:
+    """One sentence where windows of a period are not sealed, else None."""
+    if not found.unsealed:
+        return None
+    windows = "1 window is" if found.unsealed == 1 else f"{found.unsealed} windows are"
+    return (
+        f"{windows} not sealed: provisional. Requests that still run are cut where they are, "
+        "and what is yet to come is missing."
+    )
 
 
 def refuse_overlap(samples: Sequence[LakePeriods]) -> None:

@@ -84,7 +84,8 @@ def import_into(
     removed.
     """
     if settings.format is not None:
-        format_of(settings.format)
+        # Commits hold its own name, whichever alias was asked for.
+        settings = settings.model_copy(update={"format": format_of(settings.format).name})
     run = partial(
         import_files,
         names=names,

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.abreast import abreast
@@ -65,6 +66,16 @@ class WindowEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLane:
+    """A live lane that holds events which are not in a published flow yet."""
+
+    lane: int
+    segments: tuple[Segment, ...]
+    config: Mapping[str, Any]
+    """Of the lane's last commit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A snapshot: what it lists never changes and never goes away."""
 
@@ -80,6 +91,7 @@ class Manifest:
     store: Store
     copies: Copies | None = None
     """Where files are read, if not in the store: they are verified on the way there."""
+    open_lanes: tuple[OpenLane, ...] = ()
 
     def windows(self) -> list[WindowEntry]:
         """Windows with flows, in order of time. O(files)."""
@@ -218,6 +230,11 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         listing=pa.concat_tables(listings),
         store=store,
         copies=copies,
+        open_lanes=tuple(
+            OpenLane(record.lane, record.standing.segments, record.config)
+            for record in (tail.records[-1].record for tail in tails if tail.records)
+            if record.standing.segments
+        ),
     )
 
 

@@ -22,12 +22,13 @@ from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 
-START_NS = 1_800_000_000 * NS_PER_SECOND
+START_NS = 1_800_000_035 * NS_PER_SECOND
+"""So that requests of half a minute lie in two windows."""
 SETTINGS = LiveSettings(
     window_length_ns=NS_PER_MINUTE,
-    commit_interval_ns=5 * NS_PER_SECOND,
-    lateness_ns=10 * NS_PER_SECOND,
-    idle_ns=20 * NS_PER_SECOND,
+    commit_interval_ns=10 * NS_PER_SECOND,
+    lateness_ns=8 * NS_PER_SECOND,
+    idle_ns=12 * NS_PER_SECOND,
 )
 
 
@@ -68,6 +69,8 @@ class World:
     settings: LiveSettings = SETTINGS
     partitions: int = 2
     now_ns: int = START_NS
+    step_s: float = 4
+    """Between two turns."""
     log: MemoryLog = field(default_factory=MemoryLog)
     processes: dict[str, LiveRun] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
@@ -115,7 +118,7 @@ class World:
         """Turns of one process until the end of the world."""
         n = 0
         while not self.over:
-            self.pass_time(1)
+            self.pass_time(self.step_s)
             self.processes[name].turn(0.0)
             n += 1
             yield n

@@ -39,6 +39,12 @@ class MemoryLog:
             self.messages[StreamId(topic, partition)] = []
             self.first[StreamId(topic, partition)] = 0
 
+    def create_partition(self, topic: str, partition: int) -> None:
+        """One more, which members learn of."""
+        self.messages[StreamId(topic, partition)] = []
+        self.first[StreamId(topic, partition)] = 0
+        self.rebalance()
+
     def write(self, topic: str, partition: int, value: bytes, at_ns: int) -> None:
         self.messages[StreamId(topic, partition)].append(Message(value, at_ns))
 

@@ -26,6 +26,9 @@ class LiveSettings(Config):
     memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
     """Budget for open requests and flows that wait for their window, over all lanes, beside the idle process.
     Past it, streams pause until windows are published or the oldest open requests are closed, INCOMPLETE."""
+    accept_gaps: bool = False
+    """Go on where retention passed the lane's position, or a topic was made anew; the gap is in the ledger.
+    Else such a lane halts: what is gone is gone, and somebody should know."""
     params_share: float = Field(default=1.0, ge=0, le=1)
     """Share of requests, by a hash of the id, whose parameters are kept."""
     max_dead_letters_per_commit: int = Field(default=1_000, ge=0, le=10_000)

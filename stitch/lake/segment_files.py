@@ -1,6 +1,6 @@
 """Segments: the raw events of a live lane that are not in a published flow yet, for whoever takes it over.
 
-One file a commit, Arrow IPC with zstd, under a name that no two writers share. A segment that no commit names
+One file a commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names
 is garbage; one that is named is read back checked.
 """
 
@@ -19,7 +19,7 @@ from schemas.events import EVENT_SCHEMA
 from stitch.lake.layout import segment_folder, segment_seq
 from stitch.lake.store import Store
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def segment_name(lane: int, seq: int) -> str:
