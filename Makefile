@@ -4,10 +4,11 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check fuzz chaos format bench evaluate lock clean browser
+.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +45,14 @@ test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench"
+
+$(VENV)/versitygw:
+	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
+	@echo "Building versitygw ..."
+	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+buckets: $(VENV)/dev.stamp $(VENV)/versitygw ## Everything about buckets on a second server (versitygw, built once), crashes everywhere
+	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py
 
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
