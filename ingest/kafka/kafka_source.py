@@ -124,7 +124,7 @@ class KafkaSource:
         """See `LiveSource.start`."""
         current = self.topic_id(stream.topic)
         if topic_id is not None and current != topic_id:
-            raise _other_topic(stream.topic)
+            raise _other_topic(stream)
         partition = TopicPartition(stream.topic, stream.partition)
         first, end = self._bounds(partition)
         if position is None:
@@ -222,7 +222,7 @@ class KafkaSource:
         for stream, kept in self._streams.items():
             if kept.topic_id is not None and self._known_topic_id(stream.topic) not in (None, kept.topic_id):
                 self._stop(stream)
-                raise _other_topic(stream.topic)
+                raise _other_topic(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
         """The reject of a batch that is to be passed; None: fetch it once more. Raises CorruptStreamError."""
@@ -236,6 +236,7 @@ class KafkaSource:
             self._stop(stream)
             raise CorruptStreamError(
                 f"{stream.name}: {what}.",
+                stream=stream,
                 remedy="Restore them from a replica, or set on_corrupt = 'skip' to go on without them.",
             )
         partition = TopicPartition(stream.topic, stream.partition)
@@ -249,7 +250,7 @@ class KafkaSource:
             stream = StreamId(partition.topic, partition.partition)
             kept = self._stop(stream)
             if kept is not None and self.topic_id(stream.topic) not in (None, kept.topic_id):
-                return _other_topic(stream.topic)
+                return _other_topic(stream)
             first, end = self._bounds(partition)
             of_stream = (
                 _gap(stream, position, first) if position < first else _cut_back(stream, position, end)
@@ -264,6 +265,7 @@ class KafkaSource:
         names = ", ".join(stream.name for stream in streams)
         return TopicChangedError(
             f"{names}: the log was cut back behind what was read (an unclean election of a leader?).",
+            stream=streams[0],
             remedy="Compare the topic with the lake; a lake of its own takes what is left.",
         )
 
@@ -354,9 +356,10 @@ def _consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaConsumer:
     return consumer
 
 
-def _other_topic(topic: str) -> TopicChangedError:
+def _other_topic(stream: StreamId) -> TopicChangedError:
     return TopicChangedError(
-        f"Topic '{topic}' was deleted and made anew: its offsets say nothing of the old one's messages.",
+        f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
+        stream=stream,
         remedy="Read it into a lake of its own, or under another name.",
     )
 
@@ -364,6 +367,7 @@ def _other_topic(topic: str) -> TopicChangedError:
 def _gap(stream: StreamId, position: int, first: int) -> GapError:
     return GapError(
         f"{stream.name}: {first - position} messages from {position} on are gone, the log begins at {first}.",
+        stream=stream,
         remedy="--accept-gap goes on behind them; a longer retention keeps it from happening.",
         first=first,
     )
@@ -372,5 +376,6 @@ def _gap(stream: StreamId, position: int, first: int) -> GapError:
 def _cut_back(stream: StreamId, position: int, end: int) -> TopicChangedError:
     return TopicChangedError(
         f"{stream.name}: {position} is behind the end of the log, {end}: it was made anew or cut back.",
+        stream=stream,
         remedy="Read it into a lake of its own, or under another name.",
     )

@@ -114,8 +114,10 @@ class LaneBuffer:
 
     @property
     def bytes(self) -> int:
-        """Of all that is held; an event that came since the last commit may count twice."""
-        return self._open.bytes + self._pending.bytes + self._arrivals.bytes + self._memory.bytes
+        """Of what a commit or a closing would let go; an event that came since the last commit may count
+        twice. The memory of closed requests has a bound of its own.
+        """
+        return self._open.bytes + self._pending.bytes + self._arrivals.bytes
 
     @property
     def seals(self) -> bool:
@@ -165,9 +167,17 @@ class LaneBuffer:
             earliest_ns=self._earliest_ns(),
         )
         self._arrivals.take(routed)
+        self._remember_longer(*routed.goes_on)
         if routed.events.num_rows:
             self._new += routed.events.num_rows
             self._open_up(routed.events, routed.key, routed.loose)
+
+    def _remember_longer(self, key: U8, at_ns: I8) -> None:
+        """A request that goes on after it was closed by age must not begin anew once it is forgotten."""
+        known = at_ns != NEVER
+        if known.any():
+            keys, sample = np.unique(key[known], return_index=True)
+            self._memory.requests.add(keys, window_ends(at_ns[known][sample], self._length_ns))
 
     def _earliest_ns(self) -> int | None:
         """Events before are late."""
