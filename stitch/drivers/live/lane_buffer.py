@@ -87,6 +87,8 @@ class LaneBuffer:
         window of these. They are kept while something may come late."""
         self._segment = 0
         """Number of the coming segment, from 0 for the first that was loaded."""
+        self.relieved_flows = 0
+        """Requests that were closed to make room, in the buffer's life."""
         self.sealed_to_ns = sealed_to_ns
         """Every window that ends here or before is published whole."""
 
@@ -247,6 +249,7 @@ class LaneBuffer:
         if self._open.bytes > spare and self._open.n_events:
             n_events = int(self._open.n_events * (1 - spare / self._open.bytes)) + 1
             for closed in self._open.close_oldest(n_events, max_events=STITCH_EVENTS):
+                self.relieved_flows += len(np.unique(closed.key))
                 self._stitch(closed)
 
     def _stitch(self, closed: ClosedEvents) -> None:
