@@ -357,3 +357,22 @@ def test_a_provisional_reading_has_what_was_not_published_yet() -> None:
     made = provisional_flows(segments, SETTINGS.stitch)
     rows = [*trace("u", 30), span("c", "b", (AT + 31 * S, AT + 32 * S), trace="u")]
     assert made.flows.to_pylist() == stitch(batch(*rows), SETTINGS.stitch).flows.to_pylist()
+
+
+def test_what_is_settled_says_nothing_of_segments_to_come() -> None:
+    """An id that comes again after it was forgotten is another request."""
+    buffer = lane()
+    add(buffer, *trace("t"), *trace("u", 30))
+    segments = [commit(buffer).new_events]
+    buffer.advance(START + 20 * S)
+    segments.append(commit(buffer, buffer.due(early=True)).new_events)
+    buffer._memory.requests.forget(START + 3600 * S)
+    add(buffer, *trace("t", 70))
+    due = commit(buffer)
+    segments.append(due.new_events)
+    assert due.counters.events_open == 4
+    after = lane()
+    after.load(segments)
+    assert after.open_events == 4
+    flows = provisional_flows(segments, SETTINGS.stitch).flows
+    assert sorted(flows["start_ns"].to_pylist()) == [START + 30 * S, START + 70 * S]

@@ -35,7 +35,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
 from stitch.drivers.live.request_keys import record_words
-from stitch.drivers.live.unsettled import segment_rows, settled_keys
+from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import stitch_closed
 from stitch.structures import StructureMemo
 
@@ -136,12 +136,12 @@ class LaneBuffer:
         Events of requests that a segment calls settled are dropped: they were accounted for. All others are
         open again, however late they are, and whatever else the lake has of their requests.
         """
-        settled = settled_keys(segments)
+        settled = Settled(segments)
         # When exactly they were is not told: they count as of the window that goes on.
         end_ns = 0 if self.sealed_to_ns is None else self.sealed_to_ns + self._length_ns
-        self._memory.words.add(settled, np.full(len(settled), end_ns))
+        self._memory.words.add(settled.keys, np.full(len(settled.keys), end_ns))
         for number, segment in enumerate(segments):
-            rows = segment_rows(segment, settled)
+            rows = segment_rows(segment, number, settled)
             if len(settled_of(segment)):
                 self._ties.append((number, end_ns))
             gone = rows.settled
