@@ -50,6 +50,8 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("sql", "--help"),
         ("export", "--help"),
         ("import", "--help"),
+        ("ingest", "--help"),
+        ("config", "--help"),
         ("fsck", "--help"),
         ("summarize", "--help"),
         ("calibrate", "--help"),
