@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
 from stitch.columnar.chunks import whole
-from stitch.flow_rows import FlowOrder, categorise, flows_table, order_flows, params_table
+from stitch.flow_rows import FlowOrder, categorise, flows_table, named_params, order_flows, params_of_flows
 from stitch.graph.labels import LabelCodes, encode_labels, label_nodes
 from stitch.graph.placed import PlacedFlows
 from stitch.records.components import request_codes
@@ -32,22 +32,6 @@ from stitch.structures import StructureMemo
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class EventLedger:
-    """What became of each event of a batch, for who books it flow by flow."""
-
-    events: pa.Table
-    """The batch that was stitched: without spans that lack an id, which nothing here tells of."""
-    flow: I8
-    """[events] row of the flows that it belongs to, dropped there or not; -1: no flow came of its request."""
-    copies: I8
-    """Rows dropped as exact copies."""
-    conflicts: I8
-    """Rows refused because another version of their id was kept."""
-    timeless: I8
-    """Rows refused because no event of their request has a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +51,28 @@ class Stitched:
     counts: Mapping[str, int]
     """`flows`, and where the events went: `events` = placed in flows + `duplicates` + `merged` (partial
     reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`) + `carried`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFlows:
+    """Flows of requests that are closed, and what became of each event: for who books it flow by flow."""
+
+    flows: pa.Table
+    """As `Stitched.flows`."""
+    structures: pa.Table
+    """As `Stitched.structures`."""
+    params: pa.Table
+    """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
+    events: pa.Table
+    """The batch that was stitched."""
+    flow: I8
+    """[events] row of `flows` that it belongs to, dropped there or not; -1: no flow came of its request."""
+    copies: I8
+    """Rows dropped as exact copies."""
+    conflicts: I8
+    """Rows refused because another version of their id was kept."""
+    timeless: I8
+    """Rows refused because no event of their request has a time."""
 
 
 def stitch(
@@ -92,15 +98,29 @@ def stitch(
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
     batch, carried, aged = _closed(batch, watermark_ns, config)
-    made, _ = _stitch_closed(batch, aged, config, lane, memo)
-    return replace(
-        made,
+    placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
+    for rows, reason, detail in (
+        (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
+        (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
+    ):
+        if rows is not None:
+            rejects += reject_rows(batch, rows, reason, detail)
+    merged = 0 if placed.merged is None else len(placed.merged[0])
+    used_otherwise = carried.num_rows + placed.duplicates + merged + len(rejects)
+    return Stitched(
+        flows=flows,
+        structures=structures,
+        params=named_params(params_of_flows(placed, batch, order), flows),
         carry=carried,
-        rejects=rejects + made.rejects,
+        rejects=rejects,
         counts={
-            **made.counts,
             "events": n_events,
-            "rejected": len(rejects) + made.counts["rejected"],
+            "flows": placed.n_flows,
+            "duplicates": placed.duplicates,
+            "conflicts": 0 if placed.conflicts is None else len(placed.conflicts),
+            "merged": merged,
+            "rejected": len(rejects),
+            "capped": n_events - used_otherwise - _n_placed(placed, batch.num_rows),
             "carried": carried.num_rows,
         },
     )
@@ -113,65 +133,40 @@ def stitch_closed(
     aged: B1 | None = None,
     lane: int = 0,
     memo: StructureMemo | None = None,
-) -> tuple[Stitched, EventLedger]:
+) -> ClosedFlows:
     """Stitch events of requests that are closed, and tell what became of each event.
 
     As `stitch` at the end of the input, for a caller that holds back what is open; every span has a trace id
     and a span id. aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
     """
-    return _stitch_closed(concat_events([events] if events.num_rows else []), aged, config, lane, memo)
-
-
-def _stitch_closed(
-    batch: pa.Table, aged: B1 | None, config: StitchConfig, lane: int, memo: StructureMemo | None
-) -> tuple[Stitched, EventLedger]:
-    rejects: list[Reject] = []
-    placed, labels = place_events(batch, config)
-    if aged is not None and aged.any():
-        placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
-    for rows, reason, detail in (
-        (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
-        (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
-    ):
-        if rows is not None:
-            rejects += reject_rows(batch, rows, reason, detail)
-    categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
-    order = order_flows(placed, categorised)
-    merged = 0 if placed.merged is None else len(placed.merged[0])
-    n_events = batch.num_rows
-    used_otherwise = placed.duplicates + merged + len(rejects)
-    stitched = Stitched(
-        flows=flows_table(placed, batch, categorised, order, lane),
-        structures=categorised.structures,
-        params=params_table(placed, batch, order),
-        carry=empty_events(),
-        rejects=rejects,
-        counts={
-            "events": n_events,
-            "flows": placed.n_flows,
-            "duplicates": placed.duplicates,
-            "conflicts": 0 if placed.conflicts is None else len(placed.conflicts),
-            "merged": merged,
-            "rejected": len(rejects),
-            "capped": n_events - used_otherwise - _n_placed(placed, batch.num_rows),
-            "carried": 0,
-        },
-    )
-    return stitched, _ledger(batch, placed, order)
-
-
-def _ledger(batch: pa.Table, placed: PlacedFlows, order: FlowOrder) -> EventLedger:
+    batch = concat_events([events] if events.num_rows else [])
+    placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
     assert placed.code is not None, "the builders tell the requests of events"
     none = np.zeros(0, dtype=np.int64)
     row_of_code = np.full(int(placed.code.max(initial=0)) + 2, -1, dtype=np.int64)  # the last serves code -1
     row_of_code[placed.request[order.flow]] = np.arange(placed.n_flows)
-    return EventLedger(
+    return ClosedFlows(
+        flows=flows,
+        structures=structures,
+        params=params_of_flows(placed, batch, order),
         events=batch,
         flow=row_of_code[placed.code],
         copies=none if placed.copies is None else placed.copies,
         conflicts=none if placed.conflicts is None else placed.conflicts,
         timeless=none if placed.timeless is None else placed.timeless,
     )
+
+
+def _stitch(
+    batch: pa.Table, aged: B1 | None, config: StitchConfig, lane: int, memo: StructureMemo | None
+) -> tuple[PlacedFlows, FlowOrder, pa.Table, pa.Table]:
+    """`(placed, order, flows, structures)` of a batch of events of closed requests."""
+    placed, labels = place_events(batch, config)
+    if aged is not None and aged.any():
+        placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
+    categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
+    order = order_flows(placed, categorised)
+    return placed, order, flows_table(placed, batch, categorised, order, lane), categorised.structures
 
 
 def _closed(

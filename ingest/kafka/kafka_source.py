@@ -37,6 +37,8 @@ from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
 """How often a damaged batch is fetched before it counts as damaged on the disk."""
+MIN_POLL_MS: Final = 50
+"""A poll that waits less may never see the answer to a join."""
 _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
 _NS_PER_MS: Final = 1_000_000
@@ -93,25 +95,24 @@ class KafkaSource:
     def poll(self, timeout_s: float) -> Payloads | None:
         """See `LiveSource.poll`. Raises InputError where another member took our static id."""
         now_s = monotonic_s()
-        if not self._membership.may_poll(now_s):
-            return None
+        self._membership.give_up_late(now_s)
+        if self._membership.is_fenced(now_s):
+            raise self._fenced()
         self._membership.follow_pattern()
         self._membership.look_for_forgotten(now_s)
+        self._membership.finish_joining()
         self._refuse_other_topics()
         try:
             # One record is one bite of batches (`BatchRecords.take`).
-            fetched = self._consumer.poll(int(timeout_s * 1000), max_records=1)
+            fetched = self._consumer.poll(max(MIN_POLL_MS, int(timeout_s * 1000)), max_records=1)
         except OffsetOutOfRangeError as error:
             raise self._out_of_range(error) from error
         except LogTruncationError as error:
             raise self._truncated(error) from error
         except FencedInstanceIdError as error:
-            raise InputError(
-                f"Another process took our place in the group, as '{self._settings.static_member_id}'.",
-                remedy="Give every process a static_member_id of its own.",
-            ) from error
+            raise self._fenced() from error
         except KafkaError as error:
-            self._trouble = f"Kafka: {error}."
+            self._trouble = self._probed_trouble(now_s) or self._trouble or f"Kafka: {error}."
             return None
         self._watch(bool(fetched), now_s)
         for partition, bite in fetched.items():
@@ -123,7 +124,7 @@ class KafkaSource:
         """See `LiveSource.start`."""
         current = self.topic_id(stream.topic)
         if topic_id is not None and current != topic_id:
-            raise _other_topic(stream.topic)
+            raise _other_topic(stream)
         partition = TopicPartition(stream.topic, stream.partition)
         first, end = self._bounds(partition)
         if position is None:
@@ -221,7 +222,7 @@ class KafkaSource:
         for stream, kept in self._streams.items():
             if kept.topic_id is not None and self._known_topic_id(stream.topic) not in (None, kept.topic_id):
                 self._stop(stream)
-                raise _other_topic(stream.topic)
+                raise _other_topic(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
         """The reject of a batch that is to be passed; None: fetch it once more. Raises CorruptStreamError."""
@@ -235,6 +236,7 @@ class KafkaSource:
             self._stop(stream)
             raise CorruptStreamError(
                 f"{stream.name}: {what}.",
+                stream=stream,
                 remedy="Restore them from a replica, or set on_corrupt = 'skip' to go on without them.",
             )
         partition = TopicPartition(stream.topic, stream.partition)
@@ -248,7 +250,7 @@ class KafkaSource:
             stream = StreamId(partition.topic, partition.partition)
             kept = self._stop(stream)
             if kept is not None and self.topic_id(stream.topic) not in (None, kept.topic_id):
-                return _other_topic(stream.topic)
+                return _other_topic(stream)
             first, end = self._bounds(partition)
             of_stream = (
                 _gap(stream, position, first) if position < first else _cut_back(stream, position, end)
@@ -263,7 +265,14 @@ class KafkaSource:
         names = ", ".join(stream.name for stream in streams)
         return TopicChangedError(
             f"{names}: the log was cut back behind what was read (an unclean election of a leader?).",
+            stream=streams[0],
             remedy="Compare the topic with the lake; a lake of its own takes what is left.",
+        )
+
+    def _fenced(self) -> InputError:
+        return InputError(
+            f"Another process took our place in the group, as '{self._settings.static_member_id}'.",
+            remedy="Give every process a static_member_id of its own.",
         )
 
     def _stop(self, stream: StreamId) -> _Stream | None:
@@ -293,9 +302,15 @@ class KafkaSource:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
         if has_come or self._metadata_age_s(now_s) < 2 * MAX_METADATA_AGE_MS / 1000:
             self._trouble = self._missing_topic()
-        elif now_s >= self._probed + _PROBE_EVERY_S:
-            self._probed = now_s
-            self._trouble = what_is_wrong(self._settings) or "Kafka answers, and gives no metadata."
+        else:
+            self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
+
+    def _probed_trouble(self, now_s: float) -> str | None:
+        """What a look finds wrong; None also where the last look was a moment ago."""
+        if now_s < self._probed + _PROBE_EVERY_S:
+            return None
+        self._probed = now_s
+        return what_is_wrong(self._settings)
 
     def _missing_topic(self) -> str | None:
         there = self._consumer._cluster.topics()
@@ -353,9 +368,10 @@ def _consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaConsumer:
     return consumer
 
 
-def _other_topic(topic: str) -> TopicChangedError:
+def _other_topic(stream: StreamId) -> TopicChangedError:
     return TopicChangedError(
-        f"Topic '{topic}' was deleted and made anew: its offsets say nothing of the old one's messages.",
+        f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
+        stream=stream,
         remedy="Read it into a lake of its own, or under another name.",
     )
 
@@ -363,6 +379,7 @@ def _other_topic(topic: str) -> TopicChangedError:
 def _gap(stream: StreamId, position: int, first: int) -> GapError:
     return GapError(
         f"{stream.name}: {first - position} messages from {position} on are gone, the log begins at {first}.",
+        stream=stream,
         remedy="--accept-gap goes on behind them; a longer retention keeps it from happening.",
         first=first,
     )
@@ -371,5 +388,6 @@ def _gap(stream: StreamId, position: int, first: int) -> GapError:
 def _cut_back(stream: StreamId, position: int, end: int) -> TopicChangedError:
     return TopicChangedError(
         f"{stream.name}: {position} is behind the end of the log, {end}: it was made anew or cut back.",
+        stream=stream,
         remedy="Read it into a lake of its own, or under another name.",
     )

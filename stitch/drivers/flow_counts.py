@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.quality import Quality
+from stitch.columnar.chunks import whole
 from stitch.drivers.partition import hash_texts, share_of
 
 
@@ -19,6 +21,11 @@ def count_flags(flows: pa.Table) -> Counter[str]:
         if count := int(np.count_nonzero(quality & flag)):
             counts[flag.name or str(flag.value)] = count
     return counts
+
+
+def keeps_params(flows: pa.Table, share: float) -> npt.NDArray[np.bool_]:
+    """[flows] whether each is of the share of requests that keep their parameters."""
+    return share_of(hash_texts(whole(flows["request_id"])), share)
 
 
 def shared_params(params: pa.Table, share: float) -> pa.Table:

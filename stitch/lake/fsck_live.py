@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from schemas.commits import CommitRecord
 from schemas.errors import LakeError
-from stitch.lake.segments import read_segment
+from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
 
 Broken = tuple[str, str]

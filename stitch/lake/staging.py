@@ -12,7 +12,7 @@ from schemas.commits import Publish, Segment
 from schemas.windows import Window
 from stitch.lake.encoding import encode, footer_size
 from stitch.lake.layout import SideTable, WindowTable, file_name, stage_folder, window_folder
-from stitch.lake.segments import encode_segment, segment_name
+from stitch.lake.segment_files import encode_segment, segment_name
 from stitch.lake.store import Store
 
 

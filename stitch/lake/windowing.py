@@ -38,7 +38,7 @@ def cut(flows: pa.Table, structures: pa.Table, params: pa.Table, length_ns: int)
     """
     start_ns = flows["start_ns"].to_numpy()
     codes, windows = _codes(start_ns - start_ns % length_ns)
-    param_codes = codes[flow_of_param(params, flows)]
+    param_codes = codes[_flow_of_param(params, flows)]
     flow_parts = _deal(flows, codes, len(windows))
     param_parts = _deal(params, param_codes, len(windows))
     for start, own_flows, own_params in zip(windows.tolist(), flow_parts, param_parts, strict=True):
@@ -76,7 +76,7 @@ def _flow_names(rows: pa.Table) -> pa.Array:
     ).combine_chunks()
 
 
-def flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
+def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
     """[params] row of its flow. Params of a flow are a run, so only the first of each is looked up."""
     n = params.num_rows
     if n == 0:

@@ -1,9 +1,8 @@
 """What a live lane costs between the log and the disk: messages in memory to encoded Parquet, one process.
 
-Run: `python tests/bench/bench_live_core.py [SPANS] [SECONDS]`. OTLP protobuf messages of 500 spans, 20 a poll,
-SECONDS of event time; a commit (segment and windows encoded, nothing written) every million spans. Beside it,
-as the baseline, what a batch import does with the same messages (decode, stitch at once, encode).
-Also the memory of a process that holds a million open spans.
+Run: `python tests/bench/bench_live_core.py [SPANS] [SECONDS]`. OTLP protobuf messages of 500 spans, 20 to a
+poll, SECONDS of event time; a commit (segment and windows encoded, nothing written) every million spans.
+Beside it, as the baseline, what a batch import does with the same messages (decode, stitch at once, encode).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
-from stitch.lake.segments import encode_segment
+from stitch.lake.segment_files import encode_segment
 from stitch.lake.windowing import WindowPart, cut
 
 WINDOW_NS = NS_PER_MINUTE

@@ -1,4 +1,4 @@
-"""Faults of the fault model that the live driver meets, one by one, over a disk, a log and a clock in memory."""
+"""Faults that the live driver meets, one by one, over a disk, a log and a clock in memory."""
 
 from __future__ import annotations
 

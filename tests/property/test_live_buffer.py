@@ -14,7 +14,8 @@ from oracles.stitcher import read_events, stitch_plainly
 from oracles.strategies import Row, record_rows, span_rows, table_of
 
 from schemas.config import StitchConfig
-from schemas.events import empty_events
+from schemas.events import empty_events, with_text_ids
+from schemas.quality import Quality
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
@@ -89,6 +90,7 @@ class SlowLane:
             memory.remember_flows(flows, LENGTH_NS)
         self.buffer = LaneBuffer(self.lane_settings, LENGTH_NS, 3, memory, self.sealed_to_ns)
         self.buffer.load(self.segments)
+        assert self.buffer.open_events == self.n_open
 
     @property
     def published(self) -> pa.Table:
@@ -161,7 +163,7 @@ def as_rows(table: pa.Table, *without: str) -> list[str]:
 def check(lane: SlowLane, rows: list[Row]) -> None:
     """Everything that was read is in the lake as if it had come in one batch."""
     assert lane.n_open == 0
-    assert lane.segments == []
+    lane.restart()
     expected = stitch(table_of(rows), SETTINGS.stitch, lane=3)
     assert as_rows(lane.published) == as_rows(expected.flows)
     structures = {row["category"]: row for table in lane.structures for row in table.to_pylist()}
@@ -173,7 +175,7 @@ def check(lane: SlowLane, rows: list[Row]) -> None:
     assert sorted(r["raw"] for r in lane.letters) == sorted(r.raw for r in expected.rejects if r.raw)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data(), requests=requests_apart())
 def test_cuts_and_restarts_do_not_show(data: st.DataObject, requests: list[list[Row]]) -> None:
     lane = SlowLane()
@@ -182,3 +184,80 @@ def test_cuts_and_restarts_do_not_show(data: st.DataObject, requests: list[list[
     oracle = stitch_plainly(read_events(table_of(rows)), SETTINGS.stitch)
     structures = pa.concat_tables(lane.structures)
     assert list(disagreements(lane.published, structures, oracle)) == []
+
+
+@st.composite
+def stragglers(draw: st.DrawFn) -> list[list[Row]]:
+    """Requests some of whose events lie far from the others, no further than the memory reaches.
+
+    All records of a request name it, or none does: records without an id that tie themselves to a request
+    which comes only after they were published cannot join it.
+    """
+    requests = draw(requests_apart())
+    for rows in requests:
+        if rows[0].get("request_id") is None or any(row.get("request_id") is None for row in rows):
+            for row in rows:
+                row["request_id"] = None
+        for row in rows:
+            if draw(st.integers(0, 5)) == 5:
+                shift = draw(st.integers(-25, 25)) * NS_PER_SECOND
+                for column in ("ts_ns", "end_ns"):
+                    if row.get(column) is not None:
+                        row[column] += shift
+    return requests
+
+
+def published_as_accepted(lane: SlowLane, rows: list[Row]) -> None:
+    """What is in the lake is what the kernel makes of all that was not late; flags of age aside."""
+    read, late = (as_rows(with_text_ids(table)) for table in (table_of(rows), pa.concat_tables(lane.late)))
+    accepted_rows = Counter(read)
+    accepted_rows.subtract(Counter(late))
+    assert min(accepted_rows.values()) >= 0
+    chosen = []
+    for row, spelled in zip(rows, map(repr, with_text_ids(table_of(rows)).to_pylist()), strict=True):
+        if accepted_rows[spelled] > 0:
+            accepted_rows[spelled] -= 1
+            chosen.append(row)
+    expected = stitch(table_of(chosen), SETTINGS.stitch, lane=3)
+    ours = lane.published
+    assert as_rows(ours, "quality") == as_rows(expected.flows, "quality")
+    aged = {(r["request_id"], r["kind"]): r["quality"] for r in ours.to_pylist()}
+    for row in expected.flows.to_pylist():
+        assert (
+            aged[row["request_id"], row["kind"]] | Quality.INCOMPLETE == row["quality"] | Quality.INCOMPLETE
+        )
+    counts = lane.counts
+    assert counts["read"] == len(rows)
+    assert counts["late"] == len(late)
+    assert counts["duplicate"] >= expected.counts["duplicates"]
+    assert counts["rejected"] == expected.counts["rejected"] == len(lane.letters)
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data(), requests=stragglers())
+def test_what_is_late_is_told_and_the_rest_is_published(
+    data: st.DataObject, requests: list[list[Row]]
+) -> None:
+    """Any watermark at any time: whatever is late, the ledger balances and no request is published twice."""
+    lane = SlowLane(SETTINGS.model_copy(update={"memory_bytes": data.draw(st.sampled_from([2**30, 2]))}))
+    rows = [row for part in requests for row in part]
+    rows = data.draw(st.permutations(rows + data.draw(st.lists(st.sampled_from(rows), max_size=4))))
+    at = committed = 0
+    watermark = START_NS - 30 * NS_PER_SECOND
+    while at < len(rows):
+        step = data.draw(st.integers(1, 12))
+        lane.buffer.add(table_of(rows[at : at + step]), FAR_NS)
+        at += step
+        watermark += data.draw(st.sampled_from([0, 1, 11, 31, 70])) * NS_PER_SECOND
+        lane.buffer.advance(watermark)
+        what = data.draw(st.sampled_from(["nothing", "commit", "early", "relieve", "crash"]))
+        if what in ("commit", "early"):
+            lane.commit(lane.buffer.due(early=what == "early"))
+            committed = min(at, len(rows))
+        elif what == "relieve":
+            lane.buffer.relieve()
+        elif what == "crash":
+            lane.restart()
+            at = committed
+    lane.commit(lane.buffer.everything())
+    published_as_accepted(lane, rows)

@@ -42,6 +42,8 @@ class Routed:
     late: pa.Table
     n_copies: int
     refused: tuple[tuple[Reason, pa.Table], ...]
+    goes_on: tuple[U8, I8] = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    """Keys of requests that are closed and go on all the same, and the times of what came."""
 
 
 def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns: int | None) -> Routed:
@@ -80,6 +82,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
         late=_rows(events, late),
         n_copies=int(np.count_nonzero(copies)),
         refused=tables,
+        goes_on=(key[places[~copies]], first[places[~copies]]),
     )
 
 

@@ -81,6 +81,9 @@ class LaneBuffer:
         self._carried = 0
         self._settled: list[U8] = []
         """Of events that were refused for want of any time, since the last commit."""
+        self._ties: list[tuple[int, int]] = []
+        """Of segments that tell what tied settled records without request ids: number, and end of the last
+        window of these. They are kept while something may come late."""
         self._segment = 0
         """Number of the coming segment, from 0 for the first that was loaded."""
         self.sealed_to_ns = sealed_to_ns
@@ -110,8 +113,10 @@ class LaneBuffer:
 
     @property
     def bytes(self) -> int:
-        """Of all that is held; an event that came since the last commit may count twice."""
-        return self._open.bytes + self._pending.bytes + self._arrivals.bytes + self._memory.bytes
+        """Of what a commit or a closing would let go; an event that came since the last commit may count
+        twice. The memory of closed requests has a bound of its own.
+        """
+        return self._open.bytes + self._pending.bytes + self._arrivals.bytes
 
     @property
     def seals(self) -> bool:
@@ -125,17 +130,21 @@ class LaneBuffer:
     def load(self, segments: Sequence[pa.Table]) -> None:
         """Take what the lane's segments hold, in their order, before anything else; once.
 
-        Events of requests that are in the memory (published) or settled are dropped: they were accounted
-        for. All others are open again, however late they are.
+        Events of requests that a later segment calls settled are dropped, and of those that the memory has:
+        they were accounted for. All others are open again, however late they are.
         """
-        settled = np.concatenate([np.zeros(0, np.uint64), *map(settled_of, segments)])
+        told = [settled_of(events) for events in segments]
+        settled = np.concatenate([np.zeros(0, np.uint64), *told])
+        # When exactly they were is not told: they count as of the window that goes on.
+        end_ns = 0 if self.sealed_to_ns is None else self.sealed_to_ns + self._length_ns
+        self._memory.words.add(np.unique(settled), np.full(len(np.unique(settled)), end_ns))
+        self._ties += [(number, end_ns) for number, words in enumerate(told) if len(words)]
         for events in segments:
             events = concat_events([events.cast(EVENT_SCHEMA)] if events.num_rows else [])
             keys, loose = request_keys(events)
             gone = self._memory.requests.has(keys) | np.isin(keys, settled)
             row, word = record_words(events)
             if loose is not None:
-                # What ties them is remembered by what was settled; by requests that are known only here.
                 tied = row[np.isin(word, settled)]
                 gone[tied] |= loose[tied]
             kept = np.flatnonzero(~gone)
@@ -164,9 +173,17 @@ class LaneBuffer:
             earliest_ns=self._earliest_ns(),
         )
         self._arrivals.take(routed)
+        self._remember_longer(*routed.goes_on)
         if routed.events.num_rows:
             self._new += routed.events.num_rows
             self._open_up(routed.events, routed.key, routed.loose)
+
+    def _remember_longer(self, key: U8, at_ns: I8) -> None:
+        """A request that goes on after it was closed by age must not begin anew once it is forgotten."""
+        known = at_ns != NEVER
+        if known.any():
+            keys, sample = np.unique(key[known], return_index=True)
+            self._memory.requests.add(keys, window_ends(at_ns[known][sample], self._length_ns))
 
     def _earliest_ns(self) -> int | None:
         """Events before are late."""
@@ -239,26 +256,26 @@ class LaneBuffer:
                 self._stitch(closed)
 
     def _stitch(self, closed: ClosedEvents) -> None:
-        made, ledger = stitch_closed(
+        made = stitch_closed(
             closed.events, self._settings.stitch, aged=closed.aged, lane=self._lane, memo=self._memo
         )
-        row, word = record_words(ledger.events)
-        nameless = ledger.events["request_id"].is_null().to_numpy()
-        self._pending.add(closed, made, ledger, (row[nameless[row]], word[nameless[row]]))
+        row, word = record_words(made.events)
+        nameless = made.events["request_id"].is_null().to_numpy()
+        self._pending.add(closed, made, (row[nameless[row]], word[nameless[row]]))
         # What became no flow is remembered with the window at hand.
         now = np.array([0 if self._watermark_ns is None else self._watermark_ns], dtype=np.int64)
         starts = np.concatenate((made.flows["start_ns"].to_numpy(), now))
-        ends = window_ends(starts, self._length_ns)[ledger.flow]
+        ends = window_ends(starts, self._length_ns)[made.flow]
         keys, sample = np.unique(closed.key, return_index=True)
         self._memory.requests.add(keys, ends[sample])
         if len(row):
             words, sample = np.unique(word, return_index=True)
             self._memory.words.add(words, ends[row[sample]])
-        self._memory.events.add(print_events(ledger.events, closed.key), ends)
-        if len(ledger.timeless):
-            refused = ledger.events.take(pa.array(ledger.timeless)).combine_chunks()
+        self._memory.events.add(print_events(made.events, closed.key), ends)
+        if len(made.timeless):
+            refused = made.events.take(pa.array(made.timeless)).combine_chunks()
             self._arrivals.refuse(refused, Reason.BAD_TIME, "no event of the request has a time")
-            self._settled.append(np.unique(closed.key[ledger.timeless]))
+            self._settled.append(np.unique(closed.key[made.timeless]))
 
     # -- out ------------------------------------------------------------------------------------------------
 
@@ -293,12 +310,18 @@ class LaneBuffer:
 
     def _due(self, pieces: list[Piece], sealed_to_ns: int | None) -> Due:
         totals, arrivals = add_up(pieces), self._arrivals
-        settled = np.concatenate([np.zeros(0, np.uint64), *self._settled, *(p.words for p in pieces)])
+        words = [piece.words for piece in pieces]
+        settled = np.concatenate(
+            [np.zeros(0, np.uint64), *self._settled, *(piece.keys for piece in pieces), *words]
+        )
         new_events = self._new_events(pieces)
-        left = [self._pending.first_segment(pieces), self._open.first_segment()]
+        ties = self._ties_kept(pieces, sealed_to_ns)
+        left = [self._pending.first_segment(pieces), self._open.first_segment(), *(tie[0] for tie in ties)]
         first = min((number for number in left if number is not None), default=None)
         older = first is not None and first < self._segment
-        has_segment = new_events.num_rows > 0 or (older and len(settled) > 0)
+        has_segment = bool(ties and ties[-1][0] == self._segment) or (
+            new_events.num_rows > 0 or (older and len(settled) > 0)
+        )
         rejects = arrivals.refused + Counter({Reason.CONFLICT.value: totals.conflicts})
         letters = list(arrivals.letters)
         room = self._settings.max_dead_letters_per_commit - len(letters)
@@ -336,6 +359,13 @@ class LaneBuffer:
             pieces=tuple(pieces),
         )
 
+    def _ties_kept(self, pieces: list[Piece], sealed_to_ns: int | None) -> list[tuple[int, int]]:
+        """`_ties` after a commit of these pieces."""
+        ends = [piece.window.end_ns for piece in pieces if len(piece.words)]
+        ties = [*self._ties, (self._segment, max(ends))] if ends else self._ties
+        horizon = None if sealed_to_ns is None else sealed_to_ns - self._settings.stitch.max_age_ns
+        return [tie for tie in ties if horizon is None or tie[1] > horizon]
+
     def _new_events(self, pieces: list[Piece]) -> pa.Table:
         """Events taken since the last commit, without those of requests that are published with this one."""
         if not self._open.n_events and len(pieces) == self._pending.n_pieces:
@@ -345,6 +375,7 @@ class LaneBuffer:
 
     def committed(self, due: Due) -> None:
         """A commit of what was due is in the lake: forget it."""
+        self._ties = self._ties_kept(list(due.pieces), due.sealed_to_ns)
         self._pending.remove(due.pieces)
         self._carried = due.counters.events_open
         self.sealed_to_ns = due.sealed_to_ns

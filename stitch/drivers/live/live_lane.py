@@ -28,7 +28,7 @@ from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
 from stitch.drivers.live.watermarks import StreamTimes
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
-from stitch.lake.segments import sweep_segments
+from stitch.lake.segment_files import sweep_segments
 from stitch.lake.store import Store
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20

@@ -8,15 +8,10 @@ reading wait, while membership is kept, and is tried again.
 
 from __future__ import annotations
 
-import errno
-from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from ingest.codecs.port import Decoded
-from ingest.formats import codec_for
 from ingest.source import (
     Change,
     GapError,
@@ -27,50 +22,18 @@ from ingest.source import (
     TopicChangedError,
 )
 from schemas.errors import FlowdiffError, LakeError
-from schemas.events import empty_events
+from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.setbacks import Setbacks
 from stitch.drivers.live.watch import LaneState, LiveStatus, Watch
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
 from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
 
-DECODERS: Final = 2
-"""Polls decoded at once, each in a thread."""
-DECODED_AHEAD: Final = 4
-"""Polls on their way through the decoders."""
-RETRY_NS: Final = 2_000_000_000
-"""Between two tries of a commit that failed."""
-MAX_FAILURES: Final = 3
-"""Tries of a commit before a lane halts, where the cause is not one that passes by itself."""
-MAX_CONTESTS: Final = 3
-"""Times that a lane of ours is taken by another before it is left to them."""
-SETTLED_COMMITS: Final = 10
-"""Commits in a row after which a lane counts as undisputed."""
 RESUME_SHARE: Final = 0.7
 """Reading goes on once what is held is below this share of the budget."""
-
-
-@dataclass(slots=True)
-class _Decoding:
-    """A poll on its way through the decoders."""
-
-    stream: StreamId
-    payloads: Payloads
-    decoded: Future[Decoded]
-
-
-@dataclass(slots=True)
-class _Contest:
-    """A lane that another process took although the log gave it to us."""
-
-    losses: int = 0
-    commits: int = 0
-    """Of ours since the last loss."""
-    again_at_ns: int | None = None
-    """When to take it back; None: it is ours, or left to them."""
-    streams: tuple[StreamId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +70,8 @@ class LiveRun:
         self._lanes: dict[int, LiveLane] = {}
         self._halted: dict[int, str] = {}
         self._by_name: dict[str, StreamId] = {}
-        self._failures: dict[int, int] = {}
-        self._retry_at_ns: dict[int, int] = {}
-        self._contested: dict[int, _Contest] = {}
-        self._pool = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
-        self._decoding: deque[_Decoding] = deque()
+        self._setbacks = Setbacks(clock)
+        self._decoders = Decoders(settings.decode)
         self._full = False
         self._trouble: str | None = None
         self._stopping = False
@@ -140,7 +100,7 @@ class LiveRun:
         streams = [stream for lane in self._lanes.values() for stream in lane.streams]
         return (
             bool(streams)
-            and not self._decoding
+            and not self._decoders
             and all(
                 stream in ends and self._lanes[stream.lane].read_to(stream) >= ends[stream]
                 for stream in streams
@@ -152,11 +112,12 @@ class LiveRun:
     def turn(self, timeout_s: float) -> None:
         """One step: ownership, a poll, what was decoded, commits that are due."""
         self._own(self._source.change())
-        self._take_back()
-        payloads = self._poll(0.0 if self._decoding else timeout_s)
+        for number, streams in self._setbacks.to_take_back():
+            self._gain(number, list(streams))
+        payloads = self._poll(0.0 if self._decoders else timeout_s)
         if payloads is not None:
             self._decode(payloads)
-        self._take(wait=len(self._decoding) >= DECODED_AHEAD, drain=payloads is None)
+        self._take(drain=payloads is None)
         self._advance()
         self._commit_due()
         self._hold_back()
@@ -166,13 +127,13 @@ class LiveRun:
         """Commit what came, give the lanes up and leave the group. `whole`: nothing more is to come."""
         self._stopping = True
         self._tell()
-        self._take(wait=True, drain=True)
+        self._take(drain=True)
         for number in sorted(self._lanes):
             self._commit(number, whole=whole)
         self._source.release([stream for lane in self._lanes.values() for stream in lane.streams])
         for number in sorted(self._lanes):
             self._drop(number, "released")
-        self._pool.shutdown()
+        self._decoders.close()
         self._source.close()
         self._tell()
 
@@ -182,13 +143,13 @@ class LiveRun:
         if not change:
             return
         for number in {stream.lane for stream in (*change.lost, *change.asked)}:
-            self._contested.pop(number, None)
+            self._setbacks.reassigned(number)
         if change.lost:
-            self._take(wait=True, drain=True)
+            self._take(drain=True)
             for number in sorted({stream.lane for stream in change.lost}):
                 self._lose(number, change.lost)
         if change.asked:
-            self._take(wait=True, drain=True)
+            self._take(drain=True)
             for number in sorted({stream.lane for stream in change.asked} & {*self._lanes}):
                 self._commit(number)
                 self._leave(number, change.asked, "released")
@@ -262,8 +223,6 @@ class LiveRun:
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
         lane = self._lanes.pop(number, None)
-        self._failures.pop(number, None)
-        self._retry_at_ns.pop(number, None)
         if lane is not None:
             self._watch.lane(number, how, why)
 
@@ -283,7 +242,7 @@ class LiveRun:
         try:
             payloads = self._source.poll(timeout_s)
         except StreamError as error:
-            self._take(wait=True, drain=True)
+            self._take(drain=True)
             if error.stream.lane in self._lanes:
                 self._commit(error.stream.lane)  # what came before it is good
             self._halt(error.stream.lane, str(error))
@@ -296,30 +255,20 @@ class LiveRun:
 
     def _decode(self, payloads: Payloads) -> None:
         stream = self._by_name[payloads.stream]
-        if stream.lane not in self._lanes:
-            return  # of a lane that was halted: it is read again by whoever takes it over
-        if payloads.format is None:
-            done: Future[Decoded] = Future()
-            done.set_result(Decoded(empty_events(), []))
-        else:
-            codec = codec_for(payloads.format)
-            done = self._pool.submit(codec.decode, payloads.payloads, self._settings.decode)
-        self._decoding.append(_Decoding(stream, payloads, done))
+        if stream.lane in self._lanes:  # of one that halted, it is read again by whoever takes it over
+            self._decoders.give(stream, payloads)
 
-    def _take(self, *, wait: bool, drain: bool) -> None:
-        """Give lanes what was decoded, in order. `wait` for one at least; `drain`: for all."""
-        while self._decoding and (drain or wait or self._decoding[0].decoded.done()):
-            wait = False
-            done = self._decoding.popleft()
-            decoded = done.decoded.result()
-            lane = self._lanes.get(done.stream.lane)
-            if lane is None or done.stream not in lane.streams:
+    def _take(self, *, drain: bool = False) -> None:
+        """Give lanes what was decoded, in order; `drain`: all of it."""
+        for stream, payloads, decoded in self._decoders.take(drain=drain):
+            lane = self._lanes.get(stream.lane)
+            if lane is None or stream not in lane.streams:
                 continue
-            lane.take(done.stream, done.payloads, decoded, self._clock())
+            lane.take(stream, payloads, decoded, self._clock())
             self._watch.decoded(
-                done.payloads.stream,
-                len(done.payloads.payloads) + len(done.payloads.rejects),
-                sum(map(len, done.payloads.payloads)),
+                payloads.stream,
+                len(payloads.payloads) + len(payloads.rejects),
+                sum(map(len, payloads.payloads)),
                 decoded.events.num_rows,
                 decoded.refused,
             )
@@ -334,10 +283,8 @@ class LiveRun:
     def _commit_due(self) -> None:
         now_ns = self._clock()
         for number, lane in sorted(self._lanes.items()):
-            if lane.state is LaneState.WAITING:
-                if now_ns >= self._retry_at_ns[number]:
-                    self._commit(number)
-            elif lane.is_due(now_ns):
+            waiting = lane.state is LaneState.WAITING
+            if self._setbacks.may_retry(number) if waiting else lane.is_due(now_ns):
                 self._commit(number)
 
     def _commit(self, number: int, *, whole: bool = False, early: bool = False) -> None:
@@ -356,8 +303,7 @@ class LiveRun:
         except OSError as error:
             self._wait(number, error)
         else:
-            self._failures.pop(number, None)
-            self._undisputed(number)
+            self._setbacks.committed(number)
             if lane.state is LaneState.WAITING:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
@@ -365,34 +311,13 @@ class LiveRun:
             self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
-        """Another process went on with a lane that the log gave to us.
-
-        It may have slept in the middle of taking over, before it was declared dead: then the lane is taken
-        back. Where that goes on, two groups write to one lake: the one that lost it last gives in.
-        """
-        contest = self._contested.setdefault(number, _Contest())
-        contest.losses, contest.commits = contest.losses + 1, 0
-        if contest.losses >= MAX_CONTESTS:
+        """Another process went on with a lane that the log gave to us."""
+        streams = self._lanes[number].streams
+        if self._setbacks.lost(number, streams):
+            self._source.pause(streams)
+            self._drop(number, "lost", why)
+        else:
             self._halt(number, f"{why} Is a second group at work on this lake?")
-            return
-        contest.streams = self._lanes[number].streams
-        contest.again_at_ns = self._clock() + RETRY_NS
-        self._source.pause(contest.streams)
-        self._drop(number, "lost", why)
-
-    def _take_back(self) -> None:
-        for number, contest in self._contested.items():
-            if contest.again_at_ns is not None and self._clock() >= contest.again_at_ns:
-                contest.again_at_ns = None
-                self._gain(number, list(contest.streams))
-
-    def _undisputed(self, number: int) -> None:
-        """A commit of ours stands."""
-        contest = self._contested.get(number)
-        if contest is not None:
-            contest.commits += 1
-            if contest.commits >= SETTLED_COMMITS:
-                del self._contested[number]
 
     def _start_over(self, number: int, why: str) -> None:
         """Take our own lane over anew: its chain knows what became of the last commit."""
@@ -404,15 +329,13 @@ class LiveRun:
         """A commit failed and may do so again: reading waits, membership is kept."""
         lane = self._lanes[number]
         why = f"Writing the lake failed: {error.strerror or error}."
-        failures = self._failures[number] = self._failures.get(number, 0) + 1
-        if failures >= MAX_FAILURES and not passes_by_itself(error):
+        if not self._setbacks.failed(number, error):
             self._halt(number, why)
             return
         lane.why = why
         if lane.state is LaneState.RUNNING:
             lane.state = LaneState.WAITING
             self._watch.lane(number, "waiting", why)
-        self._retry_at_ns[number] = self._clock() + RETRY_NS
 
     # -- holding back ---------------------------------------------------------------------------------------
 
@@ -443,9 +366,3 @@ class LiveRun:
             stopping=self._stopping,
             halted=tuple(sorted(self._halted.items())),
         )
-
-
-def passes_by_itself(error: OSError) -> bool:
-    """Whether waiting helps: a disk that is full, a quota, a store that does not answer."""
-    waits = {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ENETUNREACH}
-    return error.errno in waits or isinstance(error, TimeoutError | ConnectionError)

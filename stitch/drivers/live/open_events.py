@@ -25,7 +25,7 @@ U8 = npt.NDArray[np.uint64]
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
-SMALL_ROWS: Final = 32_768
+SMALL_ROWS: Final = 4_096
 """Slabs below this are put together, so that polls of a few events do not make thousands of slabs."""
 
 
@@ -87,7 +87,7 @@ class _Requests:
     """The open requests at one instant."""
 
     key: U8
-    """[requests] ascending."""
+    """[requests] distinct."""
     first_ns: I8
     last_ns: I8
     size: I8
@@ -156,23 +156,18 @@ class OpenEvents:
         loose = [slab.loose for slab in self._slabs]
         if any(part is not None for part in loose):
             key = self._with_loose(key)
-        # Equal keys come to lie together; which of them is first does not matter.
-        order = np.argsort(key)
-        ordered = key[order]
-        new = np.ones(len(ordered), dtype=np.bool_)
-        new[1:] = ordered[1:] != ordered[:-1]
-        begin = np.flatnonzero(new)
-        code = np.empty(len(key), dtype=np.int64)
-        code[order] = np.cumsum(new) - 1
+        encoded = pa.array(key).dictionary_encode()
+        code = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        n = len(encoded.dictionary)
         none = np.zeros(0, np.int64)
-        first = np.concatenate([none, *(slab.first_ns for slab in self._slabs)])[order]
-        last = np.concatenate([none, *(slab.last_ns for slab in self._slabs)])[order]
-        some = len(begin) > 0
+        first, last = np.full(n, NEVER), np.full(n, -NEVER)
+        np.minimum.at(first, code, np.concatenate([none, *(slab.first_ns for slab in self._slabs)]))
+        np.maximum.at(last, code, np.concatenate([none, *(slab.last_ns for slab in self._slabs)]))
         return _Requests(
-            key=ordered[begin],
-            first_ns=np.minimum.reduceat(first, begin) if some else first,
-            last_ns=np.maximum.reduceat(last, begin) if some else last,
-            size=np.diff(np.append(begin, len(key))),
+            key=encoded.dictionary.to_numpy(),
+            first_ns=first,
+            last_ns=last,
+            size=np.bincount(code, minlength=n),
             code=code,
         )
 
@@ -236,7 +231,6 @@ class OpenEvents:
             self._waiting = known[kept], sizes[kept]
         if not closed.any():
             return []
-        # Requests are numbered by hash, so parts by running sums are parts of chance.
         part = np.zeros(len(closed), dtype=np.int64)
         part[closed] = np.cumsum(requests.size[closed]) // max(1, max_events)
         n_parts = int(part[closed][-1]) + 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -16,16 +17,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.lake import PARAMS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import Reason, Reject
 from schemas.windows import Window
 from stitch.columnar.chunks import whole
-from stitch.drivers.flow_counts import count_flags, shared_params
+from stitch.columnar.runs import offsets, ranges
+from stitch.drivers.flow_counts import count_flags, keeps_params
 from stitch.drivers.live.closed_memory import window_ends
 from stitch.drivers.live.open_events import ClosedEvents
-from stitch.kernel import EventLedger, Stitched, reject_rows
+from stitch.flow_rows import named_params
+from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
-from stitch.lake.windowing import WindowPart, cut, flow_of_param
+from stitch.lake.windowing import WindowPart
 
 U8 = npt.NDArray[np.uint64]
 I8 = npt.NDArray[np.int64]
@@ -40,6 +42,7 @@ class Piece:
     window: Window
     flows: pa.Table
     params: pa.Table
+    """FLOW_PARAMS_SCHEMA."""
     keys: U8
     """Requests, distinct."""
     words: U8
@@ -92,42 +95,47 @@ class PendingWindows:
         self.n_events = 0
         self.bytes = 0
 
-    def add(self, closed: ClosedEvents, made: Stitched, ledger: EventLedger, words: tuple[I8, U8]) -> None:
+    def add(self, closed: ClosedEvents, made: ClosedFlows, words: tuple[I8, U8]) -> None:
         """What a pass made. `words` are `(event, word)` of records that named no request."""
         if not made.flows.num_rows:
             return
         ends, code = np.unique(
             window_ends(made.flows["start_ns"].to_numpy(), self._length_ns), return_inverse=True
         )
-        of_event = np.append(code, -1)[ledger.flow]  # flow -1 has code -1
+        of_event = np.append(code, -1)[made.flow]  # flow -1 has code -1
         n = len(ends)
         counts = np.bincount(of_event[of_event >= 0], minlength=n)
-        copies = np.bincount(of_event[ledger.copies], minlength=n)
-        params = shared_params(made.params, self._params_share)
-        parts = cut(made.flows, made.structures, params, self._length_ns)
-        for number, (end, part) in enumerate(zip(ends.tolist(), parts, strict=True)):
+        copies = np.bincount(of_event[made.copies], minlength=n)
+        params = made.params
+        if self._params_share < 1:
+            kept = keeps_params(made.flows, self._params_share)
+            params = params.filter(pa.array(kept[params["flow"].to_numpy()]))
+        for number, (end, flows, own_params) in enumerate(
+            zip(ends.tolist(), *_dealt(made.flows, params, code, n), strict=True)
+        ):
             own = of_event == number
-            refused = ledger.conflicts[own[ledger.conflicts]]
+            refused = made.conflicts[own[made.conflicts]]
             segments = closed.segment[own]
             piece = Piece(
-                window=part.window,
-                flows=part.flows,
-                params=part.params,
+                window=Window(end - self._length_ns, self._length_ns),
+                flows=flows,
+                params=own_params,
                 keys=np.unique(closed.key[own]),
                 words=np.unique(words[1][own[words[0]]]),
                 n_events=int(counts[number]),
                 n_copies=int(copies[number]),
-                conflicts=ledger.events.take(pa.array(refused)).combine_chunks(),
+                conflicts=made.events.take(pa.array(refused)).combine_chunks(),
                 segments=(int(segments.min()), int(segments.max())),
-                n_bytes=int(part.flows.nbytes + part.params.nbytes),
+                n_bytes=int(flows.nbytes + own_params.nbytes),
             )
-            self._keep(end, piece, part.structures)
+            self._keep(end, piece, made.structures)
 
     def _keep(self, end: int, piece: Piece, structures: pa.Table) -> None:
         waiting = self._windows[end]
         waiting.pieces.append(piece)
         categories: list[str] = structures["category"].to_pylist()
-        fresh = [i for i, category in enumerate(categories) if category not in waiting.categories]
+        used = set(whole(piece.flows["category"]).dictionary.to_pylist()) - waiting.categories
+        fresh = [i for i, category in enumerate(categories) if category in used]
         if fresh:
             waiting.categories.update(categories[i] for i in fresh)
             added = structures.take(pa.array(fresh, pa.int64()))
@@ -181,13 +189,12 @@ class PendingWindows:
         used = pc.unique(flows["category"].cast(pa.string()))
         structures = structures.filter(pc.is_in(structures["category"], value_set=used))
         structures = structures.sort_by([("root", "ascending"), ("category", "ascending")])
-        params = _whole([piece.params for piece in pieces])
+        params = _joined_params(pieces)
         if len(pieces) > 1:
-            flows = flows.take(pa.array(_flow_order(flows, structures))).combine_chunks()
-            params = params.take(pa.array(np.argsort(flow_of_param(params, flows), kind="stable")))
-        assert structures.schema.equals(STRUCTURES_SCHEMA)
-        assert params.schema.equals(PARAMS_SCHEMA)
-        return WindowPart(window, flows, structures, params.combine_chunks())
+            order = _flow_order(flows, structures)
+            flows = flows.take(pa.array(order)).combine_chunks()
+            params = _reordered(params, order)
+        return WindowPart(window, flows, structures, named_params(params, flows).combine_chunks())
 
     def remove(self, pieces: Iterable[Piece]) -> None:
         """Forget pieces: they are published."""
@@ -224,6 +231,53 @@ def add_up(pieces: Iterable[Piece]) -> Published:
 def _whole(tables: list[pa.Table]) -> pa.Table:
     """One chunk a column."""
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _dealt(flows: pa.Table, params: pa.Table, code: I8, n: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """Flows and their parameters (FLOW_PARAMS_SCHEMA) by `code` [flows], order kept."""
+    if n == 1:
+        return [flows], [params]
+    by_code = np.argsort(code, kind="stable")
+    bounds = offsets(np.bincount(code, minlength=n))
+    place = np.empty(len(code), dtype=np.int64)
+    place[by_code] = np.arange(len(code))
+    of_param = params["flow"].to_numpy()
+    place -= bounds[code]  # in its own part
+    dealt = flows.take(pa.array(by_code)).unify_dictionaries()
+    parts = [dealt.slice(int(first), int(end - first)) for first, end in pairwise(bounds)]
+    own = []
+    for number in range(n):
+        rows = np.flatnonzero(code[of_param] == number)
+        taken = params.take(pa.array(rows))
+        own.append(taken.set_column(0, taken.schema.field(0), pa.array(place[of_param[rows]], pa.int32())))
+    return [_own_categories(part) for part in parts], own
+
+
+def _own_categories(flows: pa.Table) -> pa.Table:
+    """Flows whose dictionary of categories holds those that occur."""
+    at = flows.schema.get_field_index("category")
+    words = flows.column(at).cast(pa.string()).dictionary_encode().cast(flows.schema.field(at).type)
+    return flows.set_column(at, flows.schema.field(at), words)
+
+
+def _joined_params(pieces: list[Piece]) -> pa.Table:
+    """FLOW_PARAMS_SCHEMA, for the flows of all pieces one after another."""
+    if len(pieces) == 1:
+        return pieces[0].params
+    first = offsets(np.array([piece.flows.num_rows for piece in pieces], dtype=np.int64))
+    joined = _whole([piece.params for piece in pieces])
+    shift = np.repeat(first[:-1], [piece.params.num_rows for piece in pieces])
+    moved = pa.array(joined["flow"].to_numpy() + shift, pa.int32())
+    return joined.set_column(0, joined.schema.field(0), moved)
+
+
+def _reordered(params: pa.Table, order: I8) -> pa.Table:
+    """Parameters, sorted by flow, for flows that were put in another order."""
+    count = np.bincount(params["flow"].to_numpy(), minlength=len(order))
+    rows = ranges(offsets(count)[:-1][order], count[order])
+    taken = params.take(pa.array(rows))
+    moved = pa.array(np.repeat(np.arange(len(order)), count[order]), pa.int32())
+    return taken.set_column(0, taken.schema.field(0), moved)
 
 
 def _flow_order(flows: pa.Table, structures: pa.Table) -> I8:

@@ -14,9 +14,11 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.reading import unreadable
-from stitch.lake.segments import read_segment
+from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
 
+MEMORY_SHARE: Final = 192
+"""Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""
 _REMEMBERED: Final = ["request_id", "kind", "start_ns"]
 
 
@@ -36,7 +38,8 @@ def taken_over(
     manifest = open_manifest(store)
     reached = standing.sealed_to_ns if standing.sealed_to_ns is not None else sealed_to_ns
     segments = [read_segment(store, segment) for segment in standing.segments]
-    memory = ClosedMemory()
+    share = max(1_000, settings.memory_bytes // MEMORY_SHARE)
+    memory = ClosedMemory(requests=2 * share, words=share, events=share)
     horizon = None if reached is None else reached - settings.stitch.max_age_ns
     _remember(manifest, lane, horizon, memory)
     buffer = LaneBuffer(settings, manifest.info.window_length_ns, lane, memory, reached)
