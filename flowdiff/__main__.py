@@ -36,6 +36,7 @@ class Listed:
 COMMANDS: Final = {
     "import": Listed("import_", "Import trace files into a lake."),
     "ingest": Listed("ingest", "Ingest topics of Kafka into a lake, continuously and exactly once."),
+    "top": Listed("top", "Show what a running `flowdiff ingest` does, in a terminal."),
     "config": Listed(
         "config",
         "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",

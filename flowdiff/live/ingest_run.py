@@ -7,13 +7,20 @@ import socket
 import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry
+
 from flowdiff.live.run_log import LogWatch, open_log
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector
+from flowdiff.live.status_server import StatusServer
 from flowdiff.live.stopping import StopOnSignal
+from flowdiff.live.timed_store import TimedStore
 from flowdiff.live.watches import Watches
 from flowdiff.outcome import FAILED
-from flowdiff.settings.ingest_config import Client, IngestConfig
+from flowdiff.settings.ingest_config import Client, IngestConfig, ServeSettings
 from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
@@ -34,6 +41,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     """Ingest until a signal, or the end of the topics. Returns the exit code; raises FlowdiffError."""
     log = open_log(config.log, sys.stderr)
     _warn(config, log)
+    registry = CollectorRegistry()
     with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
         store = _open_store(config.lake)
         info = ensure_lake(
@@ -42,19 +50,36 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
         source = _source(config)
         run = LiveRun(
             source,
-            store,
+            TimedStore(store, registry),
             info,
             config.live,
             LiveIdentity(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}", _created_by()),
             time.time_ns,
-            Watches(LogWatch(log)),
+            Watches(LogWatch(log), RunMetrics(registry, version())),
         )
-        log.info("started", lake=config.lake, version=version(), group=config.kafka.group)
+        registry.register(StatusCollector(run.status, time.time_ns, config.live.memory_bytes))
         try:
-            return _turns(run, stop, log, until_end=until_end)
+            with _served(config.serve, registry, run) as address:
+                log.info(
+                    "started", lake=config.lake, version=version(), group=config.kafka.group, serves=address
+                )
+                return _turns(run, stop, log, until_end=until_end)
         except FlowdiffError:
             source.close()
             raise
+
+
+@contextmanager
+def _served(settings: ServeSettings, registry: CollectorRegistry, run: LiveRun) -> Iterator[str | None]:
+    """Metrics and health; gives the address, None where there is none. Raises ConfigError."""
+    if not settings.address:
+        yield None
+        return
+    server = StatusServer(settings.address, registry, run.status, time.time_ns, settings.stalled_after_ns)
+    try:
+        yield f"{settings.address.rpartition(':')[0]}:{server.port}"
+    finally:
+        server.close()
 
 
 def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> int:

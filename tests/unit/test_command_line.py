@@ -52,6 +52,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("import", "--help"),
         ("ingest", "--help"),
         ("config", "--help"),
+        ("top", "--help"),
         ("fsck", "--help"),
         ("summarize", "--help"),
         ("calibrate", "--help"),
