@@ -37,6 +37,8 @@ from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
 """How often a damaged batch is fetched before it counts as damaged on the disk."""
+MIN_POLL_MS: Final = 50
+"""A poll that waits less may never see the answer to a join."""
 _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
 _NS_PER_MS: Final = 1_000_000
@@ -93,26 +95,24 @@ class KafkaSource:
     def poll(self, timeout_s: float) -> Payloads | None:
         """See `LiveSource.poll`. Raises InputError where another member took our static id."""
         now_s = monotonic_s()
-        if not self._membership.may_poll(now_s):
-            return None
+        self._membership.give_up_late(now_s)
+        if self._membership.is_fenced(now_s):
+            raise self._fenced()
         self._membership.follow_pattern()
         self._membership.look_for_forgotten(now_s)
         self._membership.finish_joining()
         self._refuse_other_topics()
         try:
             # One record is one bite of batches (`BatchRecords.take`).
-            fetched = self._consumer.poll(int(timeout_s * 1000), max_records=1)
+            fetched = self._consumer.poll(max(MIN_POLL_MS, int(timeout_s * 1000)), max_records=1)
         except OffsetOutOfRangeError as error:
             raise self._out_of_range(error) from error
         except LogTruncationError as error:
             raise self._truncated(error) from error
         except FencedInstanceIdError as error:
-            raise InputError(
-                f"Another process took our place in the group, as '{self._settings.static_member_id}'.",
-                remedy="Give every process a static_member_id of its own.",
-            ) from error
+            raise self._fenced() from error
         except KafkaError as error:
-            self._trouble = f"Kafka: {error}."
+            self._trouble = self._probed_trouble(now_s) or self._trouble or f"Kafka: {error}."
             return None
         self._watch(bool(fetched), now_s)
         for partition, bite in fetched.items():
@@ -269,6 +269,12 @@ class KafkaSource:
             remedy="Compare the topic with the lake; a lake of its own takes what is left.",
         )
 
+    def _fenced(self) -> InputError:
+        return InputError(
+            f"Another process took our place in the group, as '{self._settings.static_member_id}'.",
+            remedy="Give every process a static_member_id of its own.",
+        )
+
     def _stop(self, stream: StreamId) -> _Stream | None:
         """Nothing more comes of a stream until it is started again."""
         self._consumer.pause(*self._assigned([stream]))
@@ -296,9 +302,15 @@ class KafkaSource:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
         if has_come or self._metadata_age_s(now_s) < 2 * MAX_METADATA_AGE_MS / 1000:
             self._trouble = self._missing_topic()
-        elif now_s >= self._probed + _PROBE_EVERY_S:
-            self._probed = now_s
-            self._trouble = what_is_wrong(self._settings) or "Kafka answers, and gives no metadata."
+        else:
+            self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
+
+    def _probed_trouble(self, now_s: float) -> str | None:
+        """What a look finds wrong; None also where the last look was a moment ago."""
+        if now_s < self._probed + _PROBE_EVERY_S:
+            return None
+        self._probed = now_s
+        return what_is_wrong(self._settings)
 
     def _missing_topic(self) -> str | None:
         there = self._consumer._cluster.topics()

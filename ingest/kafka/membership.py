@@ -2,8 +2,7 @@
 
 The group's work is done by a `KafkaConsumer` of kafka-python, whatever client fetches the messages. Its
 rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.
-After streams were asked for, `poll` must not be called until they are released or given up: the next poll
-joins the group anew, and that hands them on.
+Streams that were asked for are handed on when we join the group again; that waits until they are released.
 """
 
 from __future__ import annotations
@@ -16,12 +15,17 @@ from typing import Final
 
 from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
+from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.source import Change, StreamId
 
+_FENCED_S: Final = 1.0
+"""A member that has joined and sends no heartbeats for so long never will."""
+_ANSWER_S: Final = 0.02
+"""From here to the next poll's wait are microseconds; where it is late, the client joins once more."""
 _REFRESH_MS: Final = 2_000
 _CHECK_S: Final = 5.0
 """Between looks for partitions that nobody was given."""
@@ -32,6 +36,8 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
     def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
         self.told: deque[tuple[str, frozenset[TopicPartition]]] = deque()
+        self.is_held = False
+        """Streams were asked for and are not released: set here, before the client could join again."""
         self._assignor = assignor
         self._hold = hold
 
@@ -42,6 +48,7 @@ class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pyt
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Another member is to have them; it gets them when we join again."""
+        self.is_held = True
         self.told.append(("asked", frozenset(revoked)))
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
@@ -58,6 +65,8 @@ class Membership:
         self._assignor = assignor
         self._settings = settings
         self._notes = _Notes(assignor, self._hold)
+        self._wants_to_join = consumer._coordinator.need_rejoin
+        consumer._coordinator.need_rejoin = self._may_join
         self._known: set[StreamId] = set()
         """Told as gained, and not yet given back."""
         self._asked: dict[StreamId, float] = {}
@@ -66,6 +75,7 @@ class Membership:
         self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
         """Gained, asked for, lost since the last `change`."""
         self._checked = 0.0
+        self._beating = monotonic_s()
         self._topics: frozenset[str] = frozenset()
         self._topics_as_of = -1.0
         if settings.topic_pattern is None:
@@ -79,21 +89,26 @@ class Membership:
         """Streams that were told as gained and are still ours."""
         return frozenset(self._known)
 
-    def may_poll(self, now_s: float) -> bool:
-        """Whether the consumer may be polled: false while streams wait for their release."""
+    def _may_join(self) -> bool:
+        """Stands for the client's own question whether to join the group again."""
+        return not self._notes.is_held and bool(self._wants_to_join())
+
+    def give_up_late(self, now_s: float) -> None:
+        """Streams that were not released in time are lost: others wait for them."""
         self._take_notes(now_s)
         late = {stream for stream, deadline in self._asked.items() if now_s >= deadline}
         for stream in late:
             del self._asked[stream]
         self._given_up |= late & self._known
-        return not self._asked
+        self._notes.is_held = bool(self._asked or self._notes.told)
 
     def change(self, now_s: float) -> Change:
         """See `LiveSource.change`."""
         gained, asked, lost = self._take_notes(now_s)
         lost |= self._given_up
         self._given_up = set()
-        self._known -= lost
+        # One that was lost and came back is ours again.
+        self._known -= lost - gained
         self._pending = (set(), set(), set())
         return Change(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
 
@@ -128,6 +143,7 @@ class Membership:
         for stream in streams:
             self._asked.pop(stream, None)
         self._known -= set(streams)
+        self._notes.is_held = bool(self._asked or self._notes.told)
 
     def follow_pattern(self) -> None:
         """Subscribe to the topics that match by now.
@@ -158,8 +174,30 @@ class Membership:
         the answer any more. A partition added in such a moment was never anyone's.
         """
         coordinator = self._consumer._coordinator
-        if coordinator._join_task is not None or coordinator.need_rejoin():
+        join = coordinator._join_task
+        if join is not None and join.succeeded():
+            # It was over between two polls: the client would throw the answer away and join once more.
+            coordinator._join_task = self._answered_again(join.value)
+        if join is not None or self._wants_to_join():
             coordinator.request_rejoin()
+
+    def _answered_again(self, answer: object) -> Future:
+        """A join that gets its answer when the next poll waits for it."""
+        join, net = Future(), self._consumer._net
+
+        async def give() -> None:
+            await net.sleep(_ANSWER_S)
+            join.success(answer)
+
+        net.call_soon_threadsafe(give)
+        return join
+
+    def is_fenced(self, now_s: float) -> bool:
+        """Whether another member has our static id. The client then only stops its heartbeats."""
+        coordinator = self._consumer._coordinator
+        if coordinator._heartbeat_enabled or not coordinator.stable():
+            self._beating = now_s
+        return now_s > self._beating + _FENCED_S
 
     def look_for_forgotten(self, now_s: float) -> None:
         """As the group's leader: join again where there are partitions that were not shared out."""

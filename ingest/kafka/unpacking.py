@@ -98,8 +98,8 @@ def _unlz4(packed: bytes, limit: int) -> bytes:
 
 
 def _unzstd(packed: bytes, limit: int) -> bytes:
-    # Of the powers of two the first that holds the limit: more window than contents is of no use.
-    window = 1 << max(limit - 1, 2**10).bit_length()
+    # A window as large as the limit, 8 MB at least: what every decoder takes (RFC 8878, 3.1.1.1.2).
+    window = max(1 << (limit - 1).bit_length(), 2**23)
     reader = zstandard.ZstdDecompressor(max_window_size=window).stream_reader(
         io.BytesIO(packed), read_across_frames=True
     )
