@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,8 @@ class Prepared:
     evidence: Evidence
     truths1: Sequence[Truth]
     n_creates: int
-    without_fault: Population | None = None
-    """The problem's run as it would have been, one sample; None where there is no such run."""
+    without_fault: Callable[[], Population] | None = None
+    """Makes the problem's run as it would have been, one sample; None where there is no such run."""
 
 
 def prepare(trial: Trial) -> Prepared:
@@ -94,7 +95,7 @@ def prepare(trial: Trial) -> Prepared:
     injected = [] if case.rule == NOTHING else [c for t in problem.truths for c in t.summary.causes]
     causes = cause_sites([(c.mechanism, EdgeMatcher(c.edges, zoomed=zoomed)) for c in injected])
     evidence = gather(population, RULES[case.rule], truth0, truth1, matcher, causes)
-    without = _without_fault(trial) if injected and case.split == "runs" else None
+    without = partial(_without_fault, trial) if injected and case.split == "runs" else None
     return Prepared(case, Subject(population), evidence, problem.truths, n_creates, without)
 
 
@@ -195,7 +196,7 @@ def thresholds(case: Case, traced: int, n_creates: int) -> dict[str, int]:
 def _drift(ready: Prepared, mode: Mode) -> Sequence[float] | None:
     if mode.name != ROBUST or ready.without_fault is None:
         return None
-    return drift_us(ready.subject.population, ready.without_fault)
+    return drift_us(ready.subject.population, ready.without_fault())
 
 
 def perform(trial: Trial, chosen: Sequence[Mode] | None = None) -> dict[str, Any]:
