@@ -51,6 +51,11 @@ class TimedStore:
         finally:
             self._seconds.labels(operation).observe(time.perf_counter() - began)
 
+    @property
+    def concurrency(self) -> int:
+        """See Store."""
+        return self._store.concurrency
+
     def read(self, name: str) -> pa.Buffer:
         """See Store."""
         with self._timed("read"):
