@@ -138,10 +138,11 @@ def _open_store(lake: str) -> Store:
     from pathlib import Path
 
     from stitch.lake.disk import make_private_folder
-    from stitch.lake.store import LocalStore
+    from stitch.lake.place import is_bucket, open_store
 
-    make_private_folder(Path(lake))
-    return LocalStore.at(Path(lake))
+    if not is_bucket(lake):
+        make_private_folder(Path(lake))
+    return open_store(lake)
 
 
 def _source(config: IngestConfig) -> LiveSource:
