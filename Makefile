@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser
+.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -29,6 +29,16 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 browser:
 	@sh tests/ensure_chromium.sh
 
+java:
+	@sh tests/ensure_java.sh
+
+kafka: java ## Start an Apache Kafka for trials; it runs until `make kafka-stop`
+	@deploy/kafka/kafka.sh start .cache/kafka .cache/kafka-trial
+	@echo "Try:  flowdiff produce FILE --topic traces --bootstrap HOST:PORT    Stop it:  make kafka-stop"
+
+kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the next start
+	@deploy/kafka/kafka.sh stop .cache/kafka-trial
+
 demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
 	@FLOWDIFF=$(BIN)/flowdiff sh deploy/demo.sh
 
@@ -39,7 +49,7 @@ check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, un
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit tests/golden
 
-test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration, evaluation and browser tests
+test: $(VENV)/dev.stamp browser java ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -80,4 +90,5 @@ lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build --extra dev -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@test ! -d .cache/kafka-trial || deploy/kafka/kafka.sh kill .cache/kafka-trial
+	rm -rf $(VENV) .cache build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
