@@ -301,7 +301,7 @@ def test_bytes_come_back_to_nothing() -> None:
         commit(buffer, buffer.due(early=i % 7 == 0))
     commit(buffer, buffer.everything())
     assert (buffer.open_events, buffer.open_flows, buffer.pending_flows) == (0, 0, 0)
-    assert buffer.bytes == 0  # noqa: SLF001
+    assert buffer.bytes == 0
     buffer.advance(START + 1200 * S)
     commit(buffer)
     assert buffer.bytes == 0
