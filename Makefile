@@ -4,10 +4,11 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check fuzz format bench evaluate lock clean browser java kafka kafka-stop
+.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -55,9 +56,20 @@ test: $(VENV)/dev.stamp browser java ## Everything: check, then property, integr
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench"
 
+$(VENV)/versitygw:
+	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
+	@echo "Building versitygw ..."
+	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+buckets: $(VENV)/dev.stamp $(VENV)/versitygw ## Everything about buckets on a second server (versitygw, built once), crashes everywhere
+	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py
+
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
 	$(BIN)/python tests/property/fuzz_codecs.py --seconds $(or $(FUZZ_SECONDS),60)
+
+chaos: $(VENV)/dev.stamp ## Live ingestion against three brokers while all breaks: MINUTES=60, SEED=1
+	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .

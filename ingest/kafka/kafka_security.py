@@ -32,9 +32,9 @@ def client_security(security: KafkaSecurity) -> dict[str, Any]:
 
 
 SECRETS: Final = {
-    "password": "FLOWDIFF_KAFKA_PASSWORD",
-    "key_password": "FLOWDIFF_KAFKA_KEY_PASSWORD",
-    "client_secret": "FLOWDIFF_KAFKA_CLIENT_SECRET",
+    "password": "FLOWDIFF_KAFKA_SECURITY_PASSWORD",
+    "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
+    "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
 """Variables of the environment with secrets; files are the other way."""
 

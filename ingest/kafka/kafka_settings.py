@@ -54,9 +54,10 @@ class Mechanism(StrEnum):
 class Client(StrEnum):
     """What fetches messages. The group's work is kafka-python's in both."""
 
-    KAFKA_PYTHON = "kafka-python"
+    PYTHON = "python"
+    """kafka-python, always there."""
     FAST = "fast"
-    """confluent-kafka (librdkafka); needs the optional extra `fast`."""
+    """confluent-kafka (librdkafka), of the extra `fast`."""
 
 
 class OnCorrupt(StrEnum):
@@ -185,9 +186,9 @@ class KafkaSettings(Config):
     partitions back without a rebalance if it returns within `session_timeout_ms`."""
     client_name: str = "flowdiff"
     """How brokers name this client in their logs and quotas."""
-    client: Client = Client.KAFKA_PYTHON
-    """What fetches messages: `kafka-python`, or `fast` (confluent-kafka, an optional extra). `fast` does not
-    bound what a batch unpacks to."""
+    client: Client = Client.PYTHON
+    """What fetches messages: `python` (kafka-python), or `fast` (confluent-kafka, of the extra `fast`), which
+    does not bound what a batch unpacks to."""
     start_at: StartAt = StartAt.EARLIEST
     """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
     on_corrupt: OnCorrupt = OnCorrupt.HALT

@@ -28,7 +28,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBench]:
 def _client(mortal: KafkaBench, client: str) -> Iterator[None]:
     mortal.client = client
     yield
-    mortal.client = "kafka-python"
+    mortal.client = "python"
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_damaged_batch_is_passed_when_asked(mortal: KafkaBench, opened: list[Kaf
     (reject,) = passed.rejects
     assert (reject.reason, reject.payload) == (Reason.BAD_COMPRESSION, 20)
     # librdkafka does not tell where a damaged batch ends before it has read on.
-    if mortal.client == "kafka-python":
+    if mortal.client == "python":
         assert passed.until == 30
         assert "offsets 20 to 29" in reject.detail
 
@@ -100,7 +100,7 @@ def test_damage_that_heals_costs_nothing(mortal: KafkaBench, opened: list[KafkaS
 
 
 # librdkafka unpacks what comes: said in the settings.
-@pytest.mark.parametrize("client", ["kafka-python"])
+@pytest.mark.parametrize("client", ["python"])
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_decompression_bomb_is_not_unpacked(
     mortal: KafkaBench, opened: list[KafkaSource], codec: str

@@ -145,7 +145,7 @@ def test_token_for_a_secret(bench: KafkaBench, topic: str, client: str, authorit
 
 
 # Who cannot join never comes to fetching.
-@pytest.mark.parametrize("client", ["kafka-python"])
+@pytest.mark.parametrize("client", ["python"])
 def test_what_is_wrong_is_told_apart(
     bench: KafkaBench, topic: str, client: str, authority: str, tmp_path: Path
 ) -> None:

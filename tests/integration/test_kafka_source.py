@@ -18,7 +18,7 @@ from schemas.rejects import Reason
 def _client(kafka: KafkaBench, client: str) -> Iterator[None]:
     kafka.client = client
     yield
-    kafka.client = "kafka-python"
+    kafka.client = "python"
 
 
 @pytest.fixture

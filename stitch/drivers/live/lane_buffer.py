@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.commits import Counters
-from schemas.events import EVENT_SCHEMA, concat_events, empty_events, with_text_ids
+from schemas.events import concat_events, empty_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
 from stitch.closing import NEVER, event_times
 from stitch.drivers.dead_letters import KERNEL_SOURCE
@@ -34,7 +34,8 @@ from stitch.drivers.live.event_prints import print_events
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
-from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.drivers.live.request_keys import record_words
+from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import stitch_closed
 from stitch.structures import StructureMemo
 
@@ -86,6 +87,8 @@ class LaneBuffer:
         window of these. They are kept while something may come late."""
         self._segment = 0
         """Number of the coming segment, from 0 for the first that was loaded."""
+        self.relieved_flows = 0
+        """Requests that were closed to make room, in the buffer's life."""
         self.sealed_to_ns = sealed_to_ns
         """Every window that ends here or before is published whole."""
 
@@ -130,36 +133,29 @@ class LaneBuffer:
     def load(self, segments: Sequence[pa.Table]) -> None:
         """Take what the lane's segments hold, in their order, before anything else; once.
 
-        Events of requests that a later segment calls settled are dropped, and of those that the memory has:
-        they were accounted for. All others are open again, however late they are.
+        Events of requests that a segment calls settled are dropped: they were accounted for. All others are
+        open again, however late they are, and whatever else the lake has of their requests.
         """
-        told = [settled_of(events) for events in segments]
-        settled = np.concatenate([np.zeros(0, np.uint64), *told])
+        settled = Settled(segments)
         # When exactly they were is not told: they count as of the window that goes on.
         end_ns = 0 if self.sealed_to_ns is None else self.sealed_to_ns + self._length_ns
-        self._memory.words.add(np.unique(settled), np.full(len(np.unique(settled)), end_ns))
-        self._ties += [(number, end_ns) for number, words in enumerate(told) if len(words)]
-        for events in segments:
-            events = concat_events([events.cast(EVENT_SCHEMA)] if events.num_rows else [])
-            keys, loose = request_keys(events)
-            gone = self._memory.requests.has(keys) | np.isin(keys, settled)
-            row, word = record_words(events)
-            if loose is not None:
-                tied = row[np.isin(word, settled)]
-                gone[tied] |= loose[tied]
+        self._memory.words.add(settled.keys, np.full(len(settled.keys), end_ns))
+        for number, segment in enumerate(segments):
+            rows = segment_rows(segment, number, settled)
+            if len(settled_of(segment)):
+                self._ties.append((number, end_ns))
+            gone = rows.settled
+            row, word = rows.words
+            if gone[row].any():
+                first, _ = event_times(rows.events)
+                ends = window_ends(first[row], self._length_ns)[gone[row]]
+                self._memory.words.add(word[gone[row]], ends)
             kept = np.flatnonzero(~gone)
-            self._forget_words(row, word, gone, events)
-            part = events.take(pa.array(kept)).combine_chunks()
+            part = rows.events.take(pa.array(kept)).combine_chunks()
+            self._segment = number
+            self._open_up(part, rows.key[kept], None if rows.loose is None else rows.loose[kept])
             self._carried += len(kept)
-            self._open_up(part, keys[kept], None if loose is None else loose[kept])
-            self._segment += 1
-
-    def _forget_words(self, row: I8, word: U8, gone: npt.NDArray[np.bool_], events: pa.Table) -> None:
-        """Remember what ties the records that were dropped, as when their requests were closed."""
-        dropped = gone[row]
-        if dropped.any():
-            first, _ = event_times(events)
-            self._memory.words.add(word[dropped], window_ends(first[row[dropped]], self._length_ns))
+        self._segment = len(segments)
 
     def add(self, events: pa.Table, now_ns: int) -> None:
         """Take events of a poll (EVENT_SCHEMA); `now_ns` is the clock, to tell times that cannot be."""
@@ -253,6 +249,7 @@ class LaneBuffer:
         if self._open.bytes > spare and self._open.n_events:
             n_events = int(self._open.n_events * (1 - spare / self._open.bytes)) + 1
             for closed in self._open.close_oldest(n_events, max_events=STITCH_EVENTS):
+                self.relieved_flows += len(np.unique(closed.key))
                 self._stitch(closed)
 
     def _stitch(self, closed: ClosedEvents) -> None:
