@@ -75,7 +75,7 @@ def crash(at: int, ending: Ending) -> None:
     judge(world)
 
 
-SHARE = int(os.environ.get("FLOWDIFF_SCHEDULES", "120"))
+SHARE = int(os.environ.get("FLOWDIFF_SCHEDULES", "60"))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
