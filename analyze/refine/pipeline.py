@@ -70,7 +70,9 @@ def refine(
             if tree is None
             else span_drafts(category, matrix, tree, found, left, labels, settings)
         )
-        drafts.extend(draft if shift is None else replace(draft, shift=shift[:, draft.rows]) for draft in made)
+        drafts.extend(
+            draft if shift is None else replace(draft, shift=shift[:, draft.rows]) for draft in made
+        )
     return Population(
         categories=assemble(drafts),
         excluded=excluded,

@@ -18,7 +18,7 @@ from analyze.refine.stored import StoredCategory
 I8 = npt.NDArray[np.int64]
 
 NOT_BOUNDED = np.int64(1) << 61
-"""Stands for a bound that a request does not give: larger than any time, and its negative does not overflow."""
+"""Stands for a bound that a request does not give: larger than any time, far from overflow."""
 
 
 def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
@@ -36,9 +36,7 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
         gap = category.node_ns[src] - category.node_ns[dst]
         pair = np.where(one < other, one * n_hosts + other, other * n_hosts + one)
         for number in np.unique(pair[apart]).tolist():
-            lower, upper = found.setdefault(
-                number, (np.full(n, -NOT_BOUNDED), np.full(n, NOT_BOUNDED))
-            )
+            lower, upper = found.setdefault(number, (np.full(n, -NOT_BOUNDED), np.full(n, NOT_BOUNDED)))
             there = apart & (pair == number)
             forth, back = there & (one < other), there & (one > other)
             lower[forth] = np.maximum(lower[forth], gap[forth])

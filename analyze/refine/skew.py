@@ -92,7 +92,9 @@ def estimate_clocks(
     told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
     compared = {pair: clock for pair, clock in fitted.items() if told[pair]}
     moves = tuple(
-        ClockMove(hosts[a], hosts[b], by_ns) for (a, b), clock in compared.items() if (by_ns := _moved(clock)) != 0
+        ClockMove(hosts[a], hosts[b], by_ns)
+        for (a, b), clock in compared.items()
+        if (by_ns := _moved(clock)) != 0
     )
     return Clocks(_solve(fitted, n_calls), host_code, _notes(compared, hosts), moves)
 

@@ -1,1 +1,1 @@
-"""Between tests and findings: what changed in the recording or in the load is told as that, not as findings."""
+"""Between tests and findings: what the recording or the load made is told as that, and is no finding."""

@@ -1,16 +1,17 @@
 """Changes of paths that lost events make, where events of one period were lost on the way (L.8, A.6 S2).
 
 Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
-that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is lost
-by chance is lost everywhere alike, so what all places lack in common tells how much, and a place that lacks
-more than that has changed.
+that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
+lost by chance is lost everywhere alike, so what all places lack in common tells how much, and a place that
+lacks more than that has changed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,8 @@ _LEAST_REQUESTS = 50
 ALLOWED = 1.5
 """Times what loss makes on average that one place may lack: places differ, and losses come together."""
 _SE = 2.0
+_MISSING = "?"
+"""Component of what stands for a span that never arrived (`stitch.graph.labels`)."""
 _MIXED = 0.2
 """Part of a step's requests that came by loss from which its typical time is theirs."""
 
@@ -111,12 +114,18 @@ class _Shapes:
         width = len(profile.names.shapes) + 1
         key, code = np.unique(site * width + shape, return_inverse=True)
         value = table["votes"].to_numpy()
-        votes = np.stack(
-            [totals(code[s[slot]], value[s[slot]], len(key)) for s in (first, second)], axis=1
-        )
+        votes = np.stack([totals(code[s[slot]], value[s[slot]], len(key)) for s in (first, second)], axis=1)
         at = key // width
         total = np.stack([totals(at, votes[:, p], len(profile.names.sites)) for p in (0, 1)], axis=1)
         return _Shapes(at, key % width, votes, total)
+
+
+class _Below(NamedTuple):
+    """Names by number of the operation, and what may be found below each of them."""
+
+    base: Sequence[int]
+    """Operation -> its name without callee."""
+    below: Mapping[int, set[int]]
 
 
 def lost_changes(
@@ -128,12 +137,8 @@ def lost_changes(
     whole, torn = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
     shapes = _Shapes.of(profile, whole, torn)
     torn_part = _torn_part(profile, shapes, loss.rate)
-    beyond = _below(profile, sums, loss.in_problem)
-    return [
-        change
-        for change in changes
-        if _explained(change, loss, profile, sums, torn_part, beyond, shapes)
-    ]
+    below = _below(profile, sums, loss.in_problem)
+    return [change for change in changes if _explained(change, loss, profile, sums, torn_part, below)]
 
 
 def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
@@ -145,24 +150,38 @@ def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
     return totals(shapes.site, np.nan_to_num(share) * lost, len(profile.names.sites))
 
 
-def _below(profile: Profile, sums: BothSums, in_problem: bool) -> dict[int, set[int]]:
-    """Operation -> those that come after it, at any distance, where nothing is lost."""
-    side = sums.reference if in_problem else sums.problem
+def _below(profile: Profile, sums: BothSums, in_problem: bool) -> _Below:
+    """What a lost event may leave at a place: whatever came after it where nothing is lost, and where
+    something is, what comes after the next. Names without callees: a call whose other side is lost has none.
+    """
+    bases: dict[tuple[str, str], int] = {}
+    base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
+    whole, torn = (sums.reference, sums.problem) if in_problem else (sums.problem, sums.reference)
+    after = _next(profile, whole.calls, base)
+    also = _next(profile, torn.calls, base)
+    below = {}
+    for operation in {*after, *also}:
+        two_on = {far for near in also.get(operation, ()) for far in also.get(near, ()) if near != operation}
+        below[operation] = _reached(after, {operation}) | two_on | _reached(also, two_on)
+    return _Below(base, below)
+
+
+def _next(profile: Profile, calls: F8, base: Sequence[int]) -> dict[int, set[int]]:
     after: dict[int, set[int]] = defaultdict(set)
-    for site, calls in zip(profile.names.sites, side.calls.tolist(), strict=True):
-        if calls and site.caller != NO_CALLER:
-            after[site.caller].add(site.operation)
-    below: dict[int, set[int]] = {}
-    for operation in list(after):
-        seen: set[int] = set()
-        todo = [operation]
-        while todo:
-            for other in after.get(todo.pop(), ()):
-                if other not in seen:
-                    seen.add(other)
-                    todo.append(other)
-        below[operation] = seen
-    return below
+    for site, n in zip(profile.names.sites, calls.tolist(), strict=True):
+        if n and site.caller != NO_CALLER:
+            after[base[site.caller]].add(base[site.operation])
+    return after
+
+
+def _reached(after: Mapping[int, set[int]], begin: set[int]) -> set[int]:
+    seen: set[int] = set()
+    todo = list(begin)
+    while todo:
+        new = after.get(todo.pop(), set()) - seen
+        seen |= new
+        todo += new
+    return seen
 
 
 def _explained(
@@ -171,18 +190,20 @@ def _explained(
     profile: Profile,
     sums: BothSums,
     torn_part: F8,
-    below: dict[int, set[int]],
-    shapes: _Shapes,
+    below: _Below,
 ) -> bool:
     size = abs(change.after - change.before)
     se = size / max(abs(change.z), 1e-9)
     allowed = ALLOWED * float(torn_part[change.site])
     operation = profile.names.sites[change.site].operation
     if change.kind in PATH_KINDS and change.shape != NO_SHAPE:
-        children = {child.operation for child in profile.names.shapes[change.shape]}
+        children = {
+            below.base[child.operation]
+            for child in profile.names.shapes[change.shape]
+            if profile.names.operations[child.operation].component != _MISSING
+        }
         grew = change.ups == loss.in_problem
-        # What is left of a path when something is lost was below the place before.
-        if grew and not children <= below.get(operation, set()):
+        if grew and not children <= below.below.get(below.base[operation], set()):
             return False
         return size <= allowed + _SE * se
     if change.kind is ChangeKind.TAIL:
@@ -203,7 +224,8 @@ def _mixed(change: Change, profile: Profile, sums: BothSums, torn_part: F8, loss
     whole, torn = rates if loss.in_problem else rates[::-1]
     # More than loss can bring was brought by something else.
     starts = [
-        number for number, other in enumerate(profile.names.sites)
+        number
+        for number, other in enumerate(profile.names.sites)
         if other.kind is SiteKind.STEP and other.caller == site.caller
     ]
     most = ALLOWED * loss.rate * float((sums.rate0 if loss.in_problem else sums.rate1)[starts].sum())
@@ -226,6 +248,7 @@ def loss_aside(loss: Loss, explained: Sequence[Change]) -> Aside:
     if changes:
         text += (
             f" {counted_changes(changes)} are what such a loss makes and no findings; of paths, changes of "
-            f"less than {100 * ALLOWED * loss.rate:.1f} points at a call that each request makes cannot be told from it."
+            f"less than {100 * ALLOWED * loss.rate:.1f} points at a call that each request makes cannot be "
+            "told from it."
         )
     return Aside("loss", text, changes, severe=True)

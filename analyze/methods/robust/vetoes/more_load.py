@@ -1,9 +1,9 @@
 """Slow-downs that more requests explain: a server that was busy makes the next ones wait (ALGORITHMS J.2).
 
 How busy a place was is measured (Little's law: arrivals a second times seconds each); how much longer one
-waits there when so many more come is the oldest result of queueing theory. A place that was idle gets no slower
-by load, so a fault under higher load is still found where it is; a place that was nearly full may get as slow
-as it likes, and nobody can tell a fault from the load there.
+waits there when so many more come is the oldest result of queueing theory. A place that was idle gets no
+slower by load, so a fault under higher load is still found where it is; a place that was nearly full may get
+as slow as it likes, and nobody can tell a fault from the load there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ I8 = npt.NDArray[np.int64]
 CHANGED = 1.15
 """Factor of the load that requests meet from which waiting is looked at."""
 ROOM = 1.5
-"""A place may slow down by so many times what one server with random arrivals would: real ones are burstier."""
+"""A place may slow down by so many times what one server with random arrivals does; bursts do more."""
 _PER_BLOCK = 50
 """Requests of a block of time in which the load is counted, about."""
 _NS_PER_S = 1e9
@@ -58,8 +58,8 @@ class LoadMet:
 def load_met(population: Population, profile: Profile, roles: Roles) -> LoadMet:
     """Mean over requests of the arrival rate around them.
 
-    A period's own rate hides bursts: twice the load in half of the time is the same number of requests. Blocks
-    are short where requests are at hand, slots of the profile where they are not. O(requests).
+    A period's own rate hides bursts: twice the load in half of the time is the same number of requests.
+    Blocks are short where requests are at hand, slots of the profile where they are not. O(requests).
     """
     if not population.categories:
         sides = (_of_slots(profile, slots) for slots in (roles.reference, roles.problem))
@@ -138,9 +138,7 @@ def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
         factor = np.where(rho * ratio < 1, (1 - rho) / (1 - np.minimum(rho * ratio, 1)), np.inf)
         mine = busy_ns[:, roles.reference]
         total = mine.sum(axis=1)
-        by_station = np.where(
-            total > 0, np.where(mine > 0, mine * factor, 0.0).sum(axis=1) / total, 1.0
-        )
+        by_station = np.where(total > 0, np.where(mine > 0, mine * factor, 0.0).sum(axis=1) / total, 1.0)
     side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1))
     here = votes.where(side[votes.slot] >= 0)
     means = _mean_ns(here, here.site * 2 + side[here.slot], n_sites * 2).reshape(n_sites, 2)
@@ -163,6 +161,7 @@ def load_aside(met: LoadMet, changes: Sequence[Change]) -> Aside:
     return Aside(
         "load",
         f"Requests meet {met.ratio:.2f} times the load ({met.before:.3g} → {met.after:.3g} a second): "
-        f"{counted_changes(found)} {what} no more than queueing with so many {how} requests does, and are told as load, not as findings.",
+        f"{counted_changes(found)} {what} no more than queueing with so many {how} requests does, and are "
+        "told as load, not as findings.",
         found,
     )

@@ -1,4 +1,4 @@
-"""Times between hosts whose clocks moved are no evidence; times on one host, and whole responses, are (A.6 S3)."""
+"""Times between hosts whose clocks moved are no evidence; times on one host are (A.6 S3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def clock_changes(
     return [
         change
         for change in changes
-        if (change.kind in TIME_KINDS or change.kind in _OVERLAP) and _between(change, moves, population, patterns)
+        if (change.kind in TIME_KINDS or change.kind in _OVERLAP)
+        and _between(change, moves, population, patterns)
     ]
 
 

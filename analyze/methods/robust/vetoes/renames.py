@@ -178,10 +178,11 @@ def _renumbered(pattern: Pattern, codes: Recoding) -> Pattern:
 
 def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
     """What was renamed, in one sentence."""
-    said = ", ".join(
-        f"{rename.old.text} is {rename.new.text if rename.new.component != rename.old.component else rename.new.point}"
-        for rename in found[:most]
-    )
+
+    def called(rename: Rename) -> str:
+        return rename.new.text if rename.new.component != rename.old.component else rename.new.point
+
+    said = ", ".join(f"{rename.old.text} is {called(rename)}" for rename in found[:most])
     rest = f" and {len(found) - most} more" if len(found) > most else ""
     return (
         f"Renamed: {said}{rest} in the problem, at the same place in as many requests; compared under the "

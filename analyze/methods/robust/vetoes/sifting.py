@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from analyze.findings.changes import Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.testing import Tested
-from analyze.methods.robust.vetoes.asides import Aside
-from analyze.methods.robust.vetoes.lost_records import loss_aside, loss_of, lost_changes
+from analyze.methods.robust.vetoes.asides import Aside, Reason
+from analyze.methods.robust.vetoes.lost_records import ALLOWED, loss_aside, loss_of, lost_changes
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_aside, load_changes, load_met
 from analyze.methods.robust.vetoes.moved_clocks import clock_aside, clock_changes
 from analyze.methods.robust.vetoes.renames import Rename, rename_text
@@ -25,16 +25,12 @@ class Sifted:
     kept: tuple[Change, ...]
     asides: tuple[Aside, ...]
     load: LoadMet
+    hidden_paths: float = 0.0
+    """Share of a path that lost events hide."""
 
-    @property
-    def by_load(self) -> bool:
-        """Whether the load explains some of what changed."""
-        return any(aside.reason == "load" for aside in self.asides)
-
-    @property
-    def torn(self) -> bool:
-        """Whether events of one period are missing."""
-        return any(aside.reason == "loss" for aside in self.asides)
+    def text(self, reason: Reason) -> str:
+        """What is told of a reason; empty where nothing was set aside for it."""
+        return next((aside.text for aside in self.asides if aside.reason == reason), "")
 
 
 def sifted(
@@ -60,7 +56,7 @@ def sifted(
     if loaded := load_changes(left, met, profile, roles):
         left = _without(left, loaded)
         asides.append(load_aside(met, loaded))
-    return Sifted(tuple(left), tuple(asides), met)
+    return Sifted(tuple(left), tuple(asides), met, 0.0 if loss is None else ALLOWED * loss.rate)
 
 
 def _without(changes: Sequence[Change], taken: Sequence[Change]) -> list[Change]:
