@@ -35,8 +35,7 @@ class RobustSettings(Config):
     cold_phi: float = Field(default=3.0, ge=1)
     """Over-dispersion of shares where nothing tells."""
     seen_time: float = Field(default=1.0, gt=0)
-    """"Unchanged" needs that a mean, or a place's time, longer by this part would have been seen (1:
-    twice)."""
+    """No change is reported only if requests longer by this part would have been seen (1: twice as long)."""
     seen_share: float = Field(default=0.10, gt=0, le=1)
     """And that so many slow or failing requests more, or on another path, would have been."""
     exclude: tuple[str, ...] = ()
