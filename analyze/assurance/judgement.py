@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence, equivalence
 from analyze.assurance.external_cause import ExternalCause, external_cause
+from analyze.assurance.largest_change import Bounds, LargestChange, largest_change
 from analyze.assurance.load_change import MixChange, mix_change
 from analyze.assurance.ordinary_noise import LEAST_WINDOWS, ordinary_noise
 from analyze.assurance.period_blocks import PeriodBlocks
 from analyze.assurance.period_tests import ALPHA, PeriodNoise, PeriodTest, period_tests
-from analyze.assurance.seen import Bounds, Seen, seen
 from analyze.assurance.verdict import Outcome, outcome
 from analyze.assurance.visible_change import visible_rows
 from schemas.report.accounts import VisibleRow
@@ -33,8 +33,8 @@ class Judgement:
     mix: MixChange
     external: ExternalCause
     visible: tuple[VisibleRow, ...]
-    seen: Seen
-    """Smallest changes that would have been found."""
+    largest: LargestChange
+    """What may have changed although nothing was found."""
     bounds: Bounds
     """Changes that matter."""
     places_share: float
@@ -58,7 +58,7 @@ class Judgement:
             equivalent=self.equivalent,
             external=self.external,
             places_share=self.places_share,
-            seen=self.seen,
+            largest=self.largest,
             bounds=self.bounds,
             by_load=by_load,
             torn=torn,
@@ -84,8 +84,8 @@ def judge(
 
     log_sd: [roots] of `log_spread`. ordinary: a block for each ordinary window, history and reference;
     windows: how many such windows reference and problem are long. gaps_us: see `external_cause`.
-    places: from the band of a mean to (share of the time at places as fast as before, change that places
-    would show); None: nothing is known of places. hidden_paths: share of a path that lost events hide.
+    places: from the band of a mean to (share of the time at places as fast as before, largest change that
+    places allow); None: nothing is known of places. hidden_paths: share of a path that lost events hide.
     """
     noise = (
         PeriodNoise(windows0=windows[0], windows1=windows[1])
@@ -97,7 +97,7 @@ def judge(
     tails = [test for test in tests if test.measure == "tail"]
     settled = bool(tails) and all(test.settled for test in tails)
     same = equivalence(reference, problem, roots, noise, tails_settled=settled)
-    share, smallest = (0.0, None) if places is None else places(same.band)
+    share, size = (0.0, None) if places is None else places(same.band)
     visible = visible_rows(reference, problem, log_sd, roots, noise, alpha=visible_alpha)
     # Steady places, no more slow requests: a mean that blocks of hits and misses blur is the same, too.
     as_fast = same.holds or (settled and share >= NEEDED_SHARE)
@@ -108,7 +108,7 @@ def judge(
         mix=mix_change(reference, problem),
         external=external_cause(reference, problem, equivalent=as_fast, gaps_us=gaps_us, tau_rate=tau_rate),
         visible=visible,
-        seen=seen(tests, visible, smallest, hidden_paths=hidden_paths, alpha=alpha),
+        largest=largest_change(tests, visible, size, hidden_paths=hidden_paths),
         bounds=Bounds() if bounds is None else bounds,
         places_share=share,
         tau_rate=tau_rate,

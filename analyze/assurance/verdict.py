@@ -1,8 +1,8 @@
 """The outcome of a comparison, of five (ALGORITHMS L.6), and why.
 
 Nothing passes for want of evidence: "unchanged" needs response times shown to be equivalent and no measure of
-the whole period open, or that all changes that matter (by the user's bounds) would have been seen. Else
-nothing found is "cannot tell", with what would have been seen and the number of requests that lack.
+the whole period open, or that no change that matters (by the user's bounds) is possible. Else nothing found
+is "cannot tell", with the largest change that is possible and the number of requests that lack.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence
 from analyze.assurance.external_cause import ExternalCause
+from analyze.assurance.largest_change import Bounds, LargestChange, ordinary
 from analyze.assurance.missing_requests import missing_for_equivalence, missing_for_test
 from analyze.assurance.period_tests import ALPHA, PeriodTest
-from analyze.assurance.seen import Bounds, Seen, ordinary
 from analyze.report.wording import duration
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
@@ -46,7 +46,7 @@ def outcome(
     equivalent: Equivalence,
     external: ExternalCause | None = None,
     places_share: float = 0.0,
-    seen: Seen | None = None,
+    largest: LargestChange | None = None,
     bounds: Bounds | None = None,
     by_load: str = "",
     torn: str = "",
@@ -57,9 +57,9 @@ def outcome(
 
     findings: how many there are. share_explained: share of the change of the mean that they explain, 0 to 1;
     None where the mean did not change by test. tests: of `period_tests`; none means that a period has no
-    request. places_share: share of the time at places as fast as before. seen: what would have been found,
-    held against bounds. by_load: what the load explains, a sentence. torn: what is missing of a period's
-    events, a sentence. n1: effective problem requests; None: as the tests say.
+    request. places_share: share of the time at places as fast as before. largest: what may have
+    changed unseen, held against bounds. by_load: what the load explains, a sentence. torn: what is missing of
+    a period's events, a sentence. n1: effective problem requests; None: as the tests say.
     """
     changed = [test for test in tests if test.changed]
     told = _once([(test, _changed_text(test)) for test in changed])
@@ -76,17 +76,17 @@ def outcome(
     from_outside = external is not None and external.external
     if known:
         outside = (external.text,) if external is not None and from_outside else ()
-        return Outcome("unchanged", from_outside, _with_size((*outside, known), seen), None)
-    if seen is not None and seen.within(bounds or Bounds()) and ordinary(tests):
+        return Outcome("unchanged", from_outside, _with_size((*outside, known), largest), None)
+    if largest is not None and largest.within(bounds or Bounds()) and ordinary(tests):
         matters = bounds or Bounds()
         why = (
-            f"Nothing was found, and what matters (times longer by {matters.time:.0%}, "
-            f"{100 * matters.share:g} points of requests) would have been."
+            f"Nothing was found, and no change that matters (times by {matters.time:.0%}, "
+            f"{100 * matters.share:g} points of requests) is possible."
         )
-        return Outcome("unchanged", False, _with_size((why,), seen), None)
+        return Outcome("unchanged", False, _with_size((why,), largest), None)
     found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1, alpha)
     reasons = (torn, *found.reasons) if torn else found.reasons
-    return replace(found, reasons=_with_size(reasons, seen))
+    return replace(found, reasons=_with_size(reasons, largest))
 
 
 def _without_findings(told: Sequence[str], by_load: str, torn: str) -> Outcome:
@@ -115,8 +115,8 @@ def _unchanged(equivalent: Equivalence, still: Sequence[PeriodTest], places_shar
     return ""
 
 
-def _with_size(reasons: Sequence[str], seen: Seen | None) -> tuple[str, ...]:
-    told = "" if seen is None else seen.text()
+def _with_size(reasons: Sequence[str], largest: LargestChange | None) -> tuple[str, ...]:
+    told = "" if largest is None else largest.text()
     return (*reasons, told) if told else tuple(reasons)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from analyze.assurance.external_cause import mean_gap_us
 from analyze.assurance.judgement import Judgement, judge
+from analyze.assurance.largest_change import Bounds
 from analyze.assurance.period_blocks import PeriodBlocks, period_requests
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.quality_rows import quality_rows
-from analyze.assurance.seen import Bounds
 from analyze.methods.robust.place_equivalence import place_equivalence
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
@@ -80,7 +80,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         gaps_us=(gaps[0], gaps[1]),
         visible_alpha=settings.q,
         places=lambda band: _places(run, settings, band),
-        bounds=Bounds(settings.seen_time, settings.seen_share),
+        bounds=Bounds(settings.matters_time, settings.matters_share),
         hidden_paths=run.sifted.hidden_paths,
     )
     return Assured(
@@ -97,7 +97,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
 
 def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[float, float | None]:
     found = place_equivalence(run.profile, run.roles, settings, band)
-    return found.share, found.visible
+    return found.share, found.largest
 
 
 def _quality(run: RobustRun, rows: tuple[QualityRow, ...]) -> tuple[QualityRow, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analyze.assurance.seen import POWER, size_for
+from analyze.assurance.largest_change import size_for
 from analyze.methods.robust.noise_between import noise_between
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -32,19 +32,20 @@ B1 = npt.NDArray[np.bool_]
 
 LEVEL = 0.90
 """Of the interval that must lie inside the band: two one-sided tests at 5 %."""
+_Z95 = 1.96
 LEAST_SPREAD = 0.02
 """Standard deviation of a block's mean logarithm is taken to be this at least: a bin is 2.2 % wide."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceEquivalence:
-    """Which places are as fast as before, and how much slower they would have to be; arrays are [sites]."""
+    """Which places are as fast as before, and how much slower they may be; arrays are [sites]."""
 
     share: float
     """Of the time on critical paths, each period counting the same, at places that are equivalent."""
-    visible: float | None
-    """A slow-down that tests would find, with 90 % power, at places with nearly all of the time: relative to
-    the response time of the requests that pass. A place that takes a hundredth may be thrice as slow."""
+    largest: float | None
+    """Largest change of requests that pass a place, relative, which the 95 % interval of the place's time
+    allows, noise between blocks included; at places with nearly all of the time."""
     change: F8
     """Logarithm of the ratio of typical own times; NaN where a period has no vote."""
     reach: F8
@@ -80,7 +81,7 @@ def place_equivalence(
     time_share = _time_shares(profile, roles)
     return PlaceEquivalence(
         share=float((time_share * np.nan_to_num(told) * inside).sum()),
-        visible=_visible(known, profile, roles, settings, time_share),
+        largest=_largest(known, profile, roles, settings, time_share),
         change=change,
         reach=reach,
         time_share=time_share,
@@ -88,21 +89,20 @@ def place_equivalence(
     )
 
 
-def _visible(
+def _largest(
     votes: Votes, profile: Profile, roles: Roles, settings: RobustSettings, time_share: F8
 ) -> float | None:
-    """What `time_tests` would find: beyond `min_z` standard errors, noise between blocks included."""
     n_sites = len(time_share)
     side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
     periods = spread(votes, side, n_sites, 2)
     noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
     se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
-    tested = (periods.n >= settings.min_requests).all(axis=1) & np.isfinite(se)
-    size = np.expm1((settings.min_z + float(stats.norm.ppf(POWER))) * np.where(tested, se, 0.0))
+    change = np.abs(periods.log_median[:, 1] - periods.log_median[:, 0])
+    tested = (periods.n >= settings.min_requests).all(axis=1) & np.isfinite(se + change)
+    size = np.expm1(np.where(tested, change + _Z95 * se, 0.0))
     both = visit_sums(profile, roles.reference | roles.problem)
     part = both.critical_ns / np.maximum(both.response_ns, 1e-300)
-    least = np.maximum(np.maximum(size, settings.time_floor) * part, settings.time_share)
-    return size_for(np.where(tested, least, np.inf).tolist(), time_share.tolist())
+    return size_for(np.where(tested, size * part, np.inf).tolist(), time_share.tolist())
 
 
 @dataclass(frozen=True, slots=True)
