@@ -77,10 +77,18 @@ def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
     for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
         if old not in found and new not in found.values():
             found[old] = new
+    halves = _half_moved([names[old] for old in gone], {names[old]: names[new] for old, new in found.items()})
     return tuple(
         Rename(names[old], names[new], float(after.n[new]))
         for old, new in sorted(found.items(), key=lambda pair: names[pair[0]])
+        if not halves & {names[old].component, names[old].callee}
     )
+
+
+def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
+    """Components that have another name in places only: what else they did is gone, so they are others."""
+    renamed = {old.component for old, new in found.items() if old.component != new.component}
+    return {old.component for old in gone if old.component in renamed and old not in found}
 
 
 def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
