@@ -1,0 +1,116 @@
+"""A run of DISTALYZER: studies, tests of every feature, networks of what diverges, ranked (ALGORITHMS G)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.distalyze.component_rows import component_row
+from analyze.methods.distalyze.contrasts import Contrast, Study, contrast_of
+from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
+from analyze.methods.distalyze.heavy_tail import Tail, tail_of, tail_weights
+from analyze.methods.distalyze.instance_logs import LogType
+from analyze.methods.distalyze.log_features import FeatureMaker
+from analyze.methods.distalyze.predictive import Divergence, divergence
+from analyze.methods.distalyze.study_components import Evidence, components
+from analyze.population import Population
+from analyze.stats.multiple import q_values
+from schemas.report.networks import NetworkComponent
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+
+
+LOG_TYPES: Final = (LogType.EVENT, LogType.STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """One study after its tests."""
+
+    study: Study
+    tail: Tail
+    weighted: bool
+    weight: F8
+    """[instances]"""
+    share: float
+    """Part of the difference of all studies."""
+    logs: tuple[Evidence, ...]
+    variables: tuple[int, ...]
+    """Of each log."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistalyzeRun:
+    """What was found."""
+
+    contrast: Contrast
+    tested: tuple[Tested, ...]
+    features: int
+    level: float
+    """Largest p that is significant after Bonferroni."""
+    bh_level: float
+    """Largest p that is significant after Benjamini-Hochberg; below 0: none."""
+    significant: int
+    significant_bh: int
+    components: tuple[NetworkComponent, ...]
+    """In which something diverges, ranked."""
+
+
+def distalyze_run(population: Population, settings: DistalyzeSettings) -> DistalyzeRun:
+    """All studies of a population. Deterministic in its arguments. Raises ConfigError (`contrast_of`)."""
+    contrast = contrast_of(population, settings)
+    moved = sum(study.moved_us for study in contrast.studies)
+    tested = []
+    for study in contrast.studies:
+        share = study.moved_us / moved if moved > 0 else 1 / len(contrast.studies)
+        tested.append(_tested(study, share, contrast.slow, settings))
+    p = np.concatenate([np.zeros(0), *(log.tests.p.reshape(-1) for one in tested for log in one.logs)])
+    p = p[~np.isnan(p)]
+    level = settings.alpha / max(len(p), 1)
+    by_rate = p[q_values(p) <= settings.alpha] if len(p) else p
+    bh_level = float(by_rate.max()) if len(by_rate) else -1.0
+    rows = [
+        component_row(found, one.study.root, one.share, level, bh_level)
+        for one in tested
+        for log in one.logs
+        for found in components(log, one.weight, level, settings)
+    ]
+    rows = [row for row in rows if row.score > 0]
+    rows.sort(key=lambda row: (-row.score, row.root, row.log_type, row.feature_types))
+    return DistalyzeRun(
+        contrast,
+        tuple(tested),
+        len(p),
+        level,
+        bh_level,
+        int((p <= level).sum()),
+        len(by_rate),
+        tuple(row.model_copy(update={"rank": rank}) for rank, row in enumerate(rows, 1)),
+    )
+
+
+def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings) -> Tested:
+    instances = study.instances
+    tail = tail_of(instances.performance_us, instances.weight, settings.tail_us)
+    weighted = settings.tail_weights == "on" or (settings.tail_weights == "auto" and slow and tail.heavy)
+    weight = instances.weight * (tail_weights(instances.performance_us, tail) if weighted else 1.0)
+    logs, sizes = [], []
+    for log_type in LOG_TYPES:
+        maker = FeatureMaker.of(study.log(log_type), instances)
+        tests = divergence(maker, weight)
+        kept = _most_diverging(tests, settings.network_variables)
+        logs.append(Evidence(FeatureMaker.of(maker.series.of_variables(kept), instances), kept, tests))
+        sizes.append(len(tests.names))
+    return Tested(study, tail, weighted, weight, share, tuple(logs), tuple(sizes))
+
+
+def _most_diverging(tests: Divergence, most: int) -> I8:
+    """The variables of the networks, ascending: all, or those of the largest |t| of any feature."""
+    if len(tests.names) <= most:
+        return np.arange(len(tests.names), dtype=np.int64)
+    largest = np.where(np.isnan(tests.t), 0.0, np.abs(tests.t)).max(axis=0)
+    return np.sort(np.argsort(-largest, kind="stable")[:most])
