@@ -62,9 +62,9 @@ class NetworkEdge(Frozen):
     """Place in `variables`, of a directed edge what happens first."""
     dst: int
     weight: float
-    """Largest node that one splits in the other's tree, over the instances; in C1, 0 to 1."""
+    """Largest node that one splits in the other's tree, over the instances, 0 to 1."""
     weight_other: float
-    """The same in C0; 0: no such dependency there."""
+    """The same in C0's network; 0: no such dependency there."""
     directed: bool
     """One comes before the other in all instances."""
     in_tree: bool
@@ -72,7 +72,10 @@ class NetworkEdge(Frozen):
 
 
 class NetworkComponent(Frozen):
-    """Variables connected with P in the network of one feature type of one log, of C1."""
+    """Variables connected with P in the network of one feature type of one log.
+
+    Of C1's network or of that of both classes together, whichever scores more.
+    """
 
     rank: int
     root: str
@@ -84,8 +87,10 @@ class NetworkComponent(Frozen):
     """Algorithm 1's, times the root type's part of the difference: what ranks."""
     own_score: float
     """Algorithm 1's."""
-    score_other: float
-    """Algorithm 1's of C0's network."""
+    pooled: bool
+    """Learned from both classes together; else from C1."""
+    scores: tuple[float, float, float]
+    """Algorithm 1's for the networks of C0, of C1, of both."""
     variables: tuple[NetworkVariable, ...]
     """P first, then those of the chain and what counts most."""
     variables_total: int

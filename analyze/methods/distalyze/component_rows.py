@@ -18,6 +18,8 @@ B1 = npt.NDArray[np.bool_]
 
 MOST_VARIABLES: Final = 16
 """Variables shown of a component; a drawing of more is a hairball."""
+MOST_CHAIN: Final = 30
+"""Variables told of a longer chain: its ends."""
 MOST_TRIVIAL: Final = 8
 BINS: Final = 24
 _LOG_RATIO: Final = 20.0
@@ -32,6 +34,8 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
     divergence = found.divergence[component.node]
     when = np.append(found.evidence.maker.when_us(), np.nan)[component.node]
     chain = component.chain(when, divergence)
+    if len(chain) > MOST_CHAIN:
+        chain = chain[: MOST_CHAIN // 2] + chain[-MOST_CHAIN // 2 :]
     shown = _shown(found, chain)
     place = {member: i for i, member in enumerate(shown)}
     nodes = [int(component.node[member]) for member in shown]
@@ -45,7 +49,8 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
         feature_types=tuple(type_.value for type_ in found.types),
         score=component.score * share,
         own_score=component.score,
-        score_other=found.other.score,
+        pooled=found.pooled,
+        scores=found.scores,
         variables=tuple(
             _performance(found) if node == p_node else _variable(found, node, level, bh_level)
             for node in nodes
@@ -63,7 +68,7 @@ def _shown(found: Found, chain: Sequence[int]) -> list[int]:
     """Members that are shown: P, the chain, then by what they add to the score, with their ways to P."""
     component = found.component
     worth = found.divergence[component.node] * component.weight
-    shown = dict.fromkeys([0, *chain][:MOST_VARIABLES])
+    shown = dict.fromkeys([0, *chain])
     for member in np.argsort(-worth, kind="stable").tolist():
         way = []
         step = int(member)

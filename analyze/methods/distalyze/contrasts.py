@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.explain.chosen_requests import Selection, choose
+from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
 from analyze.methods.distalyze.instance_logs import Instances, LogType, Series
+from analyze.methods.distalyze.request_kinds import kinds_of
 from analyze.methods.distalyze.request_logs import NS_PER_US, request_instances, request_log
 from analyze.methods.distalyze.window_logs import host_windows, windows
 from analyze.population import Population
@@ -22,6 +23,10 @@ F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 PAIR: Final = 2
+_LEAST_SURE: Final = 0.1
+MOSTLY: Final = 0.5
+"""Kinds that are too small to be looked at must be fewer than this part of a root type's requests; else the
+root type is looked at as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class Study:
     """Two classes of instances, and their logs on demand."""
 
     root: str
-    """Root type; empty: all."""
+    """Root type, or kind of request; empty: all."""
     instances: Instances
     log: Callable[[LogType], Series]
     moved_us: float
@@ -95,33 +100,48 @@ def _few(instances: Instances, least: int) -> bool:
 
 
 def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Contrast:
-    by_root: dict[str, list[int]] = {}
-    for number, category in enumerate(population.categories):
-        by_root.setdefault(category.graph.root, []).append(number)
-    if settings.root and (strange := [root for root in settings.root if root not in by_root]):
+    roots = sorted({category.graph.root for category in population.categories})
+    if strange := [root for root in settings.root if root not in roots]:
         raise ConfigError(
-            f"There is no root type '{strange[0]}'.", remedy=f"There are: {', '.join(list(by_root)[:20])}."
+            f"There is no root type '{strange[0]}'.", remedy=f"There are: {', '.join(roots[:20])}."
         )
     rng = np.random.default_rng(settings.seed)
     found: list[tuple[float, str, tuple[Selection, Selection]]] = []
     too_few = []
-    for root in settings.root or by_root:
-        groups = _classes(population, by_root[root], settings, slow=slow)
-        if min(group.n_requests for group in groups) < settings.least_instances:
+    for root in settings.root or roots:
+        kinds = kinds_of(population, root, settings.alike)
+        classes = {
+            name: _classes(population, members, settings, slow=slow) for name, members in kinds.items()
+        }
+        enough = {
+            name: groups for name, groups in classes.items() if _smaller(groups) >= settings.least_instances
+        }
+        whole = _classes(population, [i for members in kinds.values() for i in members], settings, slow=slow)
+        part = sum(_size(groups) for groups in enough.values()) / max(_size(whole), 1)
+        if settings.alike == "auto" and part < MOSTLY:
+            enough = {root: whole} if _smaller(whole) >= settings.least_instances else {}
+        if not enough:
             too_few.append(root)
-            continue
-        found.append((_moved_us(population, groups), root, groups))
+        found += [(_moved_us(population, groups), name, groups) for name, groups in enough.items()]
     found.sort(key=lambda entry: (-entry[0], entry[1]))
     studies = []
     for moved, root, groups in found[: settings.roots]:
         chosen = choose(population, groups, settings.most_instances, rng)
 
-        def log(log_type: LogType, chosen=chosen) -> Series:  # type: ignore[no-untyped-def]
+        def log(log_type: LogType, chosen: ChosenRequests = chosen) -> Series:
             return request_log(population, chosen, log_type)
 
         studies.append(Study(root, request_instances(population, chosen), log, moved))
     names = ("fast", "slow") if slow else _names(population, settings)
     return Contrast(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
+
+
+def _smaller(groups: Sequence[Selection]) -> int:
+    return min(group.n_requests for group in groups)
+
+
+def _size(groups: Sequence[Selection]) -> int:
+    return sum(group.n_requests for group in groups)
 
 
 def _classes(
@@ -164,12 +184,20 @@ def _quantile(values: I8, weight: F8, part: float) -> float:
 
 
 def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
-    """Difference of the classes' means times the weight of C1."""
-    total, weight = [0.0, 0.0], [0.0, 0.0]
-    for late, group in enumerate(groups):
-        for i, rows in group.rows.items():
-            category = population.categories[i]
-            total[late] += float(category.response_ns[rows] @ category.weight[rows]) / NS_PER_US
-            weight[late] += float(category.weight[rows].sum())
-    means = [t / max(w, 1e-300) for t, w in zip(total, weight, strict=True)]
-    return abs(means[1] - means[0]) * weight[1]
+    """Difference of the classes' means that is sure, times the weight of C1.
+
+    Sure is what is beyond two standard errors, or a tenth: noise of a large root type must not outweigh what
+    is plain in a small one.
+    """
+    means, errors, weights = [], [], []
+    for group in groups:
+        parts = [(population.categories[i], rows) for i, rows in group.rows.items() if len(rows)]
+        response = np.concatenate([category.response_ns[rows] for category, rows in parts]) / NS_PER_US
+        weight = np.concatenate([category.weight[rows] for category, rows in parts])
+        mean = float(np.average(response, weights=weight))
+        variance = float(np.average((response - mean) ** 2, weights=weight))
+        means.append(mean)
+        errors.append(variance * float((weight**2).sum() / weight.sum() ** 2))
+        weights.append(float(weight.sum()))
+    moved = abs(means[1] - means[0])
+    return max(moved - 2 * float(np.sqrt(sum(errors))), _LEAST_SURE * moved) * weights[1]

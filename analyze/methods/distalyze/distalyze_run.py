@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -79,8 +81,7 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
         for log in one.logs
         for found in components(log, one.weight, level, settings)
     ]
-    rows = [row for row in rows if row.score > 0]
-    rows.sort(key=lambda row: (-row.score, row.root, row.log_type, row.feature_types))
+    rows = _in_turn([row for row in rows if row.score > 0])
     return DistalyzeRun(
         contrast,
         tuple(tested),
@@ -91,6 +92,28 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
         len(by_rate),
         tuple(row.model_copy(update={"rank": rank}) for rank, row in enumerate(rows, 1)),
     )
+
+
+def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
+    """Components of events and of states in turn, each by score.
+
+    Algorithm 1 scores are for one log (T̂ is relative to the log's largest |t|, and a shift that events carry
+    on to the end counts at each): the log whose best component holds the larger |t| comes first.
+    """
+    lists = [
+        sorted(
+            (row for row in rows if row.log_type == log_type),
+            key=lambda row: (-row.score, row.root, row.feature_types),
+        )
+        for log_type in LOG_TYPES
+    ]
+    lists.sort(key=lambda listed: -_largest_t(listed[0]) if listed else 0.0)
+    turns = zip_longest(*lists)
+    return [row for turn in turns for row in turn if row is not None]
+
+
+def _largest_t(row: NetworkComponent) -> float:
+    return max((abs(v.t) for v in row.variables if v.t is not None and v.divergence > 0), default=0.0)
 
 
 def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings) -> Tested:

@@ -21,8 +21,11 @@ class DistalyzeSettings(Config):
     """Instead: this host (requests that touch it) against the rest."""
     root: tuple[str, ...] = ()
     """Root types looked at, `component/point`; none: those that carry most of the difference."""
-    roots: int = Field(default=4, ge=1)
-    """Most root types looked at."""
+    alike: Literal["auto", "root", "calls", "category"] = "auto"
+    """Requests held against each other have one root type, or also call the same operations of other
+    components, or are of one category; auto: calls for spans, root for activity records."""
+    roots: int = Field(default=6, ge=1)
+    """Most root types (or kinds of request, see alike) looked at."""
     slow_quantile: float = Field(default=0.95, gt=0, lt=1)
     """Slow: from this quantile of the root type's response time on."""
     fast_quantile: float = Field(default=0.5, gt=0, lt=1)
@@ -33,7 +36,7 @@ class DistalyzeSettings(Config):
     """Response time of a window: its mean, or its 99th percentile."""
     most_instances: int = Field(default=10_000, ge=100)
     """Instances of a class, spread over time; more are thinned out."""
-    least_instances: int = Field(default=20, ge=2)
+    least_instances: int = Field(default=10, ge=2)
     """Fewest instances of a class."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Chance of any false divergence (Bonferroni over all features)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,6 +34,8 @@ _TIMES: Final = frozenset(
         FeatureType.LAST,
     )
 )
+_POOL_RATIO: Final = 3
+"""Instances of the larger class for one of the smaller in the network of both."""
 _UNMOVED: Final = 0.5
 """What comes just before the beginning of a chain moved by less than this part of it."""
 
@@ -60,10 +62,13 @@ class Found:
     values: F8
     """[variables, instances] of the feature type."""
     component: Component
-    """Of C1; nodes are variables, then P."""
-    other: Component
+    """Of the network that it was learned from; nodes are variables, then P."""
+    pooled: bool
+    """Learned from both classes together; else from C1."""
     networks: tuple[Network, Network]
-    """Of C0, of C1."""
+    """Of C0, and the component's own."""
+    scores: tuple[float, float, float]
+    """Of the components of C0, of C1, of both together."""
     tested: npt.NDArray[np.int64]
     """[variables] row of `tests` that each variable's test is in."""
     divergence: F8
@@ -118,6 +123,7 @@ def components(evidence: Evidence, weight: F8, level: float, settings: Distalyze
         for late in (False, True)
     ]
     both = np.concatenate(rows)
+    pool, pool_weight = _pool(rows, weight)
     seldom = np.minimum(*maker.present()) < MOSTLY if len(kept) else np.zeros(0, np.bool_)
     for type_ in TYPES[maker.series.log_type]:
         values = maker.matrix(type_)
@@ -135,29 +141,46 @@ def components(evidence: Evidence, weight: F8, level: float, settings: Distalyze
         divergence = np.zeros(len(kept) + 1)
         divergence[:-1] = np.minimum(finite[tested, kept] / largest, 1.0)
         divergence[:-1][says_p] = 0.0
-        networks = tuple(
-            _network(values[:, mine], instances.performance_us[mine], weight[mine], ~says_p, settings)
-            for mine in rows
-        )
-        other, component = (
+        networks = [
+            _network(values[:, mine], instances.performance_us[mine], weighed, ~says_p, settings)
+            for mine, weighed in (
+                (rows[0], weight[rows[0]]),
+                (rows[1], weight[rows[1]]),
+                (pool, pool_weight),
+            )
+        ]
+        of_c0, of_c1, of_both = (
             component_of(network, divergence, settings.weigh_divergence, by_size=settings.by_size)
             for network in networks
         )
+        pooled = of_both.score > of_c1.score
         seen.append(
             Found(
                 maker.series.log_type,
                 (type_,),
                 evidence,
                 values,
-                component,
-                other,
-                (networks[0], networks[1]),
+                of_both if pooled else of_c1,
+                pooled,
+                (networks[0], networks[2 if pooled else 1]),
+                (of_c0.score, of_c1.score, of_both.score),
                 tested,
                 divergence,
                 says_p,
             )
         )
     yield from seen
+
+
+def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
+    """Instances of both classes for one network, and their weights: either class weighs the same.
+
+    What shifts all of C1 alike hangs together with nothing inside C1; between the classes it does.
+    """
+    most = _POOL_RATIO * min(len(mine) for mine in rows)
+    parts = [_spread(mine, most) for mine in rows]
+    weights = [weight[part] / weight[part].sum() * len(parts[0]) for part in parts]
+    return np.concatenate(parts), np.concatenate(weights)
 
 
 def _network(values: F8, performance: F8, weight: F8, wanted: B1, settings: DistalyzeSettings) -> Network:

@@ -151,7 +151,7 @@ class WindowInstances:
         cells = n * SLICES
         length_s = self.length_ns / SLICES / NS_PER_SECOND
         key = touch.instance * SLICES + touch.slice
-        count = np.bincount(key, touch.weight, cells).astype(np.float64)
+        count: F8 = np.bincount(key, touch.weight, cells).astype(np.float64)
         total = np.bincount(key, touch.weight * touch.response_us, cells)
         squares = np.bincount(key, touch.weight * touch.response_us**2, cells)
         seen = np.bincount(key, minlength=cells)
@@ -175,7 +175,7 @@ class WindowInstances:
         for number, root in enumerate(roots):
             mine = touch.root == number
             component, _, point = root.partition("/")
-            here = np.bincount(key[mine], touch.weight[mine], cells)
+            here = np.bincount(key[mine], touch.weight[mine], cells).astype(np.float64)
             spent = np.bincount(key[mine], (touch.weight * touch.response_us)[mine], cells)
             with np.errstate(invalid="ignore", divide="ignore"):
                 self._read(book, VariableName(component, point, "requests", Quantity.COUNT), here)

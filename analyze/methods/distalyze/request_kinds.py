@@ -1,0 +1,63 @@
+"""Requests that are alike: of one root type, and where one root serves many pages, of one kind (G.1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from analyze.population import Graph, Population
+from stitch.graph.placed import END
+
+Alike = Literal["auto", "root", "calls", "category"]
+NAMED = 3
+"""Operations that the name of a kind tells."""
+
+
+def kinds_of(population: Population, root: str, alike: Alike) -> dict[str, list[int]]:
+    """Name of a kind -> categories of a root type, in order of name.
+
+    `calls`: what its component calls elsewhere is the same set. Repeats and what lies below do not count, as
+    they are what may have changed. Of activity records `auto` takes the root type: what a step calls is a
+    matter of caches there, and would part what is to be held against each other.
+    """
+    members = [i for i, category in enumerate(population.categories) if category.graph.root == root]
+    if alike == "category":
+        return {f"{root} {population.categories[i].graph.key[:10]}": [i] for i in members}
+    spans = all(population.categories[i].graph.nesting is not None for i in members)
+    if alike == "root" or (alike == "auto" and not spans):
+        return {root: members}
+    found: dict[frozenset[str], list[int]] = {}
+    for i in members:
+        found.setdefault(called(population.categories[i].graph), []).append(i)
+    if len(found) == 1:
+        return {root: members}
+    return dict(sorted((_name(root, operations, found), kind) for operations, kind in found.items()))
+
+
+def called(graph: Graph) -> frozenset[str]:
+    """Operations of other components that the root's component calls."""
+    home = graph.nodes[0].component
+    nesting = graph.nesting
+    if nesting is None:
+        return frozenset(
+            graph.nodes[dst].operation
+            for src, dst in graph.edges.tolist()
+            if graph.nodes[src].component == home != graph.nodes[dst].component
+        )
+    return frozenset(
+        node.operation
+        for position, node in enumerate(graph.nodes)
+        if node.side != END
+        and node.component != home
+        and nesting.parent[position] >= 0
+        and graph.nodes[int(nesting.parent[position])].component == home
+    )
+
+
+def _name(root: str, operations: frozenset[str], kinds: dict[frozenset[str], list[int]]) -> str:
+    """The root type, and the operations that the fewest other kinds call."""
+    if not operations:
+        return f"{root} calling nothing"
+    rarest = sorted(operations, key=lambda name: (sum(name in kind for kind in kinds), name))
+    shown = ", ".join(rarest[:NAMED])
+    more = f" and {len(rarest) - NAMED} more" if len(rarest) > NAMED else ""
+    return f"{root} calling {shown}{more}"
