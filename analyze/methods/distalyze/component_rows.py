@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.distalyze.instance_logs import VariableName
-from analyze.methods.distalyze.log_features import quantity_of
+from analyze.methods.distalyze.log_features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.study_components import Found
 from schemas.report.networks import Distribution, NetworkComponent, NetworkEdge, NetworkVariable
 
@@ -32,8 +32,8 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
     component = found.component
     p_node = len(found.values)
     divergence = found.divergence[component.node]
-    when = np.append(found.evidence.maker.when_us(), np.nan)[component.node]
-    chain = component.chain(when, divergence)
+    when = np.append(_when(found), np.nan)[component.node]
+    chain = component.chain(when, np.where(_with_p(found)[component.node], divergence, 0.0))
     if len(chain) > MOST_CHAIN:
         chain = chain[: MOST_CHAIN // 2] + chain[-MOST_CHAIN // 2 :]
     shown = _shown(found, chain)
@@ -62,6 +62,31 @@ def component_row(found: Found, root: str, share: float, level: float, bh_level:
         trivial=tuple(told[:MOST_TRIVIAL]),
         trivial_total=len(told),
     )
+
+
+def _when(found: Found) -> F8:
+    """[variables] what their order in time goes by: of event times the feature itself, in C1.
+
+    Other means of time would be over the instances that each variable occurs in, which are not the same.
+    """
+    if found.types[0] in EVENT_TIMES:
+        return np.asarray(found.evidence.tests.mean1[found.tested, found.evidence.kept])
+    return found.evidence.maker.when_us()
+
+
+def _with_p(found: Found) -> B1:
+    """[nodes] whether a chain may begin there: of event times, those that move the way P does.
+
+    What comes before a delay moves the other way when told relative to the whole.
+    """
+    nodes = np.ones(len(found.values) + 1, np.bool_)
+    if found.types[0] in EVENT_TIMES:
+        instances = found.evidence.maker.instances
+        p, late, w = instances.performance_us, instances.problem, instances.weight
+        moved = np.average(p[late], weights=w[late]) - np.average(p[~late], weights=w[~late])
+        t = found.evidence.tests.t[found.tested, found.evidence.kept]
+        nodes[:-1] = np.sign(np.where(np.isnan(t), 0.0, t)) == np.sign(moved)
+    return nodes
 
 
 def _shown(found: Found, chain: Sequence[int]) -> list[int]:

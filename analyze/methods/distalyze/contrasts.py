@@ -39,6 +39,9 @@ class Study:
     log: Callable[[LogType], Series]
     moved_us: float
     """Response time, summed up, that the classes differ by: what a root type weighs."""
+    all_us: F8
+    """P of all instances, those of neither class among them: what a tail is told by."""
+    all_weight: F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast
         )
     make = host_windows if settings.instances == "host" else windows
     found = make(population, settings)
-    study = Study("", found.instances, found.log, 0.0)
+    instances = found.instances
+    study = Study("", instances, found.log, 0.0, instances.performance_us, instances.weight)
     few = _few(study.instances, settings.least_instances)
     return (
         Contrast((), _names(population, settings), False, ("all",))
@@ -106,10 +110,10 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
             f"There is no root type '{strange[0]}'.", remedy=f"There are: {', '.join(roots[:20])}."
         )
     rng = np.random.default_rng(settings.seed)
-    found: list[tuple[float, str, tuple[Selection, Selection]]] = []
+    found: list[tuple[float, str, tuple[Selection, Selection], list[int]]] = []
     too_few = []
     for root in settings.root or roots:
-        kinds = kinds_of(population, root, settings.alike)
+        kinds = kinds_of(population, root, settings.alike, slow=slow)
         classes = {
             name: _classes(population, members, settings, slow=slow) for name, members in kinds.items()
         }
@@ -120,18 +124,31 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
         part = sum(_size(groups) for groups in enough.values()) / max(_size(whole), 1)
         if settings.alike == "auto" and part < MOSTLY:
             enough = {root: whole} if _smaller(whole) >= settings.least_instances else {}
+            kinds = {root: [i for members in kinds.values() for i in members]}
         if not enough:
             too_few.append(root)
-        found += [(_moved_us(population, groups), name, groups) for name, groups in enough.items()]
+        found += [
+            (_moved_us(population, groups), name, groups, kinds[name]) for name, groups in enough.items()
+        ]
     found.sort(key=lambda entry: (-entry[0], entry[1]))
     studies = []
-    for moved, root, groups in found[: settings.roots]:
+    for moved, root, groups, members in found[: settings.roots]:
         chosen = choose(population, groups, settings.most_instances, rng)
 
         def log(log_type: LogType, chosen: ChosenRequests = chosen) -> Series:
             return request_log(population, chosen, log_type)
 
-        studies.append(Study(root, request_instances(population, chosen), log, moved))
+        of_all = [population.categories[i] for i in members]
+        studies.append(
+            Study(
+                root,
+                request_instances(population, chosen),
+                log,
+                moved,
+                np.concatenate([category.response_ns for category in of_all]) / NS_PER_US,
+                np.concatenate([category.weight for category in of_all]),
+            )
+        )
     names = ("fast", "slow") if slow else _names(population, settings)
     return Contrast(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
 

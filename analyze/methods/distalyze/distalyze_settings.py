@@ -23,7 +23,8 @@ class DistalyzeSettings(Config):
     """Root types looked at, `component/point`; none: those that carry most of the difference."""
     alike: Literal["auto", "root", "calls", "category"] = "auto"
     """Requests held against each other have one root type, or also call the same operations of other
-    components, or are of one category; auto: calls for spans, root for activity records."""
+    components, or are of one category; auto: calls, but for periods of
+    activity records root."""
     roots: int = Field(default=6, ge=1)
     """Most root types (or kinds of request, see alike) looked at."""
     slow_quantile: float = Field(default=0.95, gt=0, lt=1)

@@ -68,6 +68,7 @@ TYPES: Final = {LogType.EVENT: EVENT_TYPES, LogType.STATE: STATE_TYPES}
 RELATIVE_TIMES: Final = frozenset(
     (FeatureType.FIRST_RELATIVE, FeatureType.MEDIAN_RELATIVE, FeatureType.LAST_RELATIVE)
 )
+EVENT_TIMES: Final = frozenset(EVENT_TYPES) - {FeatureType.COUNT}
 _PART: Final = {
     FeatureType.QUARTER: 0.25,
     FeatureType.HALF: 0.5,

@@ -89,6 +89,7 @@ def split_sizes(codes: I4, targets: F8, own: I8, weight: F8, rules: TreeRules) -
     scale = np.sqrt(np.maximum((y**2 @ weight) / mass, 1e-300))
     y /= scale[:, None]
     whole = (y**2) @ weight
+    least_surprise = _by_chance(rules.chance, n_predictors) if rules.chance > 0 else 0.0
     open_ = _Open(np.arange(len(targets), dtype=np.int64), there)
     while len(open_.target):
         fine = open_.inside.sum(axis=1) >= max(rules.least_node, 2 * rules.least_leaf)
@@ -100,8 +101,10 @@ def split_sizes(codes: I4, targets: F8, own: I8, weight: F8, rules: TreeRules) -
             for node in np.flatnonzero(split).tolist():
                 target, inside = int(batch.target[node]), batch.inside[node]
                 j = int(predictor[node])
-                largest[j, target] = max(largest[j, target], int(inside.sum()))
                 left = inside & (codes[j] <= cut[node])
+                if least_surprise > 0 and _surprise(y[target, inside], left[inside]) < least_surprise:
+                    continue
+                largest[j, target] = max(largest[j, target], int(inside.sum()))
                 children.append(_Open(np.array([target, target]), np.stack([left, inside & ~left])))
         open_ = _Open(
             np.concatenate([part.target for part in children]) if children else np.zeros(0, np.int64),
@@ -156,20 +159,31 @@ def _best(
     # Equal splits differ in their last digits: the first within rounding is taken.
     top = flat.max(axis=0)
     place = np.argmax(flat >= top - 1e-9 * np.maximum(np.abs(top), 1e-300), axis=0)
-    spread = (inside_y**2) @ weight - total**2 / np.maximum(mass, 1e-300)
     split = (top > 1e-12 * np.maximum(whole[batch.target], 1e-300)) & (
         top >= rules.least_gain * whole[batch.target]
     )
-    if rules.chance > 0:
-        effective = mass**2 / np.maximum(inside @ weight**2, 1e-300)
-        # F(1, n - 2) of the cut as if it were the only one; the weights' scale cancels.
-        ratio = top / np.maximum(spread - top, 1e-300) * np.maximum(effective - 2, 1.0)
-        split &= ratio >= _by_chance(rules.chance, n_predictors)
     return np.asarray(split), (place // width).astype(np.int64), (place % width).astype(np.int64)
 
 
+def _surprise(values: F8, left: B1) -> float:
+    """Squared z of the difference of two sides in normal scores of the values.
+
+    Scores and not values: with values, one outlier in a small leaf beats every bound.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    n, n_left = len(values), int(left.sum())
+    scores = ndtri((rankdata(values) - 0.5) / n)
+    spread = float(scores.var())
+    if spread <= 0:
+        return 0.0
+    off = float(scores[left].mean() - scores[~left].mean())
+    return off * off / (spread * (1 / n_left + 1 / (n - n_left)))
+
+
 def _by_chance(level: float, n_predictors: int) -> float:
-    """Squared t that the best of all cuts of all predictors exceeds with this chance, about."""
+    """Squared z that the best of all cuts of all predictors exceeds with this chance, about."""
     from scipy.special import ndtri
 
     return float(ndtri(level / (2 * n_predictors * _CUTS)) ** 2)

@@ -12,18 +12,19 @@ NAMED = 3
 """Operations that the name of a kind tells."""
 
 
-def kinds_of(population: Population, root: str, alike: Alike) -> dict[str, list[int]]:
+def kinds_of(population: Population, root: str, alike: Alike, *, slow: bool) -> dict[str, list[int]]:
     """Name of a kind -> categories of a root type, in order of name.
 
     `calls`: what its component calls elsewhere is the same set. Repeats and what lies below do not count, as
-    they are what may have changed. Of activity records `auto` takes the root type: what a step calls is a
-    matter of caches there, and would part what is to be held against each other.
+    they are what may have changed. Of activity records of two periods `auto` takes the root type: what a
+    step calls is a matter of caches there, and may be the change. Slow and fast requests (`slow`) are of one
+    kind always: that the longer path is slower needs no statistics, why it is slower than usual does.
     """
     members = [i for i, category in enumerate(population.categories) if category.graph.root == root]
     if alike == "category":
         return {f"{root} {population.categories[i].graph.key[:10]}": [i] for i in members}
     spans = all(population.categories[i].graph.nesting is not None for i in members)
-    if alike == "root" or (alike == "auto" and not spans):
+    if alike == "root" or (alike == "auto" and not spans and not slow):
         return {root: members}
     found: dict[frozenset[str], list[int]] = {}
     for i in members:
