@@ -29,6 +29,12 @@ class WelchTests:
     """Positive: the problem's mean is larger."""
     p: F8
     """Two-sided."""
+    p_pooled: F8
+    """The same with the spread of both classes together, as if they were one (the null hypothesis).
+
+    Where values are rare and large, a small class that holds none of them has too small a spread of its own:
+    Welch's p was below 0.05 after Bonferroni in half of 100 random splits of 1,000 into 50 and 950.
+    """
     mean0: F8
     mean1: F8
 
@@ -40,6 +46,7 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
     """
     n = len(values)
     mean, spread, size = (np.full((2, n), np.nan) for _ in range(3))
+    whole = np.full(n, np.nan)
     for first in range(0, n, _ROWS):
         rows = slice(first, min(first + _ROWS, n))
         for late in (0, 1):
@@ -47,20 +54,25 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
             mean[late, rows], spread[late, rows], size[late, rows] = _moments(
                 values[rows, mine], weight[mine]
             )
+        whole[rows] = _moments(values[rows], weight)[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         error = spread / size
         both = error.sum(axis=0)
         t = (mean[1] - mean[0]) / np.sqrt(both)
         freedom = both**2 / (error[0] ** 2 / (size[0] - 1) + error[1] ** 2 / (size[1] - 1))
         p = 2 * stdtr(freedom, -np.abs(t))
+        z = (mean[1] - mean[0]) / np.sqrt(whole / size[0] + whole / size[1])
+        pooled = 2 * stdtr(size.sum(axis=0) - 2, -np.abs(z))
     tested = (size > 1).all(axis=0) & ~np.isnan(both)
     constant = tested & (both <= 0)
     same = np.isclose(mean[0], mean[1], rtol=1e-12, atol=0.0)
     p = np.where(constant, np.where(same, 1.0, 0.0), p)
+    pooled = np.where(same, 1.0, pooled)
     t = np.where(constant, np.where(same, 0.0, np.sign(mean[1] - mean[0]) * MOST_T), t)
     return WelchTests(
         np.where(tested, np.clip(t, -MOST_T, MOST_T), np.nan),
         np.where(tested, p, np.nan),
+        np.where(tested, pooled, np.nan),
         mean[0],
         mean[1],
     )

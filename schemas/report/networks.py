@@ -83,6 +83,8 @@ class NetworkComponent(Frozen):
     log_type: Literal["event", "state"]
     feature_types: tuple[str, ...]
     """Several where their values are the same."""
+    also: tuple[str, ...] = ()
+    """Feature types whose components begin with the same variable and score less."""
     score: float
     """Algorithm 1's, times the root type's part of the difference: what ranks."""
     own_score: float

@@ -44,3 +44,19 @@ def hbase(seed: int, n: int = 6_000, *, stale: float = 0.01, disk: float = 0.02)
     made = category(graph(POINTS), times.astype(np.int64), np.zeros(n, np.int64))
     made = replace(made, start_ns=np.arange(n, dtype=np.int64) * 10_000_000)
     return Population((made,), {}, (), samples=(Sample("all"),), statuses=("ok",))
+
+
+def split_at_random(whole: Population, seed: int, part: float = 0.5) -> Population:
+    """An A/A comparison: requests of one period dealt into two samples."""
+    rng = np.random.default_rng(seed)
+    (one,) = whole.categories
+    late = rng.random(one.n_requests) < part
+    order = np.argsort(late, kind="stable")
+    dealt = replace(
+        one,
+        node_ns=np.ascontiguousarray(one.node_ns[:, order]),
+        response_ns=one.response_ns[order],
+        start_ns=one.start_ns[order],
+        sample=late[order].astype(np.uint8),
+    )
+    return replace(whole, categories=(dealt,), samples=(Sample("reference"), Sample("problem")))

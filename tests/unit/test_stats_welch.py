@@ -60,12 +60,24 @@ def test_constants_and_what_cannot_be_tested() -> None:
     assert np.isnan(found.p[3])
 
 
+def test_a_small_class_without_the_rare_large_values_does_not_differ() -> None:
+    """Welch alone calls it different; with the spread of both it is not."""
+    rng = np.random.default_rng(6)
+    values = np.where(np.arange(1_000) < 950, rng.lognormal(0, 0.3, 1_000), 1.0)[None, :]
+    values[0, :950:70] = 100.0
+    values[0, 950:] = rng.lognormal(0, 0.3, 50)
+    found = welch_tests(values, np.arange(1_000) >= 950, np.ones(1_000))
+    assert found.p[0] < 0.001
+    assert found.p_pooled[0] > 0.2
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_it_holds_its_level(weighted: bool) -> None:
     rng = np.random.default_rng(4)
     problem = np.arange(200) < 60
     values = rng.normal(0, 1, (20_000, 200))
     weight = rng.choice([1.0, 2.0, 5.0], 200) if weighted else np.ones(200)
-    p = welch_tests(values, problem, weight).p
-    assert 0.044 < (p < 0.05).mean() < 0.058
-    assert (p < 0.001).mean() < 0.0025
+    tests = welch_tests(values, problem, weight)
+    for p in (tests.p, tests.p_pooled):
+        assert 0.044 < (p < 0.05).mean() < 0.058
+        assert (p < 0.001).mean() < 0.0025

@@ -100,16 +100,23 @@ def _in_turn(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
     Algorithm 1 scores are for one log (T̂ is relative to the log's largest |t|, and a shift that events carry
     on to the end counts at each): the log whose best component holds the larger |t| comes first.
     """
-    lists = [
-        sorted(
-            (row for row in rows if row.log_type == log_type),
-            key=lambda row: (-row.score, row.root, row.feature_types),
-        )
-        for log_type in LOG_TYPES
-    ]
+    best = sorted(rows, key=lambda row: (-row.score, row.root, row.feature_types))
+    lists = [_told_once([row for row in best if row.log_type == log_type]) for log_type in LOG_TYPES]
     lists.sort(key=lambda listed: -_largest_t(listed[0]) if listed else 0.0)
     turns = zip_longest(*lists)
     return [row for turn in turns for row in turn if row is not None]
+
+
+def _told_once(rows: Sequence[NetworkComponent]) -> list[NetworkComponent]:
+    """Components that begin alike as one, the best: the same story by the mean, the final value, at half …"""
+    first: dict[tuple[str, str], NetworkComponent] = {}
+    for row in rows:
+        key = row.root, row.variables[row.chain[-1]].text if row.chain else ""
+        known = first.get(key)
+        first[key] = (
+            row if known is None else known.model_copy(update={"also": (*known.also, *row.feature_types)})
+        )
+    return list(first.values())
 
 
 def _largest_t(row: NetworkComponent) -> float:

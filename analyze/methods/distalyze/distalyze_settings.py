@@ -51,7 +51,7 @@ class DistalyzeSettings(Config):
     """A network's trees split nodes of this share of the instances at least (the paper's m over N)."""
     least_gain: float = Field(default=0.01, ge=0, lt=1)
     """A split must explain this part of a variable's variance."""
-    chance: float = Field(default=0.05, ge=0, lt=1)
+    chance: float = Field(default=0.2, ge=0, lt=1)
     """And beat what the best of all splits gives by chance, at this level; 0: not asked for."""
     network_variables: int = Field(default=200, ge=2)
     """Most variables of a network, those that diverge most; all are tested."""

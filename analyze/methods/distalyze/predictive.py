@@ -29,6 +29,7 @@ class Divergence:
     t: F8
     """NaN where not tested."""
     p: F8
+    """The larger of Welch's and that with the spread of both classes together."""
     mean0: F8
     mean1: F8
     when_us: F8
@@ -61,7 +62,11 @@ def divergence(maker: FeatureMaker, weight: F8) -> Divergence:
         wanted = seldom if type_ is FeatureType.PRESENCE else ~seldom
         rows.append(
             WelchTests(
-                np.where(wanted, tests.t, np.nan), np.where(wanted, tests.p, np.nan), tests.mean0, tests.mean1
+                np.where(wanted, tests.t, np.nan),
+                np.where(wanted, tests.p, np.nan),
+                np.where(wanted, tests.p_pooled, np.nan),
+                tests.mean0,
+                tests.mean1,
             )
         )
     return Divergence(
@@ -69,7 +74,7 @@ def divergence(maker: FeatureMaker, weight: F8) -> Divergence:
         maker.series.names,
         types,
         np.stack([row.t for row in rows]),
-        np.stack([row.p for row in rows]),
+        np.stack([np.maximum(row.p, row.p_pooled) for row in rows]),
         np.stack([row.mean0 for row in rows]),
         np.stack([row.mean1 for row in rows]),
         maker.when_us(),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from analyze.population import Graph, Population
 from stitch.graph.placed import END
 
 Alike = Literal["auto", "root", "calls", "category"]
-NAMED = 3
-"""Operations that the name of a kind tells."""
 
 
 def kinds_of(population: Population, root: str, alike: Alike, *, slow: bool) -> dict[str, list[int]]:
@@ -31,7 +30,8 @@ def kinds_of(population: Population, root: str, alike: Alike, *, slow: bool) -> 
         found.setdefault(called(population.categories[i].graph), []).append(i)
     if len(found) == 1:
         return {root: members}
-    return dict(sorted((_name(root, operations, found), kind) for operations, kind in found.items()))
+    names = _names(root, list(found))
+    return dict(sorted(zip(names, found.values(), strict=True)))
 
 
 def called(graph: Graph) -> frozenset[str]:
@@ -54,11 +54,18 @@ def called(graph: Graph) -> frozenset[str]:
     )
 
 
-def _name(root: str, operations: frozenset[str], kinds: dict[frozenset[str], list[int]]) -> str:
-    """The root type, and the operations that the fewest other kinds call."""
+def _names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
+    """The root type and the rarest operations of each kind, as few as tell the kinds apart."""
+    rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
+    for told in range(1, max(len(kind) for kind in kinds) + 1):
+        names = [_name(root, kind, told) for kind in rarest]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _name(root: str, operations: Sequence[str], told: int) -> str:
     if not operations:
         return f"{root} calling nothing"
-    rarest = sorted(operations, key=lambda name: (sum(name in kind for kind in kinds), name))
-    shown = ", ".join(rarest[:NAMED])
-    more = f" and {len(rarest) - NAMED} more" if len(rarest) > NAMED else ""
-    return f"{root} calling {shown}{more}"
+    more = f" and {len(operations) - told} more" if len(operations) > told else ""
+    return f"{root} calling {', '.join(operations[:told])}{more}"

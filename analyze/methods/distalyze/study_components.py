@@ -19,7 +19,13 @@ from analyze.methods.distalyze.dependency_network import (
 )
 from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
 from analyze.methods.distalyze.instance_logs import LogType
-from analyze.methods.distalyze.log_features import TYPES, FeatureMaker, FeatureType
+from analyze.methods.distalyze.log_features import (
+    EVENT_TIMES,
+    RELATIVE_TIMES,
+    TYPES,
+    FeatureMaker,
+    FeatureType,
+)
 from analyze.methods.distalyze.predictive import MOSTLY, Divergence
 from analyze.stats.welch import MOST_T
 
@@ -27,13 +33,6 @@ F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
-_TIMES: Final = frozenset(
-    (
-        FeatureType.FIRST,
-        FeatureType.MEDIAN,
-        FeatureType.LAST,
-    )
-)
 _POOL_RATIO: Final = 3
 """Instances of the larger class for one of the smaller in the network of both."""
 _UNMOVED: Final = 0.5
@@ -78,14 +77,22 @@ class Found:
 
     def before(self, a: int, b: int) -> bool:
         """Whether node `a` happens before node `b` in all instances; events only."""
-        if self.types[0] not in _TIMES:
+        if self.types[0] not in EVENT_TIMES:
             return False
         return happens_before(self._times(a), self._times(b))
 
     def _times(self, node: int) -> F8:
         if node == len(self.values):
-            return self.evidence.maker.instances.performance_us
+            return self._end()
         return np.asarray(self.values[node])
+
+    def _end(self) -> F8:
+        """P as a time of the instance; NaN where it is none (a mean over many requests)."""
+        instances = self.evidence.maker.instances
+        if not np.array_equal(instances.performance_us, instances.duration_us):
+            return np.full(len(instances), np.nan)
+        relative = self.types[0] in RELATIVE_TIMES
+        return np.ones(len(instances)) if relative else instances.performance_us
 
     def means(self, node: int) -> tuple[float, float]:
         """Of both classes, as they were tested."""
@@ -94,13 +101,15 @@ class Found:
 
     def just_before(self, node: int) -> int | None:
         """The latest variable that always comes before a node and moved much less; None: there is none."""
-        if self.types[0] not in _TIMES:
+        if self.types[0] not in EVENT_TIMES:
             return None
         before, after = self.means(node)
         best: tuple[float, int] | None = None
         for other in range(len(self.values)):
             was, is_ = self.means(other)
-            fits = other != node and is_ < after and abs(is_ - was) <= _UNMOVED * abs(after - before)
+            # The same way: relative times before a delay fall, as the whole grows.
+            moved = (is_ - was) * np.sign(after - before)
+            fits = other != node and is_ < after and moved <= _UNMOVED * abs(after - before)
             if fits and (best is None or is_ > best[0]) and self.before(other, node):
                 best = is_, other
         return None if best is None else best[1]

@@ -16,7 +16,7 @@ from analyze.report import wording
 from analyze.report.drawing.layout import Box, lay_out
 
 CHAR_PX: Final = 7.4
-LABEL_CHARS: Final = 34
+LABEL_CHARS: Final = 30
 MARGIN: Final = 12
 _WIDTH_CLASSES: Final = ((560, "narrow"), (900, "medium"), (1400, "wide"))
 _THIN, _THICK = 1.2, 6.0
@@ -31,7 +31,7 @@ class NetworkNode:
     where: str
     what: str
     numbers: str
-    """`12.3 ms → 1.01 s`."""
+    """`ends 12.3 ms → 1.01 s`."""
     divergence: float
     """0 to 1."""
     higher: bool
@@ -95,11 +95,8 @@ def shade(divergence: float) -> int:
 
 
 def _texts(node: NetworkNode) -> tuple[str, str, str]:
-    return (
-        wording.clip(wording.visible(node.where), LABEL_CHARS),
-        wording.clip(wording.visible(node.what), LABEL_CHARS),
-        wording.visible(node.numbers),
-    )
+    where, what = (wording.clip(wording.visible(text), LABEL_CHARS) for text in (node.where, node.what))
+    return where, what, wording.clip(wording.visible(node.numbers), 2 * LABEL_CHARS)
 
 
 def _box(node: NetworkNode) -> Box:

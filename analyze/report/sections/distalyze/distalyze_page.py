@@ -41,8 +41,8 @@ def _network(component: NetworkComponent) -> Markup:
     nodes = [
         NetworkNode(
             where=variable.component,
-            what=f"{variable.what} {variable.measure}".rstrip(),
-            numbers=words.moved(variable),
+            what=variable.what,
+            numbers=f"{variable.measure} {words.moved(variable)}".lstrip(),
             divergence=variable.divergence,
             higher=(variable.t or 0.0) >= 0,
             performance=i == 0,

@@ -102,6 +102,11 @@ def told_as(component: NetworkComponent) -> str:
     )
 
 
+def also_by(component: NetworkComponent) -> str:
+    """`mean, final value`; empty where no other feature type tells the same."""
+    return ", ".join(type_name(feature) for feature in component.also)
+
+
 def study_line(study: StudyRow, section: DistalyzeSection) -> str:
     """The classes of a root type in numbers."""
     return (
@@ -117,8 +122,5 @@ def weights(study: StudyRow) -> str:
     if study.weighted:
         return f"; heavy tail, weighed by 2^(time / {wording.duration(study.half_us)})"
     if study.heavy:
-        return (
-            f"; heavy tail ({wording.percent(study.tail_share)} outside of mean ± 3{NBSP}sigma), "
-            "--tail-weights on weighs it"
-        )
+        return f"; heavy tail ({wording.percent(study.tail_share)} outside of mean ± 3{NBSP}sigma)"
     return ""
