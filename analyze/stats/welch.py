@@ -45,16 +45,17 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
     With weights, sizes are Kish's effective ones, (sum w)^2 / sum w^2. O(features · instances).
     """
     n = len(values)
-    mean, spread, size = (np.full((2, n), np.nan) for _ in range(3))
-    whole = np.full(n, np.nan)
+    mean, spread, size, mass = (np.full((2, n), np.nan) for _ in range(4))
+    columns = [np.flatnonzero(problem == late) for late in (False, True)]
+    weights = [weight[mine] for mine in columns]
     for first in range(0, n, _ROWS):
         rows = slice(first, min(first + _ROWS, n))
         for late in (0, 1):
-            mine = problem == bool(late)
-            mean[late, rows], spread[late, rows], size[late, rows] = _moments(
-                values[rows, mine], weight[mine]
+            part = values[rows].take(columns[late], axis=1)
+            mean[late, rows], spread[late, rows], size[late, rows], mass[late, rows] = _moments(
+                part, weights[late]
             )
-        whole[rows] = _moments(values[rows], weight)[1]
+    whole = _both(mean, spread, size, mass)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = spread / size
         both = error.sum(axis=0)
@@ -78,16 +79,39 @@ def welch_tests(values: F8, problem: B1, weight: F8) -> WelchTests:
     )
 
 
-def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8]:
-    """[features] weighted mean, unbiased variance, effective size. Rounding is not taken for spread."""
-    there = ~np.isnan(values)
-    filled = np.where(there, values, 0.0)
-    w = there @ weight
-    size = np.where(w > 0, w**2 / np.maximum(there @ weight**2, 1e-300), 0.0)
+def _moments(values: F8, weight: F8) -> tuple[F8, F8, F8, F8]:
+    """[features] weighted mean, unbiased variance, effective size, sum of weights.
+
+    Rounding is not taken for spread.
+    """
+    missing = np.isnan(values)
+    if missing.any():
+        there = (~missing).astype(np.float64)
+        filled = np.where(missing, 0.0, values)
+        w, squares = there @ weight, there @ weight**2
+    else:
+        there, filled = None, values
+        w = np.full(len(values), weight.sum())
+        squares = np.full(len(values), (weight**2).sum())
+    size = np.where(w > 0, w**2 / np.maximum(squares, 1e-300), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = (filled @ weight) / w
-        off = np.where(there, values - mean[:, None], 0.0)
-        variance = (off**2 @ weight) / w * (size / (size - 1))
+        off = filled - mean[:, None]
+        off *= off
+        if there is not None:
+            off = np.where(missing, 0.0, off)
+        variance = (off @ weight) / w * (size / (size - 1))
         largest = np.abs(filled).max(axis=1, initial=0.0)
         variance = np.where(variance <= (largest * 1e-14) ** 2, 0.0, variance)
-    return mean, variance, size
+    return mean, variance, size, w
+
+
+def _both(mean: F8, spread: F8, size: F8, mass: F8) -> F8:
+    """[features] variance of both classes together, unbiased; arrays are [classes, features]."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = mass.sum(axis=0)
+        centre = (mass * mean).sum(axis=0) / total
+        inside = spread * (size - 1) / size
+        plain = (mass * (inside + (mean - centre) ** 2)).sum(axis=0) / total
+        effective = total**2 / (mass**2 / size).sum(axis=0)
+        return np.asarray(plain * effective / (effective - 1))

@@ -43,7 +43,7 @@ def test_ten_thousand_by_two_thousand() -> None:
     used, wall = time.process_time() - start, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"\ndistalyze, {INSTANCES} instances, {VARIABLES} + {VARIABLES - 1} variables, {run.features} features:"
+        f"\ndistalyze, {INSTANCES} instances, {2 * VARIABLES - 1} variables, {run.features} features:"
         f" {wall:.1f} s wall, {used:.1f} s CPU, {peak / 2**20:.2f} GB in all, "
         f"{(peak - before) / 2**20:.2f} GB more than at the start"
     )

@@ -47,7 +47,7 @@ def maker_of(cells, durations, states: bool, rng: np.random.Generator) -> Featur
         variable, instance, entry = entries[place]
         time, value = entry if states else (entry, None)
         book.add(
-            np.array([variable], np.int32),
+            variable,
             np.array([instance], np.int32),
             np.array([time]),
             None if value is None else np.array([value]),

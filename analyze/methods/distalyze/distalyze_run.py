@@ -130,10 +130,10 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
     weight = instances.weight * (tail_weights(instances.performance_us, tail) if weighted else 1.0)
     logs, sizes = [], []
     for log_type in LOG_TYPES:
-        maker = FeatureMaker.of(study.log(log_type), instances)
-        tests = divergence(maker, weight)
+        series = study.log(log_type)
+        tests = divergence(series, instances, weight)
         kept = _most_diverging(tests, settings.network_variables)
-        logs.append(Evidence(FeatureMaker.of(maker.series.of_variables(kept), instances), kept, tests))
+        logs.append(Evidence(FeatureMaker.of(series.of_variables(kept), instances), kept, tests))
         sizes.append(len(tests.names))
     return Tested(study, tail, weighted, weight, share, tuple(logs), tuple(sizes))
 

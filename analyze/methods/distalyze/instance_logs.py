@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -54,7 +54,8 @@ class Series:
     """One log of all instances, sorted by (variable, instance, time); arrays are [entries]."""
 
     names: tuple[VariableName, ...]
-    variable: I4
+    first: I8
+    """[variables + 1] where each variable's entries begin."""
     instance: I4
     time_us: F8
     """Since the instance began."""
@@ -66,17 +67,25 @@ class Series:
         """Events or states."""
         return LogType.EVENT if self.value is None else LogType.STATE
 
+    def between(self, start: int, stop: int) -> Series:
+        """Variables `start` to `stop` (not included), without a copy."""
+        rows = slice(int(self.first[start]), int(self.first[stop]))
+        return Series(
+            self.names[start:stop],
+            self.first[start : stop + 1] - self.first[start],
+            self.instance[rows],
+            self.time_us[rows],
+            None if self.value is None else self.value[rows],
+        )
+
     def of_variables(self, kept: I8) -> Series:
         """Some variables, numbered as they come in `kept`."""
-        place = np.full(len(self.names), -1, np.int32)
-        place[kept] = np.arange(len(kept), dtype=np.int32)
-        rows = np.flatnonzero(place[self.variable] >= 0)
-        variable = place[self.variable[rows]]
-        order = np.argsort(variable, kind="stable")
-        rows = rows[order]
+        size = np.diff(self.first)[kept]
+        first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+        rows = np.arange(first[-1]) + np.repeat(self.first[kept] - first[:-1], size)
         return Series(
             tuple(self.names[i] for i in kept.tolist()),
-            variable[order],
+            first,
             self.instance[rows],
             self.time_us[rows],
             None if self.value is None else self.value[rows],
@@ -102,72 +111,63 @@ class Instances:
 
 @dataclass(slots=True)
 class LogBook:
-    """Collects entries of one log in any order."""
+    """Collects entries of one log in any order, variable by variable: what is sorted fits into a cache."""
 
     states: bool
     names: dict[VariableName, int] = field(default_factory=dict)
-    _parts: list[tuple[I4, I4, F8, F8 | None]] = field(default_factory=list)
+    _parts: dict[int, list[tuple[I4, F8, F8 | None]]] = field(default_factory=dict)
 
     def number(self, name: VariableName) -> int:
         """Number of a variable."""
         return self.names.setdefault(name, len(self.names))
 
-    def add(self, variable: I4, instance: I4, time_us: F8, value: F8 | None = None) -> None:
-        """Entries, [entries] each. Values that are not finite are left out."""
-        if self.states:
-            if value is None:
-                raise ValueError("a state without a value")
-            fine = np.isfinite(value)
-            if not fine.all():
-                variable, instance = variable[fine], instance[fine]
-                time_us, value = time_us[fine], value[fine]
-        self._parts.append((variable, instance, time_us, value))
+    def add(self, variable: int, instance: I4, time_us: F8, value: F8 | None = None) -> None:
+        """Entries of one variable, [entries] each; of states with values, of which only finite ones count."""
+        self._parts.setdefault(variable, []).append((instance, time_us, value))
 
     def add_matrix(
         self, variables: Sequence[int], instance: I8, time_us: F8, value: F8 | None = None
     ) -> None:
         """Entries of every (variable, instance); matrices are [variables, instances]."""
-        shape = (len(variables), len(instance))
-        self.add(
-            np.repeat(np.asarray(variables, np.int32), shape[1]),
-            np.tile(instance.astype(np.int32), shape[0]),
-            time_us.reshape(-1),
-            None if value is None else value.reshape(-1),
-        )
+        rows = instance.astype(np.int32)
+        for place, variable in enumerate(variables):
+            self.add(variable, rows, time_us[place], None if value is None else value[place])
 
     def series(self) -> Series:
         """What was collected, variables by name; gone from here afterwards. O(entries log entries)."""
         listed = sorted(self.names)
-        place = np.empty(len(listed), np.int32)
-        place[[self.names[name] for name in listed]] = np.arange(len(listed), dtype=np.int32)
-        parts, self._parts = self._parts, []
-        if not parts:
-            empty = np.zeros(0, np.int32)
-            return Series(tuple(listed), empty, empty, np.zeros(0), np.zeros(0) if self.states else None)
-        variable = place[np.concatenate([part[0] for part in parts])]
-        instance = np.concatenate([part[1] for part in parts])
-        time_us = np.concatenate([part[2] for part in parts])
-        value = np.concatenate([part[3] for part in parts if part[3] is not None]) if self.states else None
-        del parts
-        key = variable.astype(np.int64) << 32 | instance
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        again = np.zeros(len(key), np.bool_)
-        again[1:] = key[1:] == key[:-1]
-        if again.any():
-            # Only where a variable occurs several times in an instance do times need an order.
-            several = again.copy()
-            several[:-1] |= again[1:]
-            rows = np.flatnonzero(several)
-            mine = order[rows]
-            order[rows] = mine[np.lexsort((time_us[mine], key[rows]))]
+        sizes = [sum(len(part[0]) for part in self._parts.get(self.names[name], ())) for name in listed]
+        n = sum(sizes)
+        instance, time_us = np.empty(n, np.int32), np.empty(n)
+        value = np.empty(n) if self.states else None
+        first = np.zeros(len(listed) + 1, np.int64)
+        end = 0
+        for place, name in enumerate(listed):
+            for one, when, read in self._sorted(self._parts.pop(self.names[name], [])):
+                rows = slice(end, end + len(one))
+                instance[rows], time_us[rows] = one, when
+                if value is not None and read is not None:
+                    value[rows] = read
+                end = rows.stop
+            first[place + 1] = end
         return Series(
-            tuple(listed),
-            variable[order],
-            instance[order],
-            time_us[order],
-            None if value is None else value[order],
+            tuple(listed), first, instance[:end], time_us[:end], None if value is None else value[:end]
         )
+
+    def _sorted(self, parts: Sequence[tuple[I4, F8, F8 | None]]) -> Iterator[tuple[I4, F8, F8 | None]]:
+        """The entries of one variable by (instance, time)."""
+        if not parts:
+            return
+        instance = np.concatenate([part[0] for part in parts])
+        time_us = np.concatenate([part[1] for part in parts])
+        value = np.concatenate([part[2] for part in parts if part[2] is not None]) if self.states else None
+        if value is not None and not (fine := np.isfinite(value)).all():
+            instance, time_us, value = instance[fine], time_us[fine], value[fine]
+        if not (instance[1:] > instance[:-1]).all():
+            order = np.lexsort((time_us, instance))
+            instance, time_us = instance[order], time_us[order]
+            value = None if value is None else value[order]
+        yield instance, time_us, value
 
 
 Logs = Mapping[LogType, Series]

@@ -77,6 +77,24 @@ _PART: Final = {
     FeatureType.HALF_RELATIVE: 0.5,
     FeatureType.THREE_QUARTERS_RELATIVE: 0.75,
 }
+_ONCE: Final = {
+    FeatureType.FIRST: FeatureType.LAST,
+    FeatureType.MEDIAN: FeatureType.LAST,
+    FeatureType.MEDIAN_RELATIVE: FeatureType.FIRST_RELATIVE,
+    FeatureType.LAST_RELATIVE: FeatureType.FIRST_RELATIVE,
+    FeatureType.PRESENCE: FeatureType.COUNT,
+    **dict.fromkeys(
+        (
+            FeatureType.MINIMUM,
+            FeatureType.MAXIMUM,
+            FeatureType.FINAL,
+            FeatureType.QUARTER_RELATIVE,
+            FeatureType.HALF_RELATIVE,
+            FeatureType.THREE_QUARTERS_RELATIVE,
+        ),
+        FeatureType.MEAN,
+    ),
+}
 _BY_TIME: Final = frozenset((FeatureType.QUARTER, FeatureType.HALF, FeatureType.THREE_QUARTERS))
 
 
@@ -101,21 +119,29 @@ class FeatureMaker:
     @classmethod
     def of(cls, series: Series, instances: Instances) -> FeatureMaker:
         """Cut a log. O(entries)."""
-        key = series.variable.astype(np.int64) << 32 | series.instance
-        begin = np.flatnonzero(np.concatenate((np.ones(min(len(key), 1), np.bool_), key[1:] != key[:-1])))
+        n = len(series.instance)
+        fresh = np.ones(n, np.bool_)
+        fresh[1:] = series.instance[1:] != series.instance[:-1]
+        fresh[series.first[:-1][series.first[:-1] < n]] = True
+        begin = np.flatnonzero(fresh)
         return cls(
             series,
             instances,
             begin,
-            np.diff(begin, append=len(key)),
-            key[begin] >> 32,
-            key[begin] & 0xFFFFFFFF,
+            np.diff(begin, append=n),
+            np.searchsorted(series.first, begin, side="right") - 1,
+            series.instance[begin].astype(np.int64),
         )
 
     @property
     def shape(self) -> tuple[int, int]:
         """(variables, instances)"""
         return len(self.series.names), len(self.instances)
+
+    def same_as(self, type_: FeatureType) -> FeatureType:
+        """A type with the same values: of variables that occur once at most, first, median and last are one."""
+        once = len(self.size) == 0 or int(self.size.max()) == 1
+        return _ONCE.get(type_, type_) if once else type_
 
     def matrix(self, type_: FeatureType) -> F8:
         """[variables, instances] the feature; NaN where the variable does not occur (counts: 0)."""

@@ -8,13 +8,15 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.distalyze.instance_logs import LogType, VariableName
+from analyze.methods.distalyze.instance_logs import Instances, LogType, Series, VariableName
 from analyze.methods.distalyze.log_features import TYPES, FeatureMaker, FeatureType
 from analyze.stats.welch import WelchTests, welch_tests
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
+BLOCK: Final = 128
+"""Variables worked on at once: 128 of 10,000 instances are 10 MB a matrix."""
 MOSTLY: Final = 0.5
 """A variable in a smaller share of a class's instances is tested on its presence only."""
 
@@ -50,32 +52,36 @@ class Divergence:
         return np.asarray(np.abs(t).sum(axis=0) if ranking == "sum_of_abs" else np.abs(t.sum(axis=0)))
 
 
-def divergence(maker: FeatureMaker, weight: F8) -> Divergence:
-    """Test every feature of a log; weight [instances]. O(types · variables · instances)."""
-    types = (*TYPES[maker.series.log_type], FeatureType.PRESENCE)
-    n = maker.shape[0]
-    seldom = (np.minimum(*maker.present()) if n else np.zeros(0)) < MOSTLY
-    problem = maker.instances.problem
-    rows: list[WelchTests] = []
-    for type_ in types:
-        tests = welch_tests(maker.matrix(type_), problem, weight)
+def divergence(series: Series, instances: Instances, weight: F8) -> Divergence:
+    """Test every feature of a log; weight [instances]. O(types · variables · instances), a block at a time."""
+    n = len(series.names)
+    blocks = [
+        _block(FeatureMaker.of(series.between(first, min(first + BLOCK, n)), instances), weight)
+        for first in range(0, max(n, 1), BLOCK)
+    ]
+    whole = [np.concatenate([block[part] for block in blocks], axis=-1) for part in range(5)]
+    types = (*TYPES[series.log_type], FeatureType.PRESENCE)
+    return Divergence(series.log_type, series.names, types, whole[0], whole[1], whole[2], whole[3], whole[4])
+
+
+def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8]:
+    """(t, p, mean of C0, mean of C1) [types, variables], times [variables] of some variables."""
+    seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
+    done: dict[FeatureType, WelchTests] = {}
+    rows = []
+    for type_ in (*TYPES[maker.series.log_type], FeatureType.PRESENCE):
+        same = maker.same_as(type_)
+        if same not in done:
+            done[same] = welch_tests(maker.matrix(same), maker.instances.problem, weight)
+        tests = done[same]
         wanted = seldom if type_ is FeatureType.PRESENCE else ~seldom
         rows.append(
-            WelchTests(
+            (
                 np.where(wanted, tests.t, np.nan),
-                np.where(wanted, tests.p, np.nan),
-                np.where(wanted, tests.p_pooled, np.nan),
+                np.where(wanted, np.maximum(tests.p, tests.p_pooled), np.nan),
                 tests.mean0,
                 tests.mean1,
             )
         )
-    return Divergence(
-        maker.series.log_type,
-        maker.series.names,
-        types,
-        np.stack([row.t for row in rows]),
-        np.stack([np.maximum(row.p, row.p_pooled) for row in rows]),
-        np.stack([row.mean0 for row in rows]),
-        np.stack([row.mean1 for row in rows]),
-        maker.when_us(),
-    )
+    t, p, mean0, mean1 = (np.stack(column) for column in zip(*rows, strict=True))
+    return t, p, mean0, mean1, maker.when_us()

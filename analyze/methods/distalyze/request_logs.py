@@ -106,14 +106,11 @@ def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -
     read = parameter_readings(population, chosen)
     if not len(read.request):
         return
-    numbers = []
-    for where, key in read.fields:
-        component, _, point = where.partition("/")
-        numbers.append(book.number(VariableName(component, point, f"parameter {key}", Quantity.VALUE)))
     response = request_instances(population, chosen).duration_us
-    book.add(
-        np.asarray(numbers, np.int32)[read.field],
-        read.request.astype(np.int32),
-        read.progress * response[read.request],
-        read.number,
-    )
+    time_us = read.progress * response[read.request]
+    cuts = np.flatnonzero(np.diff(read.field)) + 1
+    for rows in np.split(np.arange(len(read.field)), cuts):
+        where, key = read.fields[int(read.field[rows[0]])]
+        component, _, point = where.partition("/")
+        number = book.number(VariableName(component, point, f"parameter {key}", Quantity.VALUE))
+        book.add(number, read.request[rows].astype(np.int32), time_us[rows], read.number[rows])

@@ -135,6 +135,12 @@ def components(evidence: Evidence, weight: F8, level: float, settings: Distalyze
     pool, pool_weight = _pool(rows, weight)
     seldom = np.minimum(*maker.present()) < MOSTLY if len(kept) else np.zeros(0, np.bool_)
     for type_ in TYPES[maker.series.log_type]:
+        known = next(
+            (i for i, f in enumerate(seen) if maker.same_as(type_) is maker.same_as(f.types[0])), None
+        )
+        if known is not None:
+            seen[known] = replace(seen[known], types=(*seen[known].types, type_))
+            continue
         values = maker.matrix(type_)
         tested = np.full(len(kept), tests.types.index(type_), np.int64)
         if type_ is FeatureType.COUNT:

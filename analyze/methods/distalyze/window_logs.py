@@ -115,7 +115,7 @@ class WindowInstances:
         there = np.flatnonzero(codes >= 0)
         instance = self.instance_of[sample[there], window[there], codes[there]]
         book.add(
-            np.full(len(there), variable, np.int32),
+            variable,
             instance.astype(np.int32),
             since[there],
             None if value is None else value[there],
@@ -187,9 +187,7 @@ class WindowInstances:
         n = len(self.instances)
         time_us = (np.tile(np.arange(1, SLICES + 1), n)) * (self.length_ns / NS_PER_US / SLICES)
         instance = np.repeat(np.arange(n, dtype=np.int32), SLICES)
-        book.add(
-            np.full(len(instance), book.number(name), np.int32), instance, time_us.astype(np.float64), of_cell
-        )
+        book.add(book.number(name), instance, time_us.astype(np.float64), of_cell)
 
 
 def _hosted(population: Population) -> Iterator[tuple[Category, I8]]:
