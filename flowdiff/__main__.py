@@ -35,6 +35,12 @@ class Listed:
 
 COMMANDS: Final = {
     "import": Listed("import_", "Import trace files into a lake."),
+    "ingest": Listed("ingest", "Ingest topics of Kafka into a lake, continuously and exactly once."),
+    "top": Listed("top", "Show what a running `flowdiff ingest` does, in a terminal."),
+    "config": Listed(
+        "config",
+        "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",
+    ),
     "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."

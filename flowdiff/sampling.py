@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from analyze.history.noise_samples import cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
@@ -48,6 +50,37 @@ def asked_samples(
     return samples
 
 
+ONE: Final = "period"
+"""Name of the sample where there is one only."""
+
+
+def one_or_two(
+    period: Sequence[str], reference: Sequence[str], problem: Sequence[str], own_where: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Texts of the periods of one sample or of two, by its name: those of a method's own command.
+
+    own_where: filters of `reference` and `problem`; with a period in place of the two they are two parts of
+    it. Nothing asked for is all there is. Raises ConfigError.
+    """
+    if period and (reference or problem):
+        raise ConfigError("Give --period, or --reference and --problem, not both.")
+    if reference or problem:
+        for name, texts in (("reference", reference), ("problem", problem)):
+            if not texts:
+                raise ConfigError(f"--{name} is missing.", remedy="For one period give --period.")
+        return asked_samples(reference, problem, ())
+    texts = list(period) or ["all"]
+    if not own_where:
+        return {ONE: texts}
+    for name in ("reference", "problem"):
+        if name not in own_where:
+            raise ConfigError(
+                f"A period is parted by two filters, and --{name}-where is missing.",
+                remedy="Give both: --reference-where \"host != 'a'\" --problem-where \"host = 'a'\".",
+            )
+    return {"reference": texts, "problem": texts}
+
+
 def find_samples(
     asked: Mapping[str, Sequence[str]],
     history: Sequence[str],
@@ -56,18 +89,19 @@ def find_samples(
     lake: str | None = None,
     where: str | None = None,
     own_where: Mapping[str, str] | None = None,
+    provisional: Path | None = None,
 ) -> Samples:
     """Find the samples in their lakes, which are opened once, and cut the history into noise samples.
 
     asked: `asked_samples`. history: texts of periods. where: filter of them all; own_where: of single
-    samples, by name. Raises PeriodError where a period is none, holds no window, or two samples overlap,
-    ConfigError for a filter of a sample that is not asked for, LakeError.
+    samples, by name. provisional: see `Lakes`. Raises PeriodError where a period is none, holds no window, or
+    two samples overlap, ConfigError for a filter of a sample that is not asked for, LakeError.
     """
     own = {} if own_where is None else own_where
     for name in own:
         if name not in asked:
             raise ConfigError(f"--{name}-where is given, and no --{name}.")
-    lakes = Lakes(lake)
+    lakes = Lakes(lake, provisional=provisional)
     compared = tuple(
         (name, lakes.ranges(parse_ranges(texts, now_ns=now_ns, where=_both(where, own.get(name)))))
         for name, texts in asked.items()

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from schemas.commits import CommitBody, CommitRecord, InputFile, Publish
+from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
+from stitch.lake.abreast import abreast
 from stitch.lake.chain import CommitTakenError, put_record, taken
 from stitch.lake.checkpoint import (
     Tail,
@@ -46,14 +47,24 @@ MAX_FENCE_ATTEMPTS: Final = 8
 class Lane:
     """One lane of a lake, open for writing.
 
-    On this machine the caller holds `exclusive_lock`. Raises LakeError where the lane is not what its chain
-    says, CommitTakenError (a LakeError) where another writer went on, OSError.
+    On a disk the caller holds `exclusive_lock`; in a bucket there is none, and put-if-absent alone fences.
+    Raises LakeError where the lane is not what its chain says, CommitTakenError (a LakeError) where another
+    writer went on, OSError.
     """
 
     def __init__(
-        self, store: Store, info: LakeInfo, *, owner: str, created_by: str, lane: int = FILE_LANE
+        self,
+        store: Store,
+        info: LakeInfo,
+        *,
+        owner: str,
+        created_by: str,
+        lane: int = FILE_LANE,
+        fence: bool = False,
     ) -> None:
+        """`fence` takes the lane over with a commit of its own: whoever held it can commit no more."""
         self.lane = lane
+        self._fence = fence
         self._store = store
         self._info = info
         self._owner = owner
@@ -66,6 +77,17 @@ class Lane:
     def seq(self) -> int:
         """Number of the coming commit."""
         return self._tail.head + 1
+
+    @property
+    def standing(self) -> Standing:
+        """Where the last commit left the lane."""
+        return self._tail.records[-1].record.standing if self._tail.records else Standing()
+
+    @property
+    def events_open(self) -> int:
+        """Events in the lane's segments that were open after its last live commit."""
+        live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
+        return next((record.counters.events_open for record in live), 0)
 
     def known_inputs(self) -> dict[str, InputFile]:
         """Every file imported before, by sha256 of its bytes; of several times the last."""
@@ -99,9 +121,9 @@ class Lane:
                 remedy="Nothing was written; please report it.",
             )
         items = staging.items()
-        if items:
+        if written := staging.names():
             try:
-                self._store.persist([item.stage for item in items])
+                self._store.persist(written)
             except FileNotFoundError as error:  # swept by a writer that thought us dead
                 raise taken(self.lane, self.seq) from error
         reference = None
@@ -139,8 +161,9 @@ class Lane:
     def _publish(self, items: Iterable[Publish]) -> None:
         """Step 4. Files that are there already must be those that were committed."""
         found = tuple(items)
-        for item in found:
-            verify_target(self._store, item)
+        there = self._store.sizes([item.final for item in found])
+        taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
+        abreast(self._store, lambda item: verify_target(self._store, item), taken_names)
         try:
             self._store.publish([Move(item.stage, item.final) for item in found])
         except FileNotFoundError as error:
@@ -172,7 +195,7 @@ class Lane:
                     remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
                 )
             head = self._tail.head
-            if any(seq > head for seq in self._staged().values()):
+            if (self._fence and head) or any(seq > head for seq in self._staged().values()):
                 try:
                     record = self._record(CommitBody(kind="takeover"))
                     fence = put_record(self._store, record, stage_folder(self.lane, record.seq))

@@ -23,6 +23,7 @@ LAKE_FILE: Final = "flowdiff.json"
 STAGE: Final = "stage"
 COMMITS: Final = "control/commits"
 CHECKPOINTS: Final = "control/checkpoints"
+SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
 SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
@@ -83,6 +84,17 @@ def staged_seq(folder: str) -> int | None:
     """Number of the coming commit that a stage folder (its last part) is for; None for a name not ours."""
     seq = folder.partition("-")[0]
     return int(seq) if seq.isdecimal() else None
+
+
+def segment_folder(lane: int) -> str:
+    """Where the segments of a live lane lie."""
+    return f"{SEGMENTS}/lane={lane:d}"
+
+
+def segment_seq(file: str) -> int | None:
+    """Number of the commit that a segment (last part of its name) was written for; None: not ours."""
+    seq, dash, _ = file.partition("-")
+    return int(seq) if dash and seq.isdecimal() and file.endswith(".arrow") else None
 
 
 def file_name(lane: int, seq: int, part: int, generation: int = 0) -> str:
@@ -188,8 +200,4 @@ def _refuse_foreign(store: Store) -> None:
 def data_files(store: Store) -> Iterator[str]:
     """Every file under a folder that readers look into, named in a commit or not. O(files)."""
     for folder in (*WINDOW_TABLES, *SIDE_TABLES):
-        for name in store.names(folder):
-            if name.startswith("window="):
-                yield from (f"{folder}/{name}/{below}" for below in store.names(f"{folder}/{name}"))
-            else:
-                yield f"{folder}/{name}"
+        yield from store.below(folder, lambda name: name.startswith("window="))
