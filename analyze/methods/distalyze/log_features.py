@@ -139,7 +139,7 @@ class FeatureMaker:
         return len(self.series.names), len(self.instances)
 
     def same_as(self, type_: FeatureType) -> FeatureType:
-        """A type with the same values: of variables that occur once at most, first, median and last are one."""
+        """A type with the same values: of what occurs once at most, first, median and last are one."""
         once = len(self.size) == 0 or int(self.size.max()) == 1
         return _ONCE.get(type_, type_) if once else type_
 

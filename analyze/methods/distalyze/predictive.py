@@ -53,7 +53,7 @@ class Divergence:
 
 
 def divergence(series: Series, instances: Instances, weight: F8) -> Divergence:
-    """Test every feature of a log; weight [instances]. O(types · variables · instances), a block at a time."""
+    """Test every feature of a log, block by block; weight [instances]. O(types · variables · instances)."""
     n = len(series.names)
     blocks = [
         _block(FeatureMaker.of(series.between(first, min(first + BLOCK, n)), instances), weight)
