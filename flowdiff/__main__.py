@@ -66,6 +66,8 @@ COMMANDS: Final = {
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",
     ),
     "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
+    "produce": Listed("produce", "Write trace files to a Kafka topic, all of a request to one partition."),
+    "rekey": Listed("rekey", "Write a Kafka topic to another one, all of a request to one partition."),
     "fsck": Listed(
         "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."
     ),

@@ -20,7 +20,7 @@ from flowdiff.live.stopping import StopOnSignal
 from flowdiff.live.timed_store import TimedStore
 from flowdiff.live.watches import Watches
 from flowdiff.outcome import FAILED
-from flowdiff.settings.ingest_config import Client, IngestConfig, ServeSettings
+from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
@@ -146,12 +146,10 @@ def _open_store(lake: str) -> Store:
 
 
 def _source(config: IngestConfig) -> LiveSource:
-    """The client that was asked for. Raises InputError where no broker can be used, ConfigError."""
-    if config.client is Client.FAST:
-        raise InputError("The client 'fast' is not there.", remedy="Use --client python.")
+    """By the client that was asked for. Raises InputError where no broker can be used, ConfigError."""
     from ingest.kafka.kafka_source import KafkaSource
 
-    return KafkaSource(config.kafka)
+    return KafkaSource(config.kafka, config.live.decode)
 
 
 def _warn(config: IngestConfig, log: Any) -> None:
