@@ -36,6 +36,7 @@ class Listed:
 COMMANDS: Final = {
     "import": Listed("import_", "Import trace files into a lake."),
     "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
+    "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
