@@ -98,7 +98,7 @@ def _notes(first: VarianceSection) -> tuple[str, ...]:
     notes = []
     if first.rare_requests >= RARE_NOTE:
         notes.append(
-            f"{wording.percent(first.rare_requests)} of the requests lie in categories of at most 10 requests. "
+            f"{wording.percent(first.rare_requests)} of the requests lie in categories of at most 10. "
             "Those of a root type are looked at together: part of their variance is one of paths."
         )
     notes += [
