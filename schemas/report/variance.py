@@ -247,7 +247,11 @@ class SiteChange(Frozen):
     within0: float
     within1: float
     change: float
+    """within1 - within0: what the order goes by."""
+    ratio: float
+    """Variance of the time that requests wait for it, after over before: what is tested."""
     interval: Interval
+    """Of the ratio, 95 %."""
     q: float
     c20: float | None
     c21: float | None

@@ -29,9 +29,6 @@ _RULES: Final = (
 
 
 def suggested(name: PartName) -> tuple[MarkerKind, str] | None:
-    """What kind of source a part may be, and why; by where it ends first, then by where it begins."""
-    for text in (name.target, name.source):
-        for kind, why, words in _RULES:
-            if text and words.search(text):
-                return kind, why
-    return None
+    """What kind of source a part may be, and why: by where an edge ends, or by what is called."""
+    text = name.target or name.source
+    return next(((kind, why) for kind, why, words in _RULES if words.search(text)), None)

@@ -31,6 +31,7 @@ from analyze.population import Graph
 from analyze.sites.names import Names
 from schemas.errors import ConfigError
 from schemas.report.variance import MarkerKind
+from schemas.windows import NS_PER_SECOND
 
 B1 = npt.NDArray[np.bool_]
 I8 = npt.NDArray[np.int64]
@@ -81,7 +82,7 @@ def read_markers(path: Path) -> tuple[Marker, ...]:
 
 def day_of(end_ns: int) -> date:
     """The day (UTC) on which a period ended: markers are asked whether they held then."""
-    return datetime.fromtimestamp(max(end_ns - 1, 0) / 1e9, UTC).date()
+    return datetime.fromtimestamp(max(end_ns - 1, 0) // NS_PER_SECOND, UTC).date()
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """Edges that merge unlike behaviours, such as cache hits and misses: more instrumentation is due (VF §4.3).
 
 The logarithms of an edge's times are fitted by one normal distribution and by two. Two must be better by
-ΔBIC > 10 *and* stand apart (Ashman's D > 2), for with thousands of requests two curves always fit better than
-one, whatever the shape.
+ΔBIC > 10 *and* have two humps with a dip between them, for with thousands of requests two curves always fit
+better than one, whatever the shape.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,11 +19,11 @@ B1 = npt.NDArray[np.bool_]
 LEAST_VALUES: Final = 40
 LEAST_MODE: Final = 5
 """Values of the smaller behaviour, and at least one in a thousand."""
-MOST_VALUES: Final = 5_000
+MOST_VALUES: Final = 2_000
 """More are thinned, evenly over their order of size."""
 DELTA_BIC: Final = 10.0
-APART: Final = 2.0
-"""Ashman's D: distance of the means over the root mean square of the standard deviations."""
+DIP: Final = 0.8
+"""The density between the humps falls below this part of the lower one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,6 @@ class TwoBehaviours:
     """A mixture of two log-normal distributions that is better than one."""
 
     delta_bic: float
-    apart: float
     low_us: float
     high_us: float
     """Medians of the faster and the slower one."""
@@ -55,7 +53,7 @@ def two_behaviours(us: F8, *, seed: int) -> TwoBehaviours | None:
 
     column = thin[:, None]
     floor = max(1e-4, (1e-3 * float(thin.std())) ** 2)
-    one = GaussianMixture(1, reg_covar=floor, random_state=seed).fit(column)
+    one = GaussianMixture(1, init_params="random_from_data", reg_covar=floor, random_state=seed).fit(column)
     found = None
     # From the bulk against the slow end, from the fast end against the bulk, and from the middle.
     for part in (0.05, 0.5, 0.95, 0.99):
@@ -66,6 +64,8 @@ def two_behaviours(us: F8, *, seed: int) -> TwoBehaviours | None:
         start = np.array([[lower.mean()], [upper.mean()]])
         fit = GaussianMixture(
             2,
+            # Not by K-means, which would be run and thrown away.
+            init_params="random_from_data",
             reg_covar=floor,
             random_state=seed,
             means_init=start,
@@ -80,19 +80,24 @@ def two_behaviours(us: F8, *, seed: int) -> TwoBehaviours | None:
     order = np.argsort(found.means_[:, 0])
     mean, sd = found.means_[order, 0], np.sqrt(found.covariances_[order, 0, 0])
     weight = found.weights_[order]
-    apart = math.sqrt(2) * float(mean[1] - mean[0]) / math.sqrt(float(sd @ sd))
     least = max(LEAST_MODE / len(thin), 1e-3)
-    if delta <= DELTA_BIC or apart <= APART or weight.min() < least:
+    if delta <= DELTA_BIC or weight.min() < least or not _has_dip(mean, sd, weight):
         return None
     cut = _cut(mean, sd, weight)
     return TwoBehaviours(
         delta,
-        apart,
         float(np.exp(mean[0])),
         float(np.exp(mean[1])),
         float((values > cut).mean()),
         float(np.exp(cut)),
     )
+
+
+def _has_dip(mean: F8, sd: F8, weight: F8) -> bool:
+    """Whether the density of the mixture has two humps, one at each mean."""
+    grid = np.linspace(mean[0], mean[1], 401)
+    density = (weight / sd * np.exp(-0.5 * ((grid[:, None] - mean) / sd) ** 2)).sum(axis=1)
+    return bool(density.min() < DIP * min(density[0], density[-1]))
 
 
 def _cut(mean: F8, sd: F8, weight: F8) -> float:

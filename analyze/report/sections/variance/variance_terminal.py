@@ -126,13 +126,14 @@ def print_change(section: VarianceChangeSection, console: Console) -> None:
     if section.sites:
         _table(
             console,
-            "Places that became more or less variable",
-            ("change", "95 % interval", "C²"),
+            "Changed places",
+            ("change", "variance", "95 % interval", "C²"),
             [
                 (
                     row.label,
                     wording.percent(row.change, sign=True),
-                    words.share_span(row.interval),
+                    wording.factor(row.ratio),
+                    words.c2_span(row.interval),
                     f"{words.c2(row.c20)} → {words.c2(row.c21)}",
                 )
                 for row in section.sites[:SITES]
