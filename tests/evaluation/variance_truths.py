@@ -185,7 +185,7 @@ def noisy(seed: int) -> Answer:
     found = population_of(runs, ["reference", "problem"])
     result = variance_result(found, (), SETTINGS, ReportLimits())
     change = next(s for s in result.sections if isinstance(s, VarianceChangeSection))
-    more = [row for row in change.sites if row.change > 0]
+    more = [row for row in change.sites if row.ratio > 1]
     top = more[0] if more else None
     return Answer(
         top is not None and "sn-data/" in top.label,
@@ -204,7 +204,7 @@ def calm_pair(seed: int) -> Answer:
     ]
     result = variance_result(population_of(runs, ["reference", "problem"]), (), SETTINGS, ReportLimits())
     change = next(s for s in result.sections if isinstance(s, VarianceChangeSection))
-    more = [row for row in change.sites if row.change > 0]
+    more = [row for row in change.sites if row.ratio > 1]
     return Answer(not more, None, 0.0, 0.0, ", ".join(f"{row.label} {row.change:+.0%}" for row in more))
 
 

@@ -138,7 +138,7 @@ def test_of_two_samples_the_wilder_disk_is_what_became_more_variable() -> None:
     change = result.sections[0]
     assert isinstance(change, VarianceChangeSection)
     assert result.verdict.outcome == "more-variable"
-    assert [row.label for row in change.sites if row.change > 0] == [DISK, QUEUE]
+    assert [row.label for row in change.sites if row.ratio > 1] == [DISK, QUEUE]
     assert all(1 < row.interval.low < row.ratio < row.interval.high for row in change.sites[:2])
     assert change.ratio == pytest.approx(4, rel=0.4)
     assert change.interval is not None

@@ -104,6 +104,7 @@ def test_a_marker_that_means_nothing_is_told(tmp_path: Path) -> None:
         ("sn/DISK_READ", "sn/REPLY", None),
         ("sn/fsync", "", MarkerKind.INTRINSIC),
         ("nfs/CALL", "nfs/CACHE_FILL", MarkerKind.INTENTIONAL),
+        ("sn/CALL", "sn/BLOCK_CACHE", MarkerKind.INTENTIONAL),
         ("shop/audio", "shop/ratio", None),
     ],
 )

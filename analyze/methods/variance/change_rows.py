@@ -58,16 +58,14 @@ def change_section(
 def _sites(
     times: AllPathTimes, before: SampleVariance, after: SampleVariance, settings: VarianceSettings
 ) -> tuple[list[SiteChange], int]:
-    """Sites whose variance changed by test and whose part changed beyond the floor, by that change."""
+    """Sites whose variance changed by test and beyond the floor; by the change of what they add."""
     one, other = before.whole.sites, after.whole.sites
     found = site_changes(one, other, before.whole.split, LARGE + 1)
     total = before.whole.split.total or 1.0
     sums = [part.touched.sum(axis=1) for part in (one, other)]
     c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
     rows = []
-    # Both the same way: a place may vary more by itself, and less beside what it comes with.
-    alike = found.log_ratio.value * found.change.value > 0
-    counts = alike & (found.q <= LEVEL) & (np.abs(found.change.value) >= settings.change_floor)
+    counts = (found.q <= LEVEL) & (np.abs(found.log_ratio.value) >= math.log(settings.change_ratio))
     for site in np.flatnonzero(counts).tolist():
         caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
         interval = c2_interval(found.log_ratio, site)
@@ -89,7 +87,7 @@ def _sites(
                 sd1_us=float(sd[1][site]),
             )
         )
-    rows.sort(key=lambda row: (row.change < 0, -abs(row.change), row.label, row.caller or ""))
+    rows.sort(key=lambda row: (row.ratio < 1, -row.change if row.ratio > 1 else row.change, row.label))
     return rows, int(np.isfinite(found.q).sum())
 
 

@@ -12,7 +12,7 @@ _RULES: Final = (
     (
         MarkerKind.INADVERTENT,
         "lock or queue: contention",
-        re.compile(r"lock|mutex|queue|wait|acquire|contend|retry", re.IGNORECASE),
+        re.compile(r"(?<![bc])lock|mutex|queue|wait|acquire|contend|retry", re.IGNORECASE),
     ),
     (
         MarkerKind.INTRINSIC,

@@ -10,7 +10,7 @@ from analyze.methods.variance.correlated_parts import CorrelatedPair
 from analyze.methods.variance.part_names import PartName
 from analyze.population import Graph
 
-WAITS: Final = re.compile(r"queue|wait|lock|pend|acquire|schedul", re.IGNORECASE)
+WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
 """Words of a trace point at which requests wait."""
 
 

@@ -63,18 +63,19 @@ def variance_result(
 
 
 def _weighed(change: VarianceChangeSection) -> list[Weighed]:
-    return [Weighed("variance", None) for row in change.sites if row.change > 0]
+    return [Weighed("variance", None) for row in change.sites if row.ratio > 1]
 
 
 def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Verdict:
     if change is not None:
-        more = [row for row in change.sites if row.change > 0]
+        more = [row for row in change.sites if row.ratio > 1]
         less = len(change.sites) - len(more)
         if more:
             top = more[0]
             text = (
                 f"More variable at {wording.counted(len(more), 'place')}: most at {top.label} "
-                f"({wording.percent(top.change, sign=True)} of the variance before)."
+                f"(its variance {wording.factor(top.ratio)}, its part "
+                f"{wording.percent(top.change, sign=True)} of the variance before)."
             )
             return Verdict(outcome="more-variable", text=text)
         if less:

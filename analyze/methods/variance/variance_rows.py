@@ -38,6 +38,8 @@ F8 = npt.NDArray[np.float64]
 
 MOST_SITES: Final = 100
 MOST_POINTS: Final = 256
+WIDEST: Final = math.log(1e4)
+"""An interval that is wider says nothing, and is not shown."""
 HIGH: Final = 1.0
 """C² above this is high variance (VF §4.2)."""
 
@@ -109,7 +111,7 @@ def c2_interval(found: Jackknifed, place: int) -> Interval | None:
     """95 % interval of exp of a logarithm; None where it is not known."""
     low, high = found.interval()
     ends = (float(low[place]), float(high[place]))
-    if not all(map(math.isfinite, ends)) or ends[1] > 300:
+    if not all(map(math.isfinite, ends)) or ends[1] - ends[0] > WIDEST:
         return None
     return Interval(low=math.exp(ends[0]), high=math.exp(ends[1]))
 

@@ -26,7 +26,7 @@ def print_variance(section: VarianceSection, console: Console) -> None:
     console.print()
     _say(console, "Of the variance:", style="bold")
     for kind, share in words.split(section).items():
-        _say(console, f"{wording.percent(share):>6}  {words.MEANING[kind]}")
+        _say(console, f"{words.share(share):>6}  {words.MEANING[kind]}")
     if text := words.residual(section):
         _say(console, text)
     if section.watched:
@@ -42,9 +42,9 @@ def print_variance(section: VarianceSection, console: Console) -> None:
         [
             (
                 row.label,
-                wording.percent(row.within),
-                *((wording.percent(row.residual),) if left else ()),
-                wording.percent(row.total),
+                words.share(row.within),
+                *((words.share(row.residual),) if left else ()),
+                words.share(row.total),
                 words.c2(row.c2),
                 wording.duration(row.mean_us),
                 wording.duration(row.sd_us),
@@ -66,7 +66,7 @@ def print_variance(section: VarianceSection, console: Console) -> None:
                 wording.count(row.requests),
                 words.c2(row.c2),
                 wording.duration(row.mean_us),
-                wording.percent(row.impact),
+                words.share(row.impact),
             )
             for row in section.categories[:CATEGORIES]
         ],
@@ -90,8 +90,8 @@ def print_details(section: VarianceDetailsSection, console: Console) -> None:
             [
                 (
                     f"{edge.number} {edge.label}",
-                    wording.percent(edge.share),
-                    wording.percent(edge.share_winsorised),
+                    words.share(edge.share),
+                    words.share(edge.share_winsorised),
                     wording.duration(edge.mean_us),
                     wording.duration(edge.sd_us),
                     "" if edge.inherits is None or edge.inherits > EDGES else str(edge.inherits),
@@ -114,7 +114,7 @@ def print_details(section: VarianceDetailsSection, console: Console) -> None:
     if section.suggestions:
         _say(console, "\nSuggested markers (not applied; copy into a file for --markers)", style="bold")
         for row in section.suggestions:
-            _say(console, f"* {row.label}: {row.kind}? {row.why}, {wording.percent(row.within)}")
+            _say(console, f"* {row.label}: {row.kind}? {row.why}, {words.share(row.within)}")
 
 
 def print_change(section: VarianceChangeSection, console: Console) -> None:
@@ -131,7 +131,7 @@ def print_change(section: VarianceChangeSection, console: Console) -> None:
             [
                 (
                     row.label,
-                    wording.percent(row.change, sign=True),
+                    words.share(row.change, sign=True),
                     wording.factor(row.ratio),
                     words.c2_span(row.interval),
                     f"{words.c2(row.c20)} → {words.c2(row.c21)}",

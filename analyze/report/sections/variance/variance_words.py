@@ -24,6 +24,9 @@ from schemas.report.variance import (
 TAIL_KEPT: Final = 0.5
 """Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
 
+LEAST_SHARE: Final = 1e-4
+"""Smaller shares are not told apart."""
+
 MEANING: Final = {
     "roots": "between root types: unlike work",
     "paths": "between paths of a root type: unlike ways",
@@ -60,6 +63,13 @@ def root_parts(section: VarianceSection, most: int) -> list[RootParts]:
     return sorted(rows, key=lambda row: (-row.total, row.root))[:most]
 
 
+def share(value: float | None, *, sign: bool = False) -> str:
+    """A share as `wording.percent` words it; what is next to nothing as such."""
+    if value is not None and 0 < abs(value) < LEAST_SHARE:
+        return f"< {wording.percent(LEAST_SHARE)}"
+    return wording.percent(value, sign=sign)
+
+
 def c2(value: float | None) -> str:
     """`2.3`; `–` for too few requests."""
     return "–" if value is None else wording.significant(value, 2)
@@ -76,7 +86,7 @@ def share_span(interval: Interval | None) -> str:
     """`38 % to 52 %`; empty where it is not known."""
     if interval is None:
         return ""
-    return f"{wording.percent(interval.low)} to {wording.percent(interval.high)}"
+    return f"{share(interval.low)} to {share(interval.high)}"
 
 
 def curve(found: C2Curve) -> str:
