@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check fuzz format bench evaluate lock clean browser
+.PHONY: help demo test check fuzz chaos format bench evaluate lock clean browser
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
 	$(BIN)/python tests/property/fuzz_codecs.py --seconds $(or $(FUZZ_SECONDS),60)
+
+chaos: $(VENV)/dev.stamp ## Live ingestion against three brokers while all breaks: MINUTES=60, SEED=1
+	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note
+from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
 from analyze.sql.connection import arrays, statement
 from analyze.sql.filters import filter_terms
 from analyze.sql.unknown_keys import refuse_unknown_keys
@@ -104,8 +104,10 @@ def load_population(
             for path in part.structures:
                 if path not in structures:
                     structures[path] = read_stored(part, path, _STRUCTURE_COLUMNS)
-            if place < len(samples) and (note := pending_note(part)) is not None:
-                notes[f"Lake {part.root.name}: {note}"] = None
+            if place < len(samples):
+                for note in (pending_note(part), provisional_note(part)):
+                    if note is not None:
+                        notes[f"Lake {part.root.name}: {note}"] = None
     if history and len(asked) == len(samples):
         raise PeriodError("The history holds no request.", remedy="Give --history other times.")
     refined = refine(

@@ -6,17 +6,22 @@ snapshot, whatever is imported meanwhile.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from schemas.errors import PeriodError
+from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
 from schemas.ranges import united
 from schemas.windows import Window
 from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import LocalStore
+
+if TYPE_CHECKING:
+    from stitch.drivers.live.provisional import ProvisionalFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class LakePeriod:
     """The windows whose files are listed, in time order."""
     n_flows: tuple[int, ...] = ()
     """[windows] flows in each."""
+    unsealed: int = 0
+    """Windows among them of which more is expected: what is listed of them is provisional."""
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
@@ -55,9 +62,14 @@ def parts_of(found: LakePeriods) -> tuple[LakePeriod, ...]:
 class Lakes:
     """The lakes that periods name, each opened once."""
 
-    def __init__(self, default: str | None = None) -> None:
-        """`default` is the lake of periods that name none."""
+    def __init__(self, default: str | None = None, *, provisional: Path | None = None) -> None:
+        """`default` is the lake of periods that name none.
+
+        provisional: a folder of one's own for what live lanes hold open; then periods may touch windows that
+        are not sealed, and find there what is known so far.
+        """
         self._default = default
+        self._provisional = provisional
         self._opened: dict[Path, _Opened] = {}
         """By real path."""
 
@@ -72,7 +84,7 @@ class Lakes:
         """Windows and files of one period; see `resolve`."""
         lake = self._open(period)
         windows = [] if may_be_empty and not lake.entries else self._windows(period)
-        found = _listed(replace(fitted(period, windows), lake=lake.name), lake.manifest, windows)
+        found = _listed(replace(fitted(period, windows), lake=lake.name), lake, windows)
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
@@ -87,9 +99,7 @@ class Lakes:
         Raises PeriodError where one of the periods holds no window, or an unsealed one.
         """
         whole = [replace(fitted(p, self._windows(p)), lake=self._open(p).name) for p in periods]
-        return tuple(
-            _listed(period, self._open(period).manifest, self._windows(period)) for period in united(whole)
-        )
+        return tuple(_listed(period, self._open(period), self._windows(period)) for period in united(whole))
 
     def sealed(self, period: Period) -> list[Window]:
         """The sealed windows that a period touches, in time order; those not sealed yet are passed by.
@@ -106,10 +116,12 @@ class Lakes:
     def listed(self, period: Period, windows: Sequence[Window]) -> LakePeriod:
         """A period with the files of some windows of its lake, dead letters not among them."""
         lake = self._open(period)
-        return _listed(replace(period, lake=lake.name), lake.manifest, windows)
+        return _listed(replace(period, lake=lake.name), lake, windows)
 
     def _windows(self, period: Period) -> list[Window]:
         entries = self._open(period).entries
+        if self._provisional is not None:
+            return windows_of(period, [entry.window for entry in entries])
         return windows_of(
             period,
             [entry.window for entry in entries if entry.sealed],
@@ -125,8 +137,7 @@ class Lakes:
         root = Path(name)
         place = root.resolve()
         if place not in self._opened:
-            manifest = open_manifest(LocalStore.at(root), name)
-            self._opened[place] = _Opened(name, manifest, tuple(manifest.windows()))
+            self._opened[place] = _opened(name, root, self._provisional)
         return self._opened[place]
 
 
@@ -138,10 +149,60 @@ class _Opened:
     """As it was called first."""
     manifest: Manifest
     entries: tuple[WindowEntry, ...]
+    provisional: tuple[ProvisionalFile, ...] = ()
 
 
-def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> LakePeriod:
+_SNAPSHOTS: Final = 5
+"""Tries to read what lanes hold open before one of them goes on and sweeps it."""
+
+
+def _opened(name: str, root: Path, provisional: Path | None) -> _Opened:
+    """A lake, with what its live lanes hold open where a folder for that is given."""
+    manifest = open_manifest(LocalStore.at(root), name)
+    entries = tuple(manifest.windows())
+    if provisional is None:
+        return _Opened(name, manifest, entries)
+    from stitch.drivers.live.provisional import write_provisional  # the kernel: only where it is asked for
+
+    for number in range(_SNAPSHOTS):
+        try:
+            found = write_provisional(manifest, provisional / f"{len(list(provisional.iterdir())):d}")
+        except LakeError:
+            if number + 1 == _SNAPSHOTS:
+                raise
+            manifest = open_manifest(LocalStore.at(root), name)
+        else:
+            break
+    entries = tuple(manifest.windows())
+    known = {entry.window for entry in entries}
+    more = {file.window for file in found} - known
+    entries += tuple(WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more)
+    return _Opened(name, manifest, tuple(sorted(entries, key=lambda entry: entry.window)), found)
+
+
+def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
+    found = _sealed_files(period, lake.manifest, windows)
+    held = [file for file in lake.provisional if file.window in set(windows)]
+    open_ = {entry.window for entry in lake.entries if not entry.sealed}
+    flows = Counter({file.window: file.rows for file in held if file.table == "flows"})
+
+    def paths(table: WindowTable) -> tuple[Path, ...]:
+        return tuple(file.path for file in held if file.table == table)
+
+    return replace(
+        found,
+        flows=found.flows + paths("flows"),
+        structures=found.structures + paths("structures"),
+        params=found.params + paths("params"),
+        sums={**found.sums, **{file.path: file.sha256 for file in held}},
+        n_flows=tuple(n + flows[window] for n, window in zip(found.n_flows, found.windows, strict=True)),
+        unsealed=sum(window in open_ for window in windows),
+    )
+
+
+def _sealed_files(period: Period, manifest: Manifest, windows: Sequence[Window]) -> LakePeriod:
+    """What was published."""
     root = Path(manifest.lake)
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
     files = [manifest.files(table, windows) for table in tables]
@@ -160,14 +221,20 @@ def _listed(period: Period, manifest: Manifest, windows: Sequence[Window]) -> La
     )
 
 
-def resolve(period: Period, *, default_lake: str | None = None, may_be_empty: bool = False) -> LakePeriod:
+def resolve(
+    period: Period,
+    *,
+    default_lake: str | None = None,
+    may_be_empty: bool = False,
+    provisional: Path | None = None,
+) -> LakePeriod:
     """Find the windows and files of one period.
 
-    may_be_empty: a lake that has no window at all gives a period without flows. Raises PeriodError if no lake
-    is named or no sealed window lies in the period (or an unsealed one does), LakeError if there is no lake
-    or a file of its last commit is lost.
+    may_be_empty: a lake that has no window at all gives a period without flows. provisional: see `Lakes`.
+    Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
+    LakeError if there is no lake or a file of its last commit is lost.
     """
-    return Lakes(default_lake).find(period, may_be_empty=may_be_empty)
+    return Lakes(default_lake, provisional=provisional).find(period, may_be_empty=may_be_empty)
 
 
 def pending_note(found: LakePeriod) -> str | None:
@@ -176,6 +243,17 @@ def pending_note(found: LakePeriod) -> str | None:
         return None
     commits = "1 commit is" if found.pending == 1 else f"{found.pending} commits are"
     return f"{commits} not published yet; the next import finishes {'it' if found.pending == 1 else 'them'}."
+
+
+def provisional_note(found: LakePeriod) -> str | None:
+    """One sentence where windows of a period are not sealed, else None."""
+    if not found.unsealed:
+        return None
+    windows = "1 window is" if found.unsealed == 1 else f"{found.unsealed} windows are"
+    return (
+        f"{windows} not sealed: provisional. Requests that still run are cut where they are, "
+        "and what is yet to come is missing."
+    )
 
 
 def refuse_overlap(samples: Sequence[LakePeriods]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +29,12 @@ WHERE_HELP = (
     "<= > >= like in, joined by and. Grammar: docs/concepts.md."
 )
 WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
+UnsealedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsealed", help="Take windows that still go on, too: what live ingestion knows of them so far."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -38,8 +47,12 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty: bool = False) -> LakePeriod:
+def period_of(
+    lake: Path, period: str, where: str | None = None, *, may_be_empty: bool = False, unsealed: bool = False
+) -> LakePeriod:
     """The period that was asked for, found in the lake; `may_be_empty` as in `resolve`.
+
+    unsealed: windows that go on are taken too.
 
     Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
     """
@@ -47,15 +60,29 @@ def period_of(lake: Path, period: str, where: str | None = None, *, may_be_empty
     from schemas.periods import parse_period
 
     asked = parse_period(period, now_ns=time.time_ns(), where=where)
-    found = resolve(asked, default_lake=str(lake), may_be_empty=may_be_empty)
+    found = resolve(
+        asked,
+        default_lake=str(lake),
+        may_be_empty=may_be_empty,
+        provisional=provisional_folder() if unsealed else None,
+    )
     warn_of_pending([found])
     return found
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
-    """One line on standard error for each lake with an interrupted import."""
-    from analyze.scope import pending_note
+    """One line on standard error for each lake with an interrupted import, or windows that are not sealed."""
+    from analyze.scope import pending_note, provisional_note
 
-    for root, note in {found.root.resolve(): pending_note(found) for found in periods}.items():
-        if note is not None:
-            typer.echo(visible(f"flowdiff: {root.name}: {note}"), err=True)
+    found = list(periods)
+    notes = [(part.root.resolve(), note(part)) for note in (pending_note, provisional_note) for part in found]
+    for root, told in dict.fromkeys(notes):
+        if told is not None:
+            typer.echo(visible(f"flowdiff: {root.name}: {told}"), err=True)
+
+
+def provisional_folder() -> Path:
+    """A new folder for what is read of windows that go on; it is removed when the process ends."""
+    folder = mkdtemp(prefix="flowdiff-unsealed-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from analyze.history.noise_samples import cut_history
@@ -88,18 +89,19 @@ def find_samples(
     lake: str | None = None,
     where: str | None = None,
     own_where: Mapping[str, str] | None = None,
+    provisional: Path | None = None,
 ) -> Samples:
     """Find the samples in their lakes, which are opened once, and cut the history into noise samples.
 
     asked: `asked_samples`. history: texts of periods. where: filter of them all; own_where: of single
-    samples, by name. Raises PeriodError where a period is none, holds no window, or two samples overlap,
-    ConfigError for a filter of a sample that is not asked for, LakeError.
+    samples, by name. provisional: see `Lakes`. Raises PeriodError where a period is none, holds no window, or
+    two samples overlap, ConfigError for a filter of a sample that is not asked for, LakeError.
     """
     own = {} if own_where is None else own_where
     for name in own:
         if name not in asked:
             raise ConfigError(f"--{name}-where is given, and no --{name}.")
-    lakes = Lakes(lake)
+    lakes = Lakes(lake, provisional=provisional)
     compared = tuple(
         (name, lakes.ranges(parse_ranges(texts, now_ns=now_ns, where=_both(where, own.get(name)))))
         for name, texts in asked.items()

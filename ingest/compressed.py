@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = b"\x2a\x4d\x18"
 """Behind 0x50 to 0x5f."""
 _STEP = 1 << 16
@@ -26,14 +26,14 @@ class ByteSource:
     """
 
     def __init__(self, raw: BinaryIO) -> None:
-        head = _read_exactly(raw, len(_ZSTD))
+        head = _read_exactly(raw, len(ZSTD))
         stream: Any = _Rejoined(head, raw)
         self._read_some: Callable[[int], bytes] = stream.read
         self._step = _STEP
-        if head.startswith(_GZIP):
+        if head.startswith(GZIP):
             # One raw read a call: what was unpacked before the damage has been handed out when it fails.
             self._read_some = gzip.GzipFile(fileobj=stream, mode="rb").read1
-        elif head == _ZSTD:
+        elif head == ZSTD:
             self._read_some = _ZstdFrames(stream).read
             self._step = _ZSTD_STEP
         self.failure: str | None = None
@@ -88,10 +88,10 @@ class _ZstdFrames:
                 part: bytes = self._frame.read(size)
                 if part:
                     return part
-            magic = _read_exactly(self._raw, len(_ZSTD))
+            magic = _read_exactly(self._raw, len(ZSTD))
             if not magic:
                 return b""
-            if magic == _ZSTD:
+            if magic == ZSTD:
                 pieces = pa.PythonFile(_ZstdPieces(self._raw), mode="r")
                 self._frame = pa.CompressedInputStream(pieces, "zstd")
             elif magic[1:] == _SKIPPABLE and magic[0] & 0xF0 == 0x50:
@@ -120,7 +120,7 @@ class _ZstdPieces:
         self._checksum_bytes = 4 if flags & 0x04 else 0
         window, dictionary = 0 if is_single else 1, (0, 1, 2, 4)[flags & 3]
         content_size = (1 if is_single else 0, 2, 4, 8)[flags >> 6]
-        self._piece = _ZSTD + descriptor + _read_exactly(raw, window + dictionary + content_size)
+        self._piece = ZSTD + descriptor + _read_exactly(raw, window + dictionary + content_size)
         self._is_last = False
 
     def read(self, size: int = _STEP, /) -> bytes:

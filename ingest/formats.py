@@ -43,6 +43,8 @@ class Format:
     """JSON: the outermost object, or the first of a list, has all keys of one of these."""
     shape: MessageShape | None = None
     """Protobuf: what every message is like."""
+    aliases: tuple[str, ...] = ()
+    """Other names for `--format`; of all names `_` is `-`, as in the Collector's."""
 
 
 FORMATS: Final = (
@@ -59,11 +61,30 @@ FORMATS: Final = (
         keys=(frozenset({"resourceSpans"}), frozenset({"resource_spans"})),
     ),
     Format(
+        "zipkin-proto",
+        "ingest.codecs.zipkin.zipkin_proto:ZipkinProtoCodec",
+        Layout.MESSAGES,
+        # Before otlp-proto: a span of ids alone could be a resource with a scope.
+        shape=MessageShape(
+            fields=frozenset({1}),
+            bytes_only=True,
+            inner=MessageShape(
+                fields=frozenset(range(1, 14)),
+                sizes=((1, frozenset({8, 16})), (2, frozenset({0, 8})), (3, frozenset({8}))),
+                needs=frozenset({1, 3}),
+            ),
+        ),
+    ),
+    Format(
         "otlp-proto",
         "ingest.codecs.otlp.otlp_proto:OtlpProtoCodec",
         Layout.MESSAGES,
-        # A request has no other field than resource_spans.
-        shape=MessageShape(fields=frozenset({1}), bytes_only=True),
+        # A request has no other field than resource_spans; those have resource, scopes and their schema.
+        shape=MessageShape(
+            fields=frozenset({1}),
+            bytes_only=True,
+            inner=MessageShape(fields=frozenset({1, 2, 3, 1000}), bytes_only=True),
+        ),
     ),
     Format(
         "jaeger-ui",
@@ -75,7 +96,12 @@ FORMATS: Final = (
         "jaeger-json",
         "ingest.codecs.jaeger.jaeger_json:JaegerJsonCodec",
         Layout.LINES,
-        keys=(frozenset({"traceID", "spanID"}),),
+        # As the UI and storage plugins write it, and protobuf's JSON form.
+        keys=(
+            frozenset({"traceID", "spanID"}),
+            frozenset({"traceId", "spanId", "startTime"}),
+            frozenset({"trace_id", "span_id", "start_time"}),
+        ),
     ),
     Format(
         "jaeger-proto",
@@ -89,6 +115,7 @@ FORMATS: Final = (
         "ingest.codecs.zipkin.zipkin:ZipkinCodec",
         Layout.LINES,
         keys=(frozenset({"traceId", "id"}),),
+        aliases=("zipkin-json",),
     ),
     Format(
         "xtrace",
@@ -106,9 +133,10 @@ def format_names() -> tuple[str, ...]:
 
 
 def format_of(name: str) -> Format:
-    """The row of a format. Raises UnknownFormatError."""
+    """The row of a format, by its name or an alias (`otlp_proto`). Raises UnknownFormatError."""
+    written = name.lower().replace("_", "-")
     for row in FORMATS:
-        if row.name == name:
+        if written in (row.name, *row.aliases):
             return row
     raise UnknownFormatError(f"'{name}' is not a format.", remedy=f"Use one of: {', '.join(format_names())}.")
 
@@ -116,6 +144,9 @@ def format_of(name: str) -> Format:
 @cache
 def codec_for(name: str) -> Codec:
     """The codec of a format; one a process. Raises UnknownFormatError."""
-    module, class_ = format_of(name).codec.split(":")
+    row = format_of(name)
+    if row.name != name:
+        return codec_for(row.name)
+    module, class_ = row.codec.split(":")
     codec: Codec = getattr(import_module(module), class_)()
     return codec

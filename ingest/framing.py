@@ -29,19 +29,38 @@ class MessageShape:
     """All of them are length-delimited."""
     begins: tuple[tuple[int, int], ...] = ()
     """Number and size of the length-delimited fields it begins with."""
+    sizes: tuple[tuple[int, frozenset[int]], ...] = ()
+    """Number and legal sizes of length-delimited fields."""
+    needs: frozenset[int] = frozenset()
+    """Numbers of fields that a complete message has."""
+    inner: MessageShape | None = None
+    """What its first field is like. Damage in it does not speak against the message, other fields do."""
 
     def fits(self, body: memoryview, *, is_complete: bool) -> bool:
         """Whether the body is fields of this message, filling it exactly if it is complete."""
-        end, seen = 0, 0
-        for number, wire, size, after in _fields(body):
-            if number not in self.fields or (self.bytes_only and wire != _BYTES):
-                return False
-            if seen < len(self.begins) and (wire, (number, size)) != (_BYTES, self.begins[seen]):
-                return False
-            end, seen = after, seen + 1
-        if seen < len(self.begins):
+        end = self._end(body, is_complete=is_complete)
+        if end is None:
             return False
         return end == len(body) if is_complete else end > 0
+
+    def _end(self, body: memoryview, *, is_complete: bool) -> int | None:
+        """Where the last field ends; None where one is not of this message, or one is missing."""
+        end, seen = 0, 0
+        sizes, missing = dict(self.sizes), set(self.needs)
+        for number, wire, size, after in _fields(body):
+            if number not in self.fields or (self.bytes_only and wire != _BYTES):
+                return None
+            if seen < len(self.begins) and (wire, (number, size)) != (_BYTES, self.begins[seen]):
+                return None
+            if number in sizes and (wire != _BYTES or size not in sizes[number]):
+                return None
+            if seen == 0 and self.inner is not None:
+                first = body[after - size : after]
+                if self.inner._end(first, is_complete=after <= len(body)) is None:
+                    return None
+            missing.discard(number)
+            end, seen = after, seen + 1
+        return None if seen < len(self.begins) or (is_complete and missing) else end
 
 
 _LENGTH32 = 4

@@ -1,4 +1,4 @@
-"""The port through which payloads come in: files today, a consumer of Kafka beside them.
+"""The ports through which payloads come in: `RecordSource` for files, `LiveSource` for partitions of a log.
 
 Who reads calls `poll` until `ended`. A poll gives payloads of one stream, in its order; together the polls
 of a stream cover its positions without a gap, so that a driver can commit `[from, until)` and a source made
@@ -8,10 +8,11 @@ message over the limit) comes as a reject at its position, never as an exception
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from schemas.errors import InputError
 from schemas.rejects import Reject
 
 
@@ -30,13 +31,12 @@ class Payloads:
     """Position after the last one that this poll covers, payload or gap."""
     rejects: list[Reject] = field(default_factory=list)
     """`Reject.payload` is the position here."""
+    latest_ns: int | None = None
+    """Largest time that the log gave a message of this poll, ns since the epoch; None: it gives none."""
 
 
 class RecordSource(Protocol):
-    """Payloads with positions. Used by one thread.
-
-    A source of several streams also pauses, resumes and seeks them; a file has no use for that.
-    """
+    """Payloads with positions. Used by one thread."""
 
     @property
     def ended(self) -> bool:
@@ -53,6 +53,138 @@ class RecordSource(Protocol):
 
     def close(self) -> None:
         """Give back what is open. May be called twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamId:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    @property
+    def name(self) -> str:
+        """`Payloads.stream`."""
+        return f"{self.topic}/{self.partition:d}"
+
+    @property
+    def lane(self) -> int:
+        """The lane that it belongs to: one a partition number, over all topics; lane 0 is that of files."""
+        return self.partition + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to the assignment of streams."""
+
+    gained: tuple[StreamId, ...] = ()
+    """Ours from now on; nothing comes of one before `start`."""
+    asked: tuple[StreamId, ...] = ()
+    """To be given up in an orderly way: commit what came of them, then `release`."""
+    lost: tuple[StreamId, ...] = ()
+    """No longer ours: another may be at work on them already."""
+
+    def __bool__(self) -> bool:
+        """Whether anything happened."""
+        return bool(self.gained or self.asked or self.lost)
+
+
+class StreamError(InputError):
+    """Something is wrong with one stream; the others go on."""
+
+    slug = "stream"
+
+    def __init__(self, message: str, *, stream: StreamId, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.stream = stream
+
+
+class GapError(StreamError):
+    """The log no longer has what comes next: retention went past it."""
+
+    slug = "gap"
+
+    def __init__(self, message: str, *, stream: StreamId, first: int, remedy: str = "") -> None:
+        super().__init__(message, stream=stream, remedy=remedy)
+        self.first = first
+        """First position that the log still has."""
+
+
+class TopicChangedError(StreamError):
+    """A topic is not the one that positions were noted of: deleted and made anew, or cut back."""
+
+    slug = "topic-changed"
+
+
+class CorruptStreamError(StreamError):
+    """A part of a stream cannot be read, however often it is fetched."""
+
+    slug = "corrupt-stream"
+
+
+class LiveSource(Protocol):
+    """The partitions of a log that were assigned to this member of a group. Used by one thread.
+
+    It never ends. While the other side cannot be reached, polls give nothing and `trouble` says why.
+    """
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Names the log; None where it has no name or was not reached yet."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """One sentence on what keeps polls from giving anything; None: nothing does."""
+        ...
+
+    def change(self) -> Change:
+        """What happened to the assignment since the last call. Never blocks; empty most of the time."""
+        ...
+
+    def poll(self, timeout_s: float) -> Payloads | None:
+        """The next payloads of one stream; None where none came in time.
+
+        Messages that cannot be payloads are rejects. Raises CorruptStreamError (the stream is paused then),
+        GapError, TopicChangedError.
+        """
+        ...
+
+    def start(self, stream: StreamId, position: int | None, topic_id: str | None) -> int:
+        """Go on with a gained stream at a position, or where the settings say for None; tells where that is.
+
+        `topic_id` is the one noted with the position, None where none was. Raises GapError,
+        TopicChangedError, InputError where the log cannot be reached in time.
+        """
+        ...
+
+    def release(self, streams: Collection[StreamId]) -> None:
+        """Done with streams that were asked for."""
+        ...
+
+    def pause(self, streams: Collection[StreamId]) -> None:
+        """Fetch nothing more of them; membership is kept as long as `poll` is called."""
+        ...
+
+    def resume(self, streams: Collection[StreamId]) -> None:
+        """Fetch them again."""
+        ...
+
+    def ends(self) -> Mapping[StreamId, int]:
+        """Last known position of the message to be written next, of every stream that is ours."""
+        ...
+
+    def topic_id(self, topic: str) -> str | None:
+        """Tells a topic from another one made under the same name; None where the log has no such thing."""
+        ...
+
+    def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
+        """Tell the log how far we are, for tools that look at lag; whether it took it, in bounded time."""
+        ...
+
+    def close(self) -> None:
+        """Leave the group. May be called twice."""
         ...
 
 

@@ -97,7 +97,14 @@ class Counters(Config):
     events_rejected: int = 0
     """Events that became dead letters: the same id with other content, no time to go by, an absurd time."""
     events_late: int = 0
-    """Of requests that are in the lake already with other content: kept under `late/`."""
+    """Of requests that are in the lake already with other content, or that came after their window was
+    sealed: kept under `late/`."""
+    events_carried: int = 0
+    """Read by earlier commits of the lane and open when this one began; 0 for an import."""
+    events_open: int = 0
+    """Open after this commit, in the lane's segments: of requests that go on, or whose window does."""
+    messages: int = 0
+    """Of a log: read, whatever became of them. `positions` covers them and gaps between them."""
     flows: int = 0
     flows_duplicate: int = 0
     flows_late: int = 0
@@ -113,8 +120,12 @@ class Counters(Config):
     @property
     def balanced(self) -> bool:
         """Whether every event that was read is accounted for, once."""
-        return self.events_read == (
-            self.events_published + self.events_duplicate + self.events_rejected + self.events_late
+        return self.events_carried + self.events_read == (
+            self.events_published
+            + self.events_duplicate
+            + self.events_rejected
+            + self.events_late
+            + self.events_open
         )
 
 
@@ -140,6 +151,8 @@ class Standing(Config):
     """Event time up to which the lane expects nothing more."""
     sealed_to_ns: int | None = None
     """Every window that ends here or before is published whole; None: not one yet."""
+    idle: tuple[str, ...] = ()
+    """Streams (`topic/partition`) that were silent, so that the watermark went by the clock for them."""
     segments: tuple[Segment, ...] = ()
     """All segments that a takeover must load, not only new ones."""
 
@@ -157,6 +170,8 @@ class CommitBody(Config):
     counters: Counters = Counters()
     config: dict[str, Any] = Field(default_factory=dict)
     """Configuration of decoder and stitcher, for whoever asks later."""
+    gaps: tuple[PartitionRange, ...] = ()
+    """Of a log: passed over by order of the operator, as it could not be read; inside `positions`."""
     standing: Standing = Standing()
     """Where the lane is after the commit. An import and a takeover leave it as it was."""
 

@@ -128,8 +128,10 @@ def empty_events() -> pa.Table:
 def concat_events(batches: list[pa.Table]) -> pa.Table:
     """Concatenate event batches into one chunk a column, with one dictionary a column.
 
-    Returns an empty batch for an empty list. O(rows).
+    Returns an empty batch for an empty list, and a lone batch of that form as it is. O(rows).
     """
     if not batches:
         return empty_events()
+    if len(batches) == 1 and all(column.num_chunks == 1 for column in batches[0].columns):
+        return batches[0]
     return pa.concat_tables(batches).unify_dictionaries().combine_chunks()

@@ -182,14 +182,15 @@ def format_instant(ns: int) -> str:
 def windows_of(period: Period, sealed: Sequence[Window], unsealed: Sequence[Window] = ()) -> list[Window]:
     """The sealed windows that a period touches, in time order.
 
-    Raises PeriodError if it touches none, or one that is not sealed yet; the message names the windows
-    there are.
+    `all` means all that are sealed. Raises PeriodError if it touches none, or another period one that is not
+    sealed yet; the message names the windows there are.
     """
     there = f"Sealed windows: {_describe(sealed)}."
     open_ = sorted(window for window in unsealed if period.holds(window))
-    if open_:
+    if open_ and (period.start_ns, period.end_ns) != _ALL:
         raise PeriodError(
-            f"Period {period.text} touches {len(open_)} unsealed windows ({_describe(open_)}).", remedy=there
+            f"Period {period.text} touches {len(open_)} unsealed windows ({_describe(open_)}).",
+            remedy=f"{there} --unsealed takes what is known so far.",
         )
     chosen = sorted(window for window in sealed if period.holds(window))
     if not chosen:

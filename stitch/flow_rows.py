@@ -24,6 +24,7 @@ U4 = npt.NDArray[np.uint32]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
+_NAMING: Final = ["request_id", "kind"]
 _FINE: Final = 0
 """Code of `ok` in what `_event_status` gives."""
 
@@ -254,8 +255,23 @@ def _runs_backwards(placed: PlacedFlows, host: npt.NDArray[np.integer]) -> I8:
     return flows
 
 
-def params_table(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.Table:
-    """Rows of PARAMS_SCHEMA, in the order of the flows, then position, then key. O(nodes + params).
+FLOW_PARAMS_SCHEMA = pa.schema(
+    [pa.field("flow", pa.int32(), nullable=False), *(f for f in PARAMS_SCHEMA if f.name not in _NAMING)]
+)
+"""Parameters whose flow is told by its row in a table of flows: a tenth of the bytes of its name and kind."""
+
+
+def named_params(params: pa.Table, flows: pa.Table) -> pa.Table:
+    """Rows of PARAMS_SCHEMA for those of FLOW_PARAMS_SCHEMA. O(params)."""
+    if not params.num_rows:
+        return PARAMS_SCHEMA.empty_table()
+    names = flows.select(_NAMING).take(params["flow"])
+    columns = [(names if f.name in _NAMING else params)[f.name].cast(f.type) for f in PARAMS_SCHEMA]
+    return pa.table(columns, schema=PARAMS_SCHEMA)
+
+
+def params_of_flows(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.Table:
+    """Rows of FLOW_PARAMS_SCHEMA, in the order of the flows, then position, then key. O(nodes + params).
 
     A span's parameters stand at its start. Those of a partial report stand at the span it was merged into;
     where both tell a key, the span's own value counts.
@@ -263,12 +279,12 @@ def params_table(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.
     lists = whole(events["params"])
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not lengths.any():
-        return PARAMS_SCHEMA.empty_table()
+        return FLOW_PARAMS_SCHEMA.empty_table()
     event, flow, position = _bearers(placed, order)
     bears = lengths[event] > 0
     event, flow, position = event[bears], flow[bears], position[bears]
     if not len(event):
-        return PARAMS_SCHEMA.empty_table()
+        return FLOW_PARAMS_SCHEMA.empty_table()
     starts = lists.offsets.to_numpy()[:-1].astype(np.int64)
     n_params = lengths[event]
     value = ranges(starts[event], n_params)
@@ -280,17 +296,15 @@ def params_table(placed: PlacedFlows, events: pa.Table, order: FlowOrder) -> pa.
         kept = _first_of_key(placed, event, n_params, flow, position, key, words)
         value, flow, position, key = value[kept], flow[kept], position[kept], key[kept]
     taken = pa.array(value)
-    names = placed.request_names
-    assert names is not None, "the builders name the requests"
     columns = {
-        "request_id": names.take(pa.array(placed.request[order.flow[flow]])),
-        "kind": _flow_kinds(placed, order.flow[flow]),
+        "flow": pa.array(flow.astype(np.int32)),
         "position": pa.array(position.astype(np.int32)),
         "key": _canonical_words(key, words),
         "num": pc.struct_field(lists.values, "num").take(taken),
         "text": pc.struct_field(lists.values, "text").take(taken),
     }
-    return pa.table([columns[f.name].cast(f.type) for f in PARAMS_SCHEMA], schema=PARAMS_SCHEMA)
+    arrays = [columns[f.name].cast(f.type) for f in FLOW_PARAMS_SCHEMA]
+    return pa.table(arrays, schema=FLOW_PARAMS_SCHEMA)
 
 
 def _bearers(placed: PlacedFlows, order: FlowOrder) -> tuple[I8, I8, I8]:

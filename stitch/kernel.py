@@ -22,7 +22,7 @@ from schemas.quality import Quality
 from schemas.rejects import Reason, Reject
 from stitch.closing import close_requests
 from stitch.columnar.chunks import whole
-from stitch.flow_rows import categorise, flows_table, order_flows, params_table
+from stitch.flow_rows import FlowOrder, categorise, flows_table, named_params, order_flows, params_of_flows
 from stitch.graph.labels import LabelCodes, encode_labels, label_nodes
 from stitch.graph.placed import PlacedFlows
 from stitch.records.components import request_codes
@@ -53,6 +53,28 @@ class Stitched:
     reports) + `rejected` (`conflicts` among them) + `capped` (past `max_events_per_flow`) + `carried`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClosedFlows:
+    """Flows of requests that are closed, and what became of each event: for who books it flow by flow."""
+
+    flows: pa.Table
+    """As `Stitched.flows`."""
+    structures: pa.Table
+    """As `Stitched.structures`."""
+    params: pa.Table
+    """FLOW_PARAMS_SCHEMA, in the order of `flows`."""
+    events: pa.Table
+    """The batch that was stitched."""
+    flow: I8
+    """[events] row of `flows` that it belongs to, dropped there or not; -1: no flow came of its request."""
+    copies: I8
+    """Rows dropped as exact copies."""
+    conflicts: I8
+    """Rows refused because another version of their id was kept."""
+    timeless: I8
+    """Rows refused because no event of their request has a time."""
+
+
 def stitch(
     events: pa.Table,
     config: StitchConfig,
@@ -76,23 +98,19 @@ def stitch(
     n_events = batch.num_rows
     batch, rejects = _without_unidentified(batch)
     batch, carried, aged = _closed(batch, watermark_ns, config)
-    placed, labels = place_events(batch, config)
-    if aged is not None and aged.any():
-        placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
+    placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
     for rows, reason, detail in (
         (placed.conflicts, Reason.CONFLICT, "another version of this id was kept"),
         (placed.timeless, Reason.BAD_TIME, "no event of the request has a time"),
     ):
         if rows is not None:
             rejects += reject_rows(batch, rows, reason, detail)
-    categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
-    order = order_flows(placed, categorised)
     merged = 0 if placed.merged is None else len(placed.merged[0])
     used_otherwise = carried.num_rows + placed.duplicates + merged + len(rejects)
     return Stitched(
-        flows=flows_table(placed, batch, categorised, order, lane),
-        structures=categorised.structures,
-        params=params_table(placed, batch, order),
+        flows=flows,
+        structures=structures,
+        params=named_params(params_of_flows(placed, batch, order), flows),
         carry=carried,
         rejects=rejects,
         counts={
@@ -106,6 +124,49 @@ def stitch(
             "carried": carried.num_rows,
         },
     )
+
+
+def stitch_closed(
+    events: pa.Table,
+    config: StitchConfig,
+    *,
+    aged: B1 | None = None,
+    lane: int = 0,
+    memo: StructureMemo | None = None,
+) -> ClosedFlows:
+    """Stitch events of requests that are closed, and tell what became of each event.
+
+    As `stitch` at the end of the input, for a caller that holds back what is open; every span has a trace id
+    and a span id. aged: [events] of requests that were closed before their end: flagged INCOMPLETE.
+    """
+    batch = concat_events([events] if events.num_rows else [])
+    placed, order, flows, structures = _stitch(batch, aged, config, lane, memo)
+    assert placed.code is not None, "the builders tell the requests of events"
+    none = np.zeros(0, dtype=np.int64)
+    row_of_code = np.full(int(placed.code.max(initial=0)) + 2, -1, dtype=np.int64)  # the last serves code -1
+    row_of_code[placed.request[order.flow]] = np.arange(placed.n_flows)
+    return ClosedFlows(
+        flows=flows,
+        structures=structures,
+        params=params_of_flows(placed, batch, order),
+        events=batch,
+        flow=row_of_code[placed.code],
+        copies=none if placed.copies is None else placed.copies,
+        conflicts=none if placed.conflicts is None else placed.conflicts,
+        timeless=none if placed.timeless is None else placed.timeless,
+    )
+
+
+def _stitch(
+    batch: pa.Table, aged: B1 | None, config: StitchConfig, lane: int, memo: StructureMemo | None
+) -> tuple[PlacedFlows, FlowOrder, pa.Table, pa.Table]:
+    """`(placed, order, flows, structures)` of a batch of events of closed requests."""
+    placed, labels = place_events(batch, config)
+    if aged is not None and aged.any():
+        placed.quality[_flows_of(placed, aged)] |= np.uint32(Quality.INCOMPLETE)
+    categorised = categorise(placed, label_nodes(placed, labels), StructureMemo() if memo is None else memo)
+    order = order_flows(placed, categorised)
+    return placed, order, flows_table(placed, batch, categorised, order, lane), categorised.structures
 
 
 def _closed(
@@ -190,6 +251,11 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
 
     conflicts = np.concatenate((rows_of(spans.conflicts, span_rows), rows_of(records.conflicts, record_rows)))
     timeless = np.concatenate((rows_of(spans.timeless, span_rows), rows_of(records.timeless, record_rows)))
+    assert spans.code is not None
+    assert records.code is not None
+    code = np.empty(len(span_rows) + len(record_rows), dtype=np.int64)
+    code[span_rows] = spans.code
+    code[record_rows] = np.where(records.code < 0, -1, records.code + len(spans.request_names))
     return PlacedFlows(
         request=np.concatenate((spans.request, records.request + len(spans.request_names))),
         quality=np.concatenate((spans.quality, records.quality)),
@@ -208,6 +274,8 @@ def _join(spans: PlacedFlows, span_rows: I8, records: PlacedFlows, record_rows: 
         mark_names=spans.mark_names,
         conflicts=conflicts if len(conflicts) else None,
         duplicates=spans.duplicates + records.duplicates,
+        copies=np.concatenate((rows_of(spans.copies, span_rows), rows_of(records.copies, record_rows))),
+        code=code,
         request_names=pa.concat_arrays([spans.request_names, records.request_names]),
         merged=None if spans.merged is None else (span_rows[spans.merged[0]], span_rows[spans.merged[1]]),
         timeless=timeless if len(timeless) else None,

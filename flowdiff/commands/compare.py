@@ -30,7 +30,7 @@ from flowdiff.analysis_options import (
 )
 from flowdiff.analysis_run import Destinations, analysed, publish, refuse_sample_count
 from flowdiff.method_options import with_methods
-from flowdiff.options import warn_of_pending
+from flowdiff.options import UnsealedOption, provisional_folder, warn_of_pending
 from flowdiff.refine_options import REFINE_OPTIONS
 from schemas.errors import ConfigError
 
@@ -67,6 +67,7 @@ def _compare(
     json_file: ReportJsonOption = None,
     html_file: ReportHtmlOption = None,
     save: SaveOption = True,
+    unsealed: UnsealedOption = False,
     open_page: OpenOption = False,
     statistics: Annotated[
         str,
@@ -114,9 +115,12 @@ def _compare(
         lake=None if lake is None else str(lake),
         where=where,
         own_where=own_filters(reference_where, problem_where),
+        provisional=provisional_folder() if unsealed else None,
     )
     warn_of_pending(found.periods)
-    outcome = analysed(found, chosen, refine, _use(statistics))
+    # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
+    use = _use(statistics)
+    outcome = analysed(found, chosen, refine, "history" if unsealed and use != "never" else use)
     last = found.compared[-1][1][0].root
     to = Destinations(json_file, html_file, save=save, open_page=open_page)
     publish(outcome, lake or last, to, done="The comparison is done")

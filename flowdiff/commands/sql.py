@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from flowdiff.listing import Heading, Kind, print_drawing, print_rows, print_sentence
-from flowdiff.options import LakeOption, PeriodOption, TableFormat, period_of
+from flowdiff.options import LakeOption, PeriodOption, TableFormat, UnsealedOption, period_of
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
@@ -38,6 +38,7 @@ def command(
     lake: LakeOption,
     query: Annotated[str | None, typer.Option("-c", "--command", help="One query; else a shell.")] = None,
     period: PeriodOption = "all",
+    unsealed: UnsealedOption = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File for the result.")] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
@@ -53,7 +54,7 @@ def command(
 
     format_ = _form(format_, output)
     seconds = _seconds(timeout)
-    found = period_of(lake, period, may_be_empty=True)
+    found = period_of(lake, period, may_be_empty=True, unsealed=unsealed)
     with open_session(found, memory=memory, seconds=seconds) as session:
         if query is not None:
             _answer(session, query, format_, output)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
+from flowdiff.options import JsonOption, LakeOption, PeriodOption, UnsealedOption, period_of
 
 
-def command(lake: LakeOption, period: PeriodOption = "all", as_json: JsonOption = False) -> None:
+def command(
+    lake: LakeOption,
+    period: PeriodOption = "all",
+    unsealed: UnsealedOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """List the sealed windows of a lake: requests, categories, mean response time, errors."""
     from analyze.report.wording import count, duration, percent
     from analyze.sql.browse import flagged, windows
@@ -14,7 +19,7 @@ def command(lake: LakeOption, period: PeriodOption = "all", as_json: JsonOption 
     from flowdiff.output import print_json
     from flowdiff.quality import print_flags
 
-    with open_session(period_of(lake, period)) as session:
+    with open_session(period_of(lake, period, unsealed=unsealed)) as session:
         rows = windows(session)
         flags, requests = flagged(session)
     if as_json:

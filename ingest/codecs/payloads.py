@@ -22,18 +22,12 @@ def without_bom(payload: bytes) -> bytes:
     return payload.removeprefix(_BOM)
 
 
-def refuse_size(payload: bytes, index: int, config: DecodeConfig) -> Reject | None:
-    """A reject for a payload that is empty or over `max_payload_bytes`, else None."""
+def _refused_size(payload: bytes, index: int, config: DecodeConfig) -> Reject:
+    """A reject for a payload that is empty or over `max_payload_bytes`."""
     if not payload or payload.isspace():
         return Reject(Reason.EMPTY, "the payload is empty", payload, index)
-    if len(payload) > config.max_payload_bytes:
-        return Reject(
-            Reason.TOO_LARGE,
-            f"{len(payload)} bytes are over the limit of {config.max_payload_bytes}",
-            payload,
-            index,
-        )
-    return None
+    detail = f"{len(payload)} bytes are over the limit of {config.max_payload_bytes}"
+    return Reject(Reason.TOO_LARGE, detail, payload, index)
 
 
 def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) -> list[int]:
@@ -47,14 +41,13 @@ def refuse_dense(payloads: Sequence[bytes], indexes: list[int], log: RejectLog) 
 def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], RejectLog]:
     """Indexes of the payloads that are worth parsing, and a log with rejects for the others."""
     log = RejectLog(config)
-    good = []
-    for index, payload in enumerate(payloads):
-        reject = refuse_size(payload, index, config)
-        if reject is None:
-            good.append(index)
-        else:
-            log.add(reject)
-    return good, log
+    limit = config.max_payload_bytes
+    odd = [i for i, p in enumerate(payloads) if not p or len(p) > limit or p.isspace()]
+    if not odd:
+        return list(range(len(payloads))), log
+    for index in odd:
+        log.add(_refused_size(payloads[index], index, config))
+    return sorted(set(range(len(payloads))).difference(odd)), log
 
 
 def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:
@@ -101,6 +94,8 @@ _MANY_VALUES = 200_000
 _MIN_VALUE_BYTES = 6
 """Of text for a comma or an opening bracket. An OTLP attribute of one letter's name and value has 9."""
 _COUNT_BYTES = 2**18
+NEVER_DENSE_BYTES = _MANY_VALUES * _MIN_VALUE_BYTES
+"""What is shorter may be as dense as it likes."""
 DENSE_JSON = f"hundreds of thousands of values, one every {_MIN_VALUE_BYTES} bytes or less"
 
 
@@ -110,7 +105,7 @@ def is_dense_json(text: bytes) -> bool:
     Read, they take 120 times its size. Commas and brackets inside strings count too. Several GB/s, for
     documents over 1 MB; smaller ones are never dense.
     """
-    if len(text) < _MANY_VALUES * _MIN_VALUE_BYTES:
+    if len(text) < NEVER_DENSE_BYTES:
         return False
     found = 0
     for begin in range(0, len(text), _COUNT_BYTES):

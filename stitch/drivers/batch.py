@@ -25,15 +25,14 @@ from ingest.formats import format_of
 from schemas.commits import CommitBody, CommitRecord, Counters, InputFile
 from schemas.errors import LakeError
 from schemas.events import with_text_ids
-from schemas.quality import Quality
 from schemas.rejects import Reason, Reject, rejects_table
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.columnar.chunks import whole
 from stitch.columnar.content import hash_rows
-from stitch.drivers.dead_letters import DeadLetters
+from stitch.drivers.dead_letters import KERNEL_SOURCE, DeadLetters
+from stitch.drivers.flow_counts import count_flags, shared_params
 from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, Tally, open_sources
-from stitch.drivers.partition import hash_texts, share_of
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.quarantine import DaysSeen, is_absurd
 from stitch.drivers.spill import EventSpill, Load
@@ -60,8 +59,6 @@ BUDGET_PER_PAYLOAD_BYTE: Final = 6
 MEMO_SHARE: Final = 10
 """One part in ten of the budget is for structures already described."""
 MEMO_BYTES_PER_STRUCTURE: Final = 20_000
-KERNEL_SOURCE: Final = "(stitched)"
-"""`source` of dead letters found when events of several files came together."""
 
 
 def import_into(
@@ -81,7 +78,8 @@ def import_into(
     next import finishes what was committed; files on their way are removed.
     """
     if settings.format is not None:
-        format_of(settings.format)
+        # Commits hold its own name, whichever alias was asked for.
+        settings = settings.model_copy(update={"format": format_of(settings.format).name})
     try:
         lake.parent.mkdir(parents=True, exist_ok=True)
         make_private_folder(lake)
@@ -182,10 +180,7 @@ class _Outcome:
         self.totals["events_published"] += n_events - duplicate - rejected
         self.rejects += made.rejects
         self.refused.update(reject.reason.value for reject in made.rejects)
-        quality = made.flows["quality"].to_numpy()
-        for flag in Quality:
-            if count := int(np.count_nonzero(quality & flag)):
-                self.quality[flag.name or str(flag.value)] += count
+        self.quality.update(count_flags(made.flows))
 
 
 class _Import:
@@ -305,7 +300,7 @@ class _Import:
         made = stitch(events, self._settings.stitch, memo=self._memo)
         del events  # the largest thing there is, and writing takes a while
         outcome.count(made, n_events)
-        params = self._shared(made.params)
+        params = shared_params(made.params, self._settings.params_share)
         self._count_windows(starts_of(made.flows["start_ns"], length_ns).tolist())
         for window in cut(made.flows, made.structures, params, length_ns):
             self._staging.add_window("flows", window.window, part, window.flows)
@@ -358,14 +353,6 @@ class _Import:
         letters = rejects_table(outcome.rejects, KERNEL_SOURCE, [0])
         self._dead_letters.add(letters, KERNEL_SOURCE, outcome.refused)
         self._progress.stitched(outcome.totals["flows"])
-
-    def _shared(self, params: pa.Table) -> pa.Table:
-        """Parameters of the share of requests that keep theirs."""
-        if self._settings.params_share >= 1 or params.num_rows == 0:
-            return params
-        words = params["request_id"].combine_chunks().dictionary_encode()
-        keep = share_of(hash_texts(words.dictionary), self._settings.params_share)
-        return params.filter(pa.array(keep[words.indices.to_numpy()]))
 
 
 def _by_content(events: pa.Table) -> pa.Table:

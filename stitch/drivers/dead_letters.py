@@ -15,6 +15,8 @@ FLUSH_BYTES: Final = 32 * 2**20
 """Held at most; a file of dead letters is about so large before compression."""
 FLUSH_ROWS: Final = 100_000
 """The same for dead letters of a few bytes each."""
+KERNEL_SOURCE: Final = "(stitched)"
+"""`source` of dead letters found when events of several files came together."""
 _ORDER: Final = [(name, "ascending") for name in ("source", "position", "item", "sha256", "detail")]
 
 

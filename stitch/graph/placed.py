@@ -73,6 +73,11 @@ class PlacedFlows:
     """Rows of the event batch dropped because the same id had other content; null: none."""
     duplicates: int = 0
     """Number of event rows dropped as exact duplicates."""
+    copies: I8 | None = None
+    """Those rows; null: none."""
+    code: I8 | None = None
+    """[events] request code of each row, -1 for rows left out before requests were told apart; always set by
+    the builders."""
     request_names: pa.StringArray | None = None
     """[request codes] request id of each code; always set by the builders."""
     merged: tuple[I8, I8] | None = None

@@ -1,4 +1,4 @@
-"""Check a lake against its commits: invariants I1, I2, I3, I5, I6 of the fault model, statistics, reports."""
+"""Check a lake against its commits: invariants I1 to I6 of the fault model, statistics, reports."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
+from stitch.lake.fsck_live import broken_carry, broken_positions, broken_segments
 from stitch.lake.layout import COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
@@ -65,7 +66,12 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
             Finding(invariant="layout", detail=f"{LAKE_FILE} and commits differ on the window length")
         )
     findings += _ledger(commits)
-    findings += _positions(commits)
+    for invariant, detail in (
+        *broken_positions(commits),
+        *broken_carry(commits),
+        *broken_segments(store, commits),
+    ):
+        findings.append(Finding(invariant=invariant, detail=detail))
     if whole:  # else the files of a lane that cannot be read would all be in no commit
         findings += _unnamed_files(store, commits)
     findings += [finding for record in commits for item in record.publish for finding in _file(store, item)]
@@ -116,18 +122,6 @@ def _ledger(commits: list[CommitRecord]) -> Iterator[Finding]:
                 yield Finding(invariant="I1", detail=detail)
 
 
-def _positions(commits: list[CommitRecord]) -> Iterator[Finding]:
-    """Offset ranges of live lanes must join up."""
-    ends: dict[tuple[int, str, int], int] = {}
-    for record in commits:
-        for told in record.standing.positions:
-            key = (record.lane, told.topic, told.partition)
-            if ends.get(key, told.start) != told.start:
-                detail = f"commit {record.seq} of lane {record.lane} starts '{told.topic}' at {told.start}"
-                yield Finding(invariant="I6", detail=f"{detail}, the one before ended at {ends[key]}")
-            ends[key] = told.end
-
-
 def _unnamed_files(store: Store, commits: list[CommitRecord]) -> Iterator[Finding]:
     named = {item.final for record in commits for item in record.publish}
     names = _attempt(lambda: [*data_files(store)], "the folders of data", "I2")
@@ -161,9 +155,11 @@ def _file(store: Store, item: Publish) -> Iterator[Finding]:
 
 
 def _request_ids(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Finding]:
-    """A request is a flow of spans, of records, or one of each."""
+    """A request is a flow of spans, of records, or one of each, in its lane. Of a log that is not keyed by
+    request, parts of one come in several lanes; `flowdiff rekey` is for that.
+    """
     tables = [
-        decode("flows", store.read(item.final), ["request_id", "kind"])
+        decode("flows", store.read(item.final), ["request_id", "kind", "lane"])
         for record in commits
         for item in record.publish
         if item.table == "flows"
@@ -171,7 +167,7 @@ def _request_ids(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Find
     if not tables:
         return
     flows = pa.concat_tables(tables).unify_dictionaries()
-    counts = flows.group_by(["request_id", "kind"]).aggregate([([], "count_all")])
+    counts = flows.group_by(["request_id", "kind", "lane"]).aggregate([([], "count_all")])
     twice = counts.filter(pc.greater(counts["count_all"], 1)).sort_by("request_id")
     for row in twice.slice(0, NAMED_REQUESTS).to_pylist():
         detail = f"request '{row['request_id']}' ({row['kind']}) is there {row['count_all']} times"

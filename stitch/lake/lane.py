@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from schemas.commits import CommitBody, CommitRecord, InputFile, Publish
+from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
 from stitch.lake.chain import CommitTakenError, put_record, taken
 from stitch.lake.checkpoint import (
@@ -51,9 +51,18 @@ class Lane:
     """
 
     def __init__(
-        self, store: Store, info: LakeInfo, *, owner: str, created_by: str, lane: int = FILE_LANE
+        self,
+        store: Store,
+        info: LakeInfo,
+        *,
+        owner: str,
+        created_by: str,
+        lane: int = FILE_LANE,
+        fence: bool = False,
     ) -> None:
+        """`fence` takes the lane over with a commit of its own: whoever held it can commit no more."""
         self.lane = lane
+        self._fence = fence
         self._store = store
         self._info = info
         self._owner = owner
@@ -66,6 +75,17 @@ class Lane:
     def seq(self) -> int:
         """Number of the coming commit."""
         return self._tail.head + 1
+
+    @property
+    def standing(self) -> Standing:
+        """Where the last commit left the lane."""
+        return self._tail.records[-1].record.standing if self._tail.records else Standing()
+
+    @property
+    def events_open(self) -> int:
+        """Events in the lane's segments that were open after its last live commit."""
+        live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
+        return next((record.counters.events_open for record in live), 0)
 
     def known_inputs(self) -> dict[str, InputFile]:
         """Every file imported before, by sha256 of its bytes; of several times the last."""
@@ -99,9 +119,9 @@ class Lane:
                 remedy="Nothing was written; please report it.",
             )
         items = staging.items()
-        if items:
+        if written := staging.names():
             try:
-                self._store.persist([item.stage for item in items])
+                self._store.persist(written)
             except FileNotFoundError as error:  # swept by a writer that thought us dead
                 raise taken(self.lane, self.seq) from error
         reference = None
@@ -172,7 +192,7 @@ class Lane:
                     remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
                 )
             head = self._tail.head
-            if any(seq > head for seq in self._staged().values()):
+            if (self._fence and head) or any(seq > head for seq in self._staged().values()):
                 try:
                     record = self._record(CommitBody(kind="takeover"))
                     fence = put_record(self._store, record, stage_folder(self.lane, record.seq))

@@ -23,6 +23,7 @@ LAKE_FILE: Final = "flowdiff.json"
 STAGE: Final = "stage"
 COMMITS: Final = "control/commits"
 CHECKPOINTS: Final = "control/checkpoints"
+SEGMENTS: Final = "control/segments"
 REPORTS: Final = "reports"
 SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
@@ -83,6 +84,17 @@ def staged_seq(folder: str) -> int | None:
     """Number of the coming commit that a stage folder (its last part) is for; None for a name not ours."""
     seq = folder.partition("-")[0]
     return int(seq) if seq.isdecimal() else None
+
+
+def segment_folder(lane: int) -> str:
+    """Where the segments of a live lane lie."""
+    return f"{SEGMENTS}/lane={lane:d}"
+
+
+def segment_seq(file: str) -> int | None:
+    """Number of the commit that a segment (last part of its name) was written for; None: not ours."""
+    seq, dash, _ = file.partition("-")
+    return int(seq) if dash and seq.isdecimal() and file.endswith(".arrow") else None
 
 
 def file_name(lane: int, seq: int, part: int, generation: int = 0) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.chain import lanes
@@ -63,6 +64,16 @@ class WindowEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLane:
+    """A live lane that holds events which are not in a published flow yet."""
+
+    lane: int
+    segments: tuple[Segment, ...]
+    config: Mapping[str, Any]
+    """Of the lane's last commit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A snapshot: what it lists never changes and never goes away."""
 
@@ -76,6 +87,7 @@ class Manifest:
     listing: pa.Table
     """FILES_SCHEMA: the visible files, by lane, then commit."""
     store: Store
+    open_lanes: tuple[OpenLane, ...] = ()
 
     def windows(self) -> list[WindowEntry]:
         """Windows with flows, in order of time. O(files)."""
@@ -201,7 +213,20 @@ def open_manifest(store: Store, lake: str = "LAKE") -> Manifest:
         sealed_to_ns=_sealed_to_ns(tails),
         listing=pa.concat_tables(listings),
         store=store,
+        open_lanes=tuple(
+            OpenLane(record.lane, record.standing.segments, record.config)
+            for record in (tail.records[-1].record for tail in tails if tail.records)
+            if record.standing.segments
+        ),
     )
+
+
+def sealed_to_ns(store: Store) -> int | None:
+    """How far every live lane of a lake is: windows that end there or before are sealed. None: no live lane
+    says anything yet. Raises LakeError.
+    """
+    reached = _sealed_to_ns(read_tail(store, lane) for lane in lanes(store))
+    return None if reached == _NOTHING else reached
 
 
 def _waiting(store: Store, tail: Tail, lake: str) -> list[str]:

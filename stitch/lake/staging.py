@@ -8,10 +8,11 @@ import threading
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commits import Publish
+from schemas.commits import Publish, Segment
 from schemas.windows import Window
 from stitch.lake.encoding import encode, footer_size
 from stitch.lake.layout import SideTable, WindowTable, file_name, stage_folder, window_folder
+from stitch.lake.segment_files import encode_segment, segment_name
 from stitch.lake.store import Store
 
 
@@ -26,6 +27,7 @@ class Staging:
         self._lane = lane
         self._store = store
         self._items: list[Publish] = []
+        self._segments: list[str] = []
         self._lock = threading.Lock()
         self.folder = stage_folder(lane, seq)
         """Where the files are; nobody else writes there."""
@@ -42,6 +44,19 @@ class Staging:
             final = f"{table_name}/{file_name(self._lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
 
+    def add_segment(self, events: pa.Table) -> Segment:
+        """Write raw events that stay open, at least one. Raises OSError."""
+        name = segment_name(self._lane, self.seq)
+        data, segment = encode_segment(name, events)
+        self._store.put(name, data)
+        with self._lock:
+            self._segments.append(name)
+        return segment
+
+    def names(self) -> list[str]:
+        """Every file that was written, all to be made durable before the commit."""
+        return [*(item.stage for item in self.items()), *self._segments]
+
     def _add(self, table_name: str, stem: str, final: str, window: str | None, table: pa.Table) -> None:
         data = encode(table_name, table, window)
         item = described(table_name, window, f"{self.folder}/{stem}.parquet", final, table, data)
@@ -55,8 +70,10 @@ class Staging:
 
     def discard(self) -> None:
         """Remove what was staged. Raises OSError."""
-        self._items = []
+        segments, self._items, self._segments = self._segments, [], []
         self._store.remove(self.folder)
+        for name in segments:
+            self._store.remove(name)
 
 
 def described(

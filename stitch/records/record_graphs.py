@@ -109,7 +109,9 @@ def place_records(events: pa.Table, config: StitchConfig, labels: LabelCodes | N
         src=order.src[edge],
         dst=order.dst[edge],
         conflicts=_rows_of(strands.conflicts, rows) if len(strands.conflicts) else None,
-        duplicates=strands.duplicates,
+        duplicates=len(strands.copies),
+        copies=_rows_of(strands.copies, rows),
+        code=_codes_of(records.flow, rows, events.num_rows),
         request_names=records.request_names,
         timeless=None if rows is None else np.setdiff1d(np.arange(events.num_rows), rows),
     )
@@ -121,6 +123,15 @@ def _with_times(events: pa.Table) -> tuple[pa.Table, I8 | None]:
         return events, None
     rows = np.flatnonzero(whole(events["ts_ns"]).is_valid().to_numpy(zero_copy_only=False))
     return events.take(pa.array(rows)).combine_chunks(), rows
+
+
+def _codes_of(flow: I8, rows: I8 | None, n_events: int) -> I8:
+    """[events] request code; -1 for records without a time."""
+    if rows is None:
+        return flow
+    codes = np.full(n_events, -1, dtype=np.int64)
+    codes[rows] = flow
+    return codes
 
 
 def _rows_of(record: I8, rows: I8 | None) -> I8:

@@ -39,8 +39,8 @@ class Strands:
     """Codes of requests in which an id came with different contents."""
     conflicts: I8
     """Records dropped because another version of their id was kept."""
-    duplicates: int
-    """Number of records dropped as exact copies of another."""
+    copies: I8
+    """Records dropped as exact copies of another."""
     capped: I8
     """Codes of requests with more records than the cap."""
 
@@ -84,7 +84,7 @@ def order_strands(records: Records, max_events: int) -> Strands:
         mixed_seq=distinct(strand_flow[mixed[strand_crumb[mixed] != NO_CODE]]),
         conflicting=distinct(records.flow[conflicts]),
         conflicts=conflicts,
-        duplicates=repeated + copies,
+        copies=np.concatenate((repeated, copies)),
         capped=capped,
     )
 
@@ -96,12 +96,12 @@ def _starts(strand: I8, crumb: I8) -> B1:
     return starts
 
 
-def _one_per_id(records: Records) -> tuple[I8, I8, int]:
-    """Records with each id once a request: `(kept, conflicts, number of exact copies)`."""
+def _one_per_id(records: Records) -> tuple[I8, I8, I8]:
+    """Records with each id once a request: `(kept, conflicts, exact copies)`."""
     every = np.arange(len(records.flow), dtype=np.int64)
     none = np.zeros(0, dtype=np.int64)
     if records.identity is None:
-        return every, none, 0
+        return every, none, none
     named = np.flatnonzero(records.identity != NO_CODE)
     key = records.flow[named] * records.n_ids + records.identity[named]
     by_key = np.argsort(key, kind="stable")
@@ -110,7 +110,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, int]:
     again[1:] = key[1:] == key[:-1]
     again[:-1] |= again[1:]
     if not again.any():
-        return every, none, 0
+        return every, none, none
     named, key = named[again], key[again]
     content = hash_rows(records.events.take(pa.array(named)))
     n_parents = np.bincount(records.parents.record, minlength=len(every))[named]
@@ -122,7 +122,7 @@ def _one_per_id(records: Records) -> tuple[I8, I8, int]:
     lost = named[new_content & ~new_key]
     keep = np.ones(len(every), dtype=np.bool_)
     keep[named[~new_key]] = False
-    return np.flatnonzero(keep), np.sort(lost), int((~new_content).sum())
+    return np.flatnonzero(keep), np.sort(lost), named[~new_content]
 
 
 def _number_strands(records: Records, kept: I8) -> tuple[I8, I8, I8]:
@@ -185,10 +185,11 @@ def _by_strand_and_value(strand: I8, value: I8) -> I8:
     return np.argsort((strand << bits) | (value - low))
 
 
-def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8, I8, int]:
+def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8, I8, I8]:
     """Sort runs of records equal so far by (time, content), and drop copies: `(nodes, strand, copies)`."""
+    none = np.zeros(0, dtype=np.int64)
     if not equal.any():
-        return nodes, strand, 0
+        return nodes, strand, none
     run = np.cumsum(~equal)
     member = equal.copy()
     member[:-1] |= equal[1:]
@@ -202,8 +203,8 @@ def _sort_equal(records: Records, nodes: I8, strand: I8, equal: B1) -> tuple[I8,
     copy = (content[1:] == content[:-1]) & (run[1:] == run[:-1])
     drop = places[1:][copy]
     if not len(drop):
-        return nodes, strand, 0
-    return np.delete(nodes, drop), np.delete(strand, drop), len(drop)
+        return nodes, strand, none
+    return np.delete(nodes, drop), np.delete(strand, drop), nodes[drop]
 
 
 def _cap(records: Records, nodes: I8, strand: I8, max_events: int) -> tuple[I8, I8, I8]:

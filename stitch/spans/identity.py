@@ -86,6 +86,8 @@ class Identified:
     shared: SharedIds | None = None
     duplicates: int = 0
     """Rows dropped as exact duplicates."""
+    copies: I8 | None = None
+    """Event rows of these; null: none."""
     conflicts: I8 | None = None
     """Event rows dropped because another version of the span was kept."""
     conflict_flows: I8 | None = None
@@ -126,6 +128,7 @@ def identify(spans: Spans, events: pa.Table, component: I8, n_components: int) -
         index=SpanIndex(survivors.flow, survivors.key, survivors.n_flows),
         shared=_shared_ids(survivors, new_row[rows[first]], group[first], component, n_components),
         duplicates=int(duplicate.sum()),
+        copies=spans.row[rows[duplicate]],
         conflicts=np.sort(spans.row[rows[conflict]]),
         conflict_flows=spans.flow[rows[conflict]],
         merged=(spans.row[rows[merged]], spans.row[rows[winner[merged]]]),

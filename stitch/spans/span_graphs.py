@@ -87,6 +87,8 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
         mark_names=() if marks is None else marks.names,
         conflicts=identified.conflicts,
         duplicates=identified.duplicates,
+        copies=identified.copies,
+        code=flow,
         request_names=traces.dictionary,
         merged=identified.merged,
         timeless=timeless,

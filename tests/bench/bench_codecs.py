@@ -12,7 +12,9 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 
@@ -22,6 +24,8 @@ from heap import keep_freed_memory  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 from oracles.otlp_spans import read_slowly  # noqa: E402
 
+from ingest.codecs.jaeger.jaeger_proto import JaegerSpan  # noqa: E402
+from ingest.codecs.zipkin.zipkin_messages import ListOfSpans  # noqa: E402
 from ingest.formats import codec_for  # noqa: E402
 from schemas.config import DecodeConfig  # noqa: E402
 
@@ -92,7 +96,7 @@ def native_lines(n: int, rng: random.Random) -> list[bytes]:
     ]
 
 
-def zipkin_list(n: int, rng: random.Random) -> list[dict[str, object]]:
+def zipkin_list(n: int, rng: random.Random) -> list[dict[str, Any]]:
     return [
         {
             "traceId": f"{rng.getrandbits(64):016x}",
@@ -126,6 +130,60 @@ def jaeger_list(n: int, rng: random.Random) -> list[dict[str, object]]:
         }
         for i in range(n)
     ]
+
+
+def zipkin_message(spans: list[dict[str, Any]]) -> bytes:
+    message = ListOfSpans()
+    for span in spans:
+        made = message.spans.add(
+            trace_id=bytes.fromhex(span["traceId"]),
+            id=bytes.fromhex(span["id"]),
+            parent_id=bytes.fromhex(span["parentId"]),
+            kind=1,
+            name=span["name"],
+            timestamp=span["timestamp"],
+            duration=span["duration"],
+        )
+        made.local_endpoint.service_name = span["localEndpoint"]["serviceName"]
+        made.local_endpoint.ipv4 = b"\x0a\0\0\1"
+        for key, value in span["tags"].items():
+            made.tags.add(key=key, value=value)
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def jaeger_message(span: dict[str, Any]) -> bytes:
+    made = JaegerSpan(
+        trace_id=bytes.fromhex(span["traceId"]),
+        span_id=bytes.fromhex(span["id"]),
+        operation_name=span["name"],
+    )
+    made.start_time.seconds, made.start_time.nanos = divmod(span["timestamp"] * 1000, 10**9)
+    made.duration.nanos = span["duration"] * 1000 % 10**9
+    made.references.add(trace_id=made.trace_id, span_id=bytes.fromhex(span["parentId"]))
+    made.process.service_name = span["localEndpoint"]["serviceName"]
+    for key, value in span["tags"].items():
+        made.tags.add(key=key, v_str=value)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def jaeger_proto_json(span: dict[str, Any]) -> bytes:
+    trace, own, parent = (
+        base64.b64encode(bytes.fromhex(span[name])).decode() for name in ("traceId", "id", "parentId")
+    )
+    start = datetime.fromtimestamp(span["timestamp"] // 10**6, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    value = {
+        "traceId": trace,
+        "spanId": own,
+        "operationName": span["name"],
+        "references": [{"traceId": trace, "spanId": parent}],
+        "startTime": f"{start}.{span['timestamp'] % 10**6:06}000Z",
+        "duration": f"0.{span['duration'] % 10**6:06}s",
+        "tags": [{"key": key, "vStr": text} for key, text in span["tags"].items()],
+        "process": {"serviceName": span["localEndpoint"]["serviceName"]},
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -192,6 +250,20 @@ def main(items: int) -> None:
     )
     one_each = seconds(lambda: codec_for("native").decode(records, CONFIG))
     report("native, a record a payload", items, one_each, ("plain", plain))
+    for n in (1_000, 10_000):
+        took = seconds(lambda n=n: codec_for("native").decode(records[:n], CONFIG))
+        report(f"native, a record a payload, {n:,} of them", n, took)
+    spans = zipkin_list(items, rng)
+    lists = [zipkin_message(spans[i : i + 100]) for i in range(0, items, 100)]
+    report("zipkin-proto", items, seconds(lambda: codec_for("zipkin-proto").decode(lists, CONFIG)))
+    jaeger = [jaeger_message(span) for span in spans]
+    report("jaeger-proto", items, seconds(lambda: codec_for("jaeger-proto").decode(jaeger, CONFIG)))
+    texts = [jaeger_proto_json(span) for span in spans]
+    report(
+        "jaeger-json, as the Collector's",
+        items,
+        seconds(lambda: codec_for("jaeger-json").decode(texts, CONFIG)),
+    )
     for name, spans in (("zipkin", zipkin_list(items, rng)), ("jaeger-json", jaeger_list(items, rng))):
         lists = [json.dumps(spans[i : i + 100]).encode() for i in range(0, items, 100)]
         plain = seconds(lambda lists=lists: [json.loads(text) for text in lists])

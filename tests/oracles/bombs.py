@@ -23,6 +23,7 @@ def fill(piece: bytes) -> bytes:
 
 
 _IDS = field(1, bytes(range(1, 17))) + field(2, bytes(range(1, 9)))
+_ZIPKIN_IDS = field(1, bytes(range(1, 17))) + field(3, bytes(range(1, 9)))
 _TIMES = b"\x39" + (1_700_000_000_000_000_000).to_bytes(8, "little")
 
 
@@ -46,6 +47,7 @@ _OTLP_HEAD = '{"resourceSpans":[{"scopeSpans":[{"spans":['
 _OTLP_TAIL = "]}]}]}"
 _SPAN = '{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",'
 _JAEGER = '{"traceID":"0102030405060708","spanID":"0102030405060708","startTime":1700000000000000,'
+_JAEGER_PROTO = '{"traceId":"AQIDBAUGBwgJCgsMDQ4PEA==","spanId":"AQIDBAUGBwg=",'
 _ZIPKIN = '[{"traceId":"0102030405060708","id":"0102030405060708","timestamp":1700000000000000,"duration":5,'
 _XTRACE = '[{"id":"a","reports":['
 
@@ -80,6 +82,16 @@ BOMBS: Final[dict[str, tuple[str, Callable[[], bytes]]]] = {
     "tags of a process": ("jaeger-proto", lambda: _IDS + field(10, fill(field(2, b"")))),
     "warnings": ("jaeger-proto", lambda: _IDS + fill(field(12, b""))),
     "tags and garbage": ("jaeger-proto", lambda: _IDS + fill(field(8, b"")) + field(8, b"\x0a\x7f")),
+    "zipkin messages": ("zipkin-proto", lambda: fill(field(1, b""))),
+    "zipkin messages of ids": ("zipkin-proto", lambda: fill(field(1, _ZIPKIN_IDS))),
+    "zipkin messages of a byte": ("zipkin-proto", lambda: fill(field(1, b"\x38\x02"))),
+    "zipkin tags": ("zipkin-proto", lambda: field(1, _ZIPKIN_IDS + fill(field(11, b"")))),
+    "zipkin message annotations": ("zipkin-proto", lambda: field(1, _ZIPKIN_IDS + fill(field(10, b"")))),
+    "zipkin messages and garbage": (
+        "zipkin-proto",
+        lambda: fill(field(1, b"")) + field(1, field(11, b"\x0a\x7f")),
+    ),
+    "jaeger tags of messages": ("jaeger-json", lambda: _array("{},", _JAEGER_PROTO + '"tags":[', "]}")),
     "json spans": ("otlp-json", lambda: _array("{},", _OTLP_HEAD, _OTLP_TAIL)),
     "json numbers": ("otlp-json", lambda: _array("0,", _OTLP_HEAD, _OTLP_TAIL)),
     "json lists": ("otlp-json", lambda: _array("[],", _OTLP_HEAD, _OTLP_TAIL)),

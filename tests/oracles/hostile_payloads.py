@@ -10,11 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from oracles.captured import messages
 from oracles.hostile_messages import HostileMessages
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
 from ingest.codecs.port import Codec
+from ingest.codecs.zipkin.zipkin_messages import ListOfSpans
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, concat_events, with_text_ids
@@ -23,7 +25,13 @@ from schemas.rejects import Reason
 CONFIG = DecodeConfig(event_points=("mark",))
 BATCH = 30
 """Payloads given to a codec at once; one of each batch is sound."""
-MESSAGES = {"otlp-proto": ExportTraceServiceRequest.DESCRIPTOR, "jaeger-proto": JaegerSpan.DESCRIPTOR}
+MESSAGES = {
+    "otlp-proto": ExportTraceServiceRequest.DESCRIPTOR,
+    "jaeger-proto": JaegerSpan.DESCRIPTOR,
+    "zipkin-proto": ListOfSpans.DESCRIPTOR,
+}
+MORE_SEEDS = {"jaeger-json": ("jaeger-json",), "zipkin": ("zipkin-json",)}
+"""Captured files whose messages are mutated too: the same format in another spelling."""
 
 NASTY = [
     b"",
@@ -73,8 +81,15 @@ def seed_payloads(shared_data: Path) -> dict[str, bytes]:
         "jaeger-ui": (shared_data / "jaeger/multi.json").read_bytes(),
         "jaeger-json": (shared_data / "jaeger/trace_success.json").read_bytes(),
         "jaeger-proto": _jaeger_message(),
+        "zipkin-proto": messages(shared_data / "kafka-captured", "zipkin-proto")[0],
         "native": _native_lines(),
     }
+
+
+def more_seeds(shared_data: Path, format_: str) -> list[bytes]:
+    """Real payloads of a format in its other spellings."""
+    folder = shared_data / "kafka-captured"
+    return [message for name in MORE_SEEDS.get(format_, ()) for message in messages(folder, name)]
 
 
 def _jaeger_message() -> bytes:

@@ -46,6 +46,8 @@ class MemoryDisk:
     log: list[str] = field(default_factory=list)
     turns: dict[str, Callable[[], None]] = field(default_factory=dict)
     """What another process does just before the next operation of a kind (`link`, `remove`), once."""
+    stalls: dict[int, Callable[[], None]] = field(default_factory=dict)
+    """What others do while this process sleeps just before an operation, by its number, once."""
     dead: bool = False
     """After a crash the process does nothing more, whatever it would clean up."""
     _seen: dict[str, Node] = field(default_factory=dict)
@@ -56,6 +58,8 @@ class MemoryDisk:
         """Count an operation; True when the process dies in it."""
         if self.dead:
             raise CrashError
+        if (others := self.stalls.pop(self.steps + 1, None)) is not None:
+            others()
         self.steps += 1
         self.log.append(what)
         return self.steps == self.crash_at
@@ -68,6 +72,10 @@ class MemoryDisk:
         """Let the other process have its turn."""
         if (other := self.turns.pop(operation, None)) is not None:
             other()
+
+    def at_step(self, step: int, others: Callable[[], None]) -> None:
+        """Let others act while this process sleeps just before an operation."""
+        self.stalls[step] = others
 
     def skip(self) -> None:
         """For mutants: an operation that does nothing, though the process may die in it."""

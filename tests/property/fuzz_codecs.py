@@ -20,6 +20,7 @@ from oracles.hostile_payloads import (  # noqa: E402 (the path comes first: a sc
     BATCH,
     check_batch,
     hostile_messages,
+    more_seeds,
     mutants,
     seed_payloads,
 )
@@ -32,11 +33,14 @@ ROUND = 10 * BATCH
 
 def main(seconds: float, seed: int) -> int:
     """Rounds until the time is over; the exit code."""
-    seeds = seed_payloads(REPOSITORY.parent / "shared" / "data")
+    shared = REPOSITORY.parent / "shared" / "data"
+    seeds = seed_payloads(shared)
     end, n_inputs = time.monotonic() + seconds, 0
     for number in itertools.count(seed):
         for format_ in format_names():
-            inputs = list(mutants(seeds[format_], random.Random(number), ROUND))
+            inputs: list[bytes] = []
+            for seed_ in (seeds[format_], *more_seeds(shared, format_)):
+                inputs += mutants(seed_, random.Random(number), ROUND)
             inputs += hostile_messages(format_, number, ROUND)
             for start in range(0, len(inputs), BATCH):
                 batch = inputs[start : start + BATCH]

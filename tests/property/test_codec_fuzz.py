@@ -20,6 +20,7 @@ from oracles.hostile_payloads import (
     check_batch,
     check_contract,
     hostile_messages,
+    more_seeds,
     mutants,
     seed_payloads,
 )
@@ -29,8 +30,9 @@ from ingest.formats import codec_for, format_names
 from schemas.rejects import REJECT_SCHEMA, Reason
 
 MUTANTS_PER_FORMAT = 1_300
-MESSAGES_PER_FORMAT = 5_000
-"""Times 8 and times 2: more than 20,000 inputs."""
+MUTANTS_OF_OTHERS = 200
+MESSAGES_PER_FORMAT = 3_000
+"""Times 9 and times 3: more than 20,000 inputs."""
 MEMORY_MB = 300
 
 
@@ -41,7 +43,7 @@ def seeds(shared_data: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("format_", format_names())
 def test_mutants_do_not_escape_nor_harm_their_neighbours(
-    format_: str, seeds: dict[str, bytes], capfd: pytest.CaptureFixture[str]
+    format_: str, seeds: dict[str, bytes], shared_data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     codec, seed = codec_for(format_), seeds[format_]
     alone = codec.decode([seed], CONFIG)
@@ -53,6 +55,8 @@ def test_mutants_do_not_escape_nor_harm_their_neighbours(
         *mutants(seed, random.Random(number), MUTANTS_PER_FORMAT),
         *hostile_messages(format_, number, MESSAGES_PER_FORMAT),
     ]
+    for other in more_seeds(shared_data, format_):
+        inputs += mutants(other, random.Random(number), MUTANTS_OF_OTHERS)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused = sum(check_batch(codec, seed, inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH))
     assert refused > len(inputs) // 20

@@ -60,6 +60,9 @@ EXPECTED = {
     "tags": {"events": 0, "too-large": 1},
     "json spans": {"events": 0, "too-large": 1},
     "zipkin spans": {"events": 0, "too-large": 1},
+    "zipkin messages": {"events": 0, "missing-field": MANY},
+    "zipkin tags": {"events": 0, "too-large": 1},
+    "zipkin message annotations": {"events": 0, "too-large": 1},
     "native records": {"events": 0, "too-large": 1},
 }
 """What becomes of some."""

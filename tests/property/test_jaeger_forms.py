@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import math
+import re
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +19,7 @@ from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
+from schemas.rejects import Reason
 
 CONFIG = DecodeConfig(event_points=("mark",), host_keys=("pod",))
 SECONDS = 1_700_000_000
@@ -46,6 +53,69 @@ def tags(draw: st.DrawFn) -> list[dict[str, Any]]:
         st.builds(lambda k, v: {"key": k, "v_type": 4, "v_binary": v}, _keys, st.binary(max_size=3)),
     ]
     return draw(st.lists(st.one_of(kinds), max_size=4, unique_by=lambda t: t["key"]))
+
+
+def proto_json(span: Any) -> dict[str, Any]:
+    """The message in protobuf's JSON form, as the Collector writes it: defaults left out."""
+
+    def time(value: Any) -> str:
+        whole = datetime.fromtimestamp(value.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{whole}.{value.nanos:09}Z" if value.nanos else f"{whole}Z"
+
+    def base64_of(value: bytes) -> str:
+        return base64.b64encode(value).decode()
+
+    def fields(pairs: Any) -> list[dict[str, Any]]:
+        out = []
+        for pair in pairs:
+            kind = ["STRING", "BOOL", "INT64", "FLOAT64", "BINARY"][pair.v_type]
+            number = pair.v_float64 if math.isfinite(pair.v_float64) else _INFINITE[str(pair.v_float64)]
+            value = {
+                "STRING": {"vStr": pair.v_str},
+                "BOOL": {"vBool": pair.v_bool},
+                "INT64": {"vInt64": str(pair.v_int64)},
+                "FLOAT64": {"vFloat64": number},
+                "BINARY": {"vBinary": base64_of(pair.v_binary)},
+            }[kind]
+            out.append({"key": pair.key} | ({"vType": kind} if pair.v_type else {}) | value)
+        return out
+
+    return {
+        "traceId": base64_of(span.trace_id),
+        "spanId": base64_of(span.span_id),
+        "operationName": span.operation_name,
+        "references": [
+            {"traceId": base64_of(r.trace_id), "spanId": base64_of(r.span_id)}
+            | ({"refType": "FOLLOWS_FROM"} if r.ref_type == 1 else {})
+            for r in span.references
+        ],
+        "startTime": time(span.start_time),
+        "duration": f"{span.duration.seconds}.{span.duration.nanos:09}s",
+        "tags": fields(span.tags),
+        "logs": [{"timestamp": time(log.timestamp), "fields": fields(log.fields)} for log in span.logs],
+        "process": {"serviceName": span.process.service_name, "tags": fields(span.process.tags)},
+    }
+
+
+_INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def otherwise(value: Any) -> Any:
+    """The same in another spelling that protobuf takes: the names of the message, numbers for enums."""
+    if isinstance(value, list):
+        return [otherwise(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for key, field in value.items():
+        if key == "vType":
+            field = ["STRING", "BOOL", "INT64", "FLOAT64", "BINARY"].index(field)
+        elif key == "refType":
+            field = 1
+        elif key == "vInt64":
+            field = int(field)
+        out[re.sub("([A-Z0-9]+)", r"_\1", key).lower()] = otherwise(field)
+    return out
 
 
 @st.composite
@@ -110,3 +180,72 @@ def test_all_at_once_and_one_by_one(payloads: list[bytes]) -> None:
         for payload, fault in zip(slow.bad.payload.tolist(), slow.bad.fault.tolist(), strict=True)
     ]
     assert fast.oddities == slow.oddities
+
+
+def has_json(span: Any) -> bool:
+    """Times and durations that RFC 3339 and the Collector can write; enums that have a name."""
+    times = [span.start_time, *(log.timestamp for log in span.logs)]
+    return (
+        all(0 <= t.seconds < 2**33 and t.nanos >= 0 for t in times)
+        and 0 <= span.duration.seconds < 10**9
+        and all(r.ref_type in (0, 1) for r in span.references)
+    )
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(messages().filter(lambda m: has_json(JaegerSpan.FromString(m))), min_size=1, max_size=4),
+    st.integers(1, 3),
+)
+def test_protobuf_and_its_json_form(payloads: list[bytes], times: int) -> None:
+    """`times`: several copies, so that the others are read all at once where one span must be alone."""
+    expected = codec_for("jaeger-proto").decode([p or b"\x28\x00" for p in payloads] * times, CONFIG)
+    documents = [proto_json(JaegerSpan.FromString(p)) for p in payloads] * times
+    compact = [json.dumps(d, separators=(",", ":")).encode() for d in documents]
+    spelt_otherwise = [json.dumps(otherwise(d)).encode() for d in documents]
+    for texts in (compact, spelt_otherwise, [json.dumps(d, indent=1).encode() for d in documents]):
+        read = codec_for("jaeger-json").decode(texts, CONFIG)
+        assert read.events.to_pylist() == expected.events.to_pylist()
+        assert [(r.payload, r.reason, r.detail) for r in read.rejects] == [
+            (r.payload, r.reason, r.detail) for r in expected.rejects
+        ]
+        # Those of a span that is refused may be counted or not.
+        assert expected.rejects or read.oddities == expected.oddities
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("spanId", "LRoJsdMr2bQ", Reason.BAD_VALUE),
+        ("spanId", "LRoJsdMr2Q==", Reason.BAD_ID),
+        ("traceId", 5, Reason.BAD_TYPE),
+        ("startTime", "yesterday", Reason.BAD_TYPE),
+        ("startTime", "9999-12-31T23:59:59Z", Reason.BAD_TIME),
+        ("startTime", 17, Reason.BAD_TYPE),
+        ("duration", "5m", Reason.BAD_TYPE),
+        ("duration", "-1s", Reason.BAD_TIME),
+        ("tags", {}, Reason.WRONG_SHAPE),
+        ("tags", [None], Reason.WRONG_SHAPE),
+        ("tags", [{"key": "k", "vType": "INT64", "vInt64": "x"}], Reason.BAD_TYPE),
+        ("tags", [{"key": "k", "vType": "BOOL", "vBool": 1}], Reason.BAD_TYPE),
+        ("tags", [{"key": "k", "vType": "FLOAT64", "vFloat64": "x"}], Reason.BAD_TYPE),
+        ("tags", [{"key": "k", "vType": "BINARY", "vBinary": "!"}], Reason.BAD_VALUE),
+        ("process", [], Reason.WRONG_SHAPE),
+        ("logs", [{"timestamp": "x"}], Reason.BAD_TYPE),
+    ],
+)
+def test_a_wrong_span_of_the_json_form_is_refused_and_its_neighbours_are_not(
+    field: str, value: object, reason: Reason
+) -> None:
+    sound = {
+        "traceId": "G+cIfDidk/NGwNMsTyb1YQ==",
+        "spanId": "LRoJsdMr2bQ=",
+        "startTime": "2026-11-21T21:20:21.5Z",
+        "duration": "0.000600s",
+    }
+    texts = [json.dumps(d, separators=(",", ":")).encode() for d in (sound, sound | {field: value}, sound)]
+    for payloads in (texts * 3, [b"[" + b",".join(texts) + b"]"]):
+        decoded = codec_for("jaeger-json").decode(payloads, CONFIG)
+        assert decoded.events.num_rows == 2 * len(decoded.rejects)
+        assert {r.reason for r in decoded.rejects} == {reason}
+        assert len(decoded.rejects) == max(1, len(payloads) // 3)

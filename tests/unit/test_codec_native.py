@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -188,3 +190,36 @@ def test_spans_have_no_native_form() -> None:
     events = codec_for("zipkin").decode([span], CONFIG).events
     with pytest.raises(InputError):
         list(native_lines(events))
+
+
+_SINGLES: dict[str, Callable[[int], bytes]] = {
+    "plain": lambda i: record(breadcrumb=f"b{i}"),
+    "with a line end": lambda i: record(breadcrumb=f"b{i}") + b"\n",
+    "with a DOS line end": lambda i: record(breadcrumb=f"b{i}") + b"\r\n",
+    "of two lines": lambda i: record(breadcrumb=f"b{i}") + b"\n" + record(breadcrumb=f"c{i}"),
+    "an array": lambda i: b"[" + record(breadcrumb=f"b{i}") + b"]",
+    "indented": lambda i: json.dumps(json.loads(record(breadcrumb=f"b{i}")), indent=1).encode(),
+    "with a byte order mark": lambda i: b"\xef\xbb\xbf" + record(breadcrumb=f"b{i}"),
+    "after a blank line": lambda i: b"\n" + record(breadcrumb=f"b{i}"),
+    "of two line ends": lambda i: record(breadcrumb=f"b{i}") + b"\n\n",
+    "broken": lambda i: b'{"breadcrumb": ' + str(i).encode(),
+    "of no record": lambda i: b"hello " + str(i).encode(),
+    "refused": lambda i: record(breadcrumb=f"b{i}", ts=i),
+    "long": lambda i: record(breadcrumb=f"b{i}", params={"x": "y" * 2_000_000}),
+    "empty": lambda i: b"\n" * (i % 3),
+}
+
+
+@pytest.mark.parametrize("odd", [None, *_SINGLES])
+@pytest.mark.parametrize("usual", ["plain", "with a line end", "refused"])
+def test_many_payloads_read_as_each_alone(usual: str, odd: str | None) -> None:
+    """Messages of one record are read as one block; what is no such message does not change the others."""
+    kinds = [usual] * 9 if odd is None else [odd if i % 5 == 2 else usual for i in range(9)]
+    payloads = [_SINGLES[kind](i) for i, kind in enumerate(kinds)]
+    together = codec_for("native").decode(payloads, CONFIG)
+    alone = [codec_for("native").decode([payload], CONFIG) for payload in payloads]
+    assert together.events.to_pylist() == [row for one in alone for row in one.events.to_pylist()]
+    assert [(r.payload, r.item, r.reason, r.raw) for r in together.rejects] == [
+        (i, r.item, r.reason, r.raw) for i, one in enumerate(alone) for r in one.rejects
+    ]
+    assert together.oddities == sum((Counter(one.oddities) for one in alone), Counter())

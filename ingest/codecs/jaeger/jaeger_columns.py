@@ -10,8 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.jaeger.jaeger_spans import FALSE_WORDS, HOST_TAGS, KINDS, PLAIN_ERRORS
+from ingest.codecs.spans.otlp_tags import (
+    STATUS_MESSAGE,
+    TRACE_STATE,
+    failed_spans,
+    text_of,
+    without_field_tags,
+)
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
-from ingest.codecs.values.attributes import AttributeTable, finite_or_text
+from ingest.codecs.values.attributes import AttributeTable, finite_or_text, take_first_text
 from ingest.codecs.values.ids import bytes_of_binary, hex_of_binary
 from ingest.codecs.values.nested import owners, ragged
 from schemas.events import EventKind
@@ -37,7 +44,7 @@ def span_columns(batch: pa.RecordBatch) -> SpanBatch:
     kind = _kinds(tags.first_text("span.kind", n))
     named = kind != EventKind.SPAN_UNSPECIFIED
     process_tags, is_string = _tags(pc.struct_field(batch["process"], "tags"))
-    host, process_tags = _host(process_tags, is_string, n)
+    host, process_tags = take_first_text(process_tags, HOST_TAGS, n, is_string)
     component = pc.struct_field(batch["process"], "service_name")
     return SpanBatch(
         payload=np.arange(n),
@@ -56,7 +63,8 @@ def span_columns(batch: pa.RecordBatch) -> SpanBatch:
         host=host,
         attributes=_without_columns(tags, named),
         resource_attributes=process_tags,
-        trace_state=tags.first_text("w3c.tracestate", n) if "w3c.tracestate" in tags.keys else None,
+        trace_state=text_of(tags, TRACE_STATE, n),
+        status_message=text_of(tags, STATUS_MESSAGE, n),
         events=_logs(batch["logs"]),
         links=links,
         follows=follows,
@@ -109,35 +117,17 @@ def _errors(tags: AttributeTable, n: int) -> B1:
     """Spans whose `error` is not false, or whose `otel.status_code` is ERROR."""
     error = pc.utf8_lower(tags.first_text("error", n))
     said = pc.and_(error.is_valid(), pc.invert(pc.is_in(error, pa.array(FALSE_WORDS))))
-    status = pc.equal(pc.utf8_upper(tags.first_text("otel.status_code", n)), "ERROR")
-    failed = pc.or_(said, pc.fill_null(status, False))
-    return np.asarray(failed.to_numpy(zero_copy_only=False))
+    return _mask(said) | failed_spans(tags, n)
 
 
 def _without_columns(tags: AttributeTable, named: B1) -> AttributeTable:
-    """Without the kind, where it is one, and bare errors: they have columns of their own."""
+    """Without what has columns of its own: the kind, where it is one, bare errors, fields of OTLP."""
     drop = _rows_of(tags, "span.kind") & named[tags.owner]
     errors = np.flatnonzero(_rows_of(tags, "error"))
     if len(errors):
         plain = pc.is_in(tags.text.take(pa.array(errors)), pa.array(PLAIN_ERRORS))
         drop[errors[plain.to_numpy(zero_copy_only=False)]] = True
-    return tags.rows(~drop)
-
-
-def _host(tags: AttributeTable, is_string: B1, n: int) -> tuple[pa.Array, AttributeTable]:
-    """Machine of each process, by the first of HOST_TAGS that it has, and the other tags."""
-    host = pa.nulls(n, pa.string())
-    drop = np.zeros(len(tags), np.bool_)
-    for key in HOST_TAGS:
-        rows = _rows_of(tags, key)
-        if not rows.any():
-            continue
-        full = rows & is_string & np.asarray(pc.fill_null(pc.not_equal(tags.text, ""), False))
-        found = tags.rows(full).first_text(key, n)
-        new = pc.and_(host.is_null(), found.is_valid()).to_numpy(zero_copy_only=False)
-        drop |= rows & new[tags.owner]
-        host = pc.coalesce(host, found)
-    return host, tags.rows(~drop)
+    return without_field_tags(tags.rows(~drop))
 
 
 def _times(column: pa.Array) -> I8:

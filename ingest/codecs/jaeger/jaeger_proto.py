@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from ptars import HandlerPool
 
@@ -22,21 +21,12 @@ from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
+from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, groups_of
+from ingest.codecs.values.proto_messages import message_classes
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {
-    "string": _FIELD.TYPE_STRING,
-    "bytes": _FIELD.TYPE_BYTES,
-    "bool": _FIELD.TYPE_BOOL,
-    "int64": _FIELD.TYPE_INT64,
-    "double": _FIELD.TYPE_DOUBLE,
-    "uint32": _FIELD.TYPE_UINT32,
-    # Enums, and other small numbers, are read as int32: the wire form is the same, and no value is unknown.
-    "enum": _FIELD.TYPE_INT32,
-}
 _MESSAGES = {
     # google.protobuf.Timestamp and Duration: the same on the wire, and ptars leaves them as they are.
     "Time": "1 seconds int64; 2 nanos enum",
@@ -55,34 +45,7 @@ _CROWDED = f"the span has more than {MAX_FIELDS:,} tags, logs and references"
 _REFERENCE_TYPES = {0: "CHILD_OF", 1: "FOLLOWS_FROM"}
 
 
-def _span_class() -> Any:
-    """The class of `jaeger.api_v2.Span`, from descriptors made here (no generated code, no protoc)."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="flowdiff_jaeger.proto", package="jaeger.api_v2", syntax="proto3"
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field in fields.split(";"):
-            number, field_name, kind = field.split()
-            label = _FIELD.LABEL_REPEATED if kind.startswith("*") else _FIELD.LABEL_OPTIONAL
-            kind = kind.removeprefix("*")
-            if kind in _SCALARS:
-                message.field.add(name=field_name, number=int(number), label=label, type=_SCALARS[kind])
-            else:
-                type_name = f".jaeger.api_v2.{kind}"
-                message.field.add(
-                    name=field_name,
-                    number=int(number),
-                    label=label,
-                    type=_FIELD.TYPE_MESSAGE,
-                    type_name=type_name,
-                )
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("jaeger.api_v2.Span"))
-
-
-JaegerSpan = _span_class()
+JaegerSpan = message_classes("jaeger.api_v2", _MESSAGES)["Span"]
 """Message class `jaeger.api_v2.Span`."""
 _HANDLER = HandlerPool([JaegerSpan.DESCRIPTOR.file]).get_for_message(JaegerSpan.DESCRIPTOR)
 
@@ -140,9 +103,9 @@ def _read_grouped(
 
 def add_message(rows: SpanRows, payload: int, span: Any) -> None:
     """One span as a row: for what ptars refuses, and the differential oracle of `jaeger_columns`."""
-    trace, span_id = _hex(span.trace_id, (8, 16)), _hex(span.span_id, (8,))
+    trace, span_id = hex_of_id(span.trace_id, (8, 16)), hex_of_id(span.span_id, (8,))
     references = [
-        (_REFERENCE_TYPES.get(r.ref_type, ""), _hex(r.trace_id, (8, 16)), _hex(r.span_id, (8,)))
+        (_REFERENCE_TYPES.get(r.ref_type, ""), hex_of_id(r.trace_id, (8, 16)), hex_of_id(r.span_id, (8,)))
         for r in span.references
     ]
     parent, follows, links = sort_references(trace, references, None)
@@ -156,11 +119,6 @@ def add_message(rows: SpanRows, payload: int, span: Any) -> None:
     )
     for log in span.logs:
         add_log(rows, _start_ns(log.timestamp), list(_pairs(log.fields)))
-
-
-def _hex(raw: bytes, widths: tuple[int, ...]) -> str:
-    """Hex; an id of a wrong length stays wrong (`!` is no digit)."""
-    return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
 def _start_ns(time: Any) -> int:

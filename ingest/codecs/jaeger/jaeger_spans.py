@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from ingest.codecs.spans.otlp_tags import (
+    ERROR_CODES,
+    FIELD_TAGS,
+    STATUS_CODE,
+    STATUS_MESSAGE,
+    TRACE_STATE,
+)
 from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.attributes import plain_value
@@ -63,13 +70,15 @@ def add_tagged_span(
     first = {key: _as_text(value) for key, value in reversed(tags)}
     kind = KINDS.get(first.get("span.kind", "").lower(), EventKind.SPAN_UNSPECIFIED)
     failed = first.get("error", "").lower() not in FALSE_WORDS
-    failed |= first.get("otel.status_code", "").upper() == "ERROR"
-    # The kind and a bare "error" are in columns of their own.
+    failed |= first.get(STATUS_CODE, "").upper() in ERROR_CODES
+    # The kind, a bare "error" and fields of OTLP are in columns of their own.
     named = kind != EventKind.SPAN_UNSPECIFIED
     rest = [
         (key, value)
         for key, value in tags
-        if not (key == "span.kind" and named) and not (key == "error" and _as_text(value) in PLAIN_ERRORS)
+        if not (key == "span.kind" and named)
+        and not (key == "error" and _as_text(value) in PLAIN_ERRORS)
+        and key not in FIELD_TAGS
     ]
     rows.add(
         payload,
@@ -81,7 +90,8 @@ def add_tagged_span(
         resource,
         rest,
         error=failed,
-        trace_state=first.get("w3c.tracestate"),
+        trace_state=first.get(TRACE_STATE),
+        message=first.get(STATUS_MESSAGE),
     )
     for span in follows:
         rows.add_follows(span)

@@ -24,6 +24,7 @@ from ingest.codecs.native.ndjson_reader import NdjsonReader
 from ingest.codecs.payloads import (
     DENSE_JSON,
     JSON_ERRORS,
+    NEVER_DENSE_BYTES,
     is_dense_json,
     is_json,
     parse_json,
@@ -37,7 +38,9 @@ from schemas.records import FIELDS, ActivityRecord, explain
 from schemas.rejects import Reason, Reject
 
 I8 = npt.NDArray[np.int64]
-_LINE_END = ord("\n")
+_LINE_END, _BRACE = (ord(c) for c in "\n{")
+_TOGETHER = 2_000
+"""Payloads become one block in groups of so many; one that is no single record costs its group 2 µs each."""
 _LONG_TEXT = 16 * 1024
 _KNOWN_LINES = 1_000
 _SHORT_LINE = 500
@@ -64,10 +67,14 @@ class NativeCodec:
         tables = []
         for run in _runs(payloads, good):
             lines = _Lines()
-            for index in run:
-                reject = lines.add(payloads[index], index)
-                if reject is not None:
-                    log.add(reject)
+            for begin in range(0, len(run), _TOGETHER):
+                some = run[begin : begin + _TOGETHER]
+                if lines.add_singles(payloads, some):
+                    continue
+                for index in some:
+                    reject = lines.add(payloads[index], index)
+                    if reject is not None:
+                        log.add(reject)
             tables.append(self._read(lines, config, log, oddities))
         return Decoded(concat_events(tables), log.in_order(), +oddities, log.counts)
 
@@ -121,10 +128,28 @@ class _Lines:
         self.blocks: list[bytes] = []
         """Blocks of lines, none ending with a line end."""
         self.count = 0
-        self._payload: list[int] = []
-        self._counts: list[int] = []
-        self._items: list[list[int] | None] = []
-        """Numbers of the lines where they are not 0, 1, …"""
+        self._places: list[tuple[int | I8, int | I8]] = []
+        """Of each block: the payload of all its lines, or of each; how many lines it has, or their items."""
+
+    def add_singles(self, payloads: Sequence[bytes], indexes: Sequence[int]) -> bool:
+        """Add payloads that are one record each, as messages of a log are; False if not all are.
+
+        They become one block, and no payload is looked at by Python: each must begin with a brace, and have
+        no line end, or one at its end.
+        """
+        chosen = [payloads[i] for i in indexes]
+        lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
+        if lengths.max() >= NEVER_DENSE_BYTES:
+            return False
+        has_ends = chosen[0].endswith(b"\n")
+        text = b"".join(chosen)[:-1] if has_ends else b"\n".join(chosen)
+        ends = np.cumsum(lengths if has_ends else lengths + 1)[:-1] - 1
+        found = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_END)
+        begins = np.frombuffer(text, np.uint8)[np.concatenate([[0], ends + 1])]
+        if not np.array_equal(found, ends) or (begins != _BRACE).any():
+            return False
+        self._append(text, np.array(indexes, np.int64), np.zeros(len(chosen), np.int64))
+        return True
 
     def add(self, payload: bytes, index: int) -> Reject | None:
         """Add the records of a payload; a reject if it is a broken array."""
@@ -147,30 +172,32 @@ class _Lines:
             self._append(text, index, count)
         return None
 
-    def _append(self, text: bytes, index: int, count: int, items: list[int] | None = None) -> None:
+    def _append(self, text: bytes, payload: int | I8, items: int | I8) -> None:
         self.blocks.append(text)
-        self._payload.append(index)
-        self._counts.append(count)
-        self._items.append(items)
-        self.count += count
+        self._places.append((payload, items))
+        self.count += items if isinstance(items, int) else len(items)
 
     def without_blanks(self) -> _Lines:
         """The same without blank lines; the other lines keep their numbers."""
         out = _Lines()
-        for text, payload in zip(self.blocks, self._payload, strict=True):
+        for text, place in zip(self.blocks, self._places, strict=True):
             lines = text.split(b"\n")
             full = [i for i, line in enumerate(lines) if line and not line.isspace()]
             if full:
-                out._append(b"\n".join(lines[i] for i in full), payload, len(full), full)
+                payload, items = _spread(*place)
+                out._append(b"\n".join(lines[i] for i in full), payload[full], items[full])
         return out
 
     def places(self) -> tuple[I8, I8]:
         """[count] payload and item of each line."""
-        items = [
-            np.arange(count) if numbers is None else np.array(numbers)
-            for count, numbers in zip(self._counts, self._items, strict=True)
-        ]
-        return np.repeat(self._payload, self._counts), np.concatenate(items)
+        spread = [_spread(*place) for place in self._places]
+        return np.concatenate([p for p, _ in spread]), np.concatenate([i for _, i in spread])
+
+
+def _spread(payload: int | I8, items: int | I8) -> tuple[I8, I8]:
+    """Payload and item of each line of a block."""
+    numbers = np.arange(items) if isinstance(items, int) else items
+    return np.full(len(numbers), payload) if isinstance(payload, int) else payload, numbers
 
 
 def _line_ends(text: bytes) -> int:

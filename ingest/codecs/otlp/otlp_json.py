@@ -21,20 +21,15 @@ import pyarrow.json as pj
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, span_values
-from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, refuse_dense, sized
+from ingest.codecs.payloads import documents_of, json_bytes, parse_json, refuse_dense, sized
 from ingest.codecs.port import Decoded
+from ingest.codecs.spans.json_runs import is_plain_object, json_table, read_runs
 from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.json_fields import ItemError
 from schemas.config import DecodeConfig
 from schemas.rejects import Reject
-
-_FEW, _FEW_BYTES = 4, 64 * 2**10
-"""A refused list of so many documents, or bytes, is read item by item rather than halved again: a call of
-pyarrow costs 2 ms whatever it reads, so halving 400,000 refused lines of 15 bytes took 94 s."""
-_RUN_BYTES = 64 * 2**20
-"""Documents are given to pyarrow in runs of about this size: its offsets are 32 bit."""
 
 
 class OtlpJsonCodec:
@@ -53,11 +48,13 @@ class OtlpJsonCodec:
                 _Document(text, index, line if len(texts) > 1 else None) for line, text in enumerate(texts)
             ]
         results: list[SpanResult] = []
-        left: list[int] = [i for i, d in enumerate(documents) if not _is_plain_object(d.text)]
+        texts = [d.text for d in documents]
+        left: list[int] = [i for i, text in enumerate(texts) if not is_plain_object(text)]
         plain = sorted(set(range(len(documents))).difference(left))
-        for run in _runs(documents, plain):
-            left += _read_run(documents, run, config, results)
+        left += read_runs(texts, plain, lambda run: _columns(texts, run), config, results)
         _read_items(documents, sorted(left), config, results, log)
+        payload = np.array([d.payload for d in documents], np.int64)
+        results = [replace(result, payload=payload[result.payload]) for result in results]
         oddities: Counter[str] = Counter()
         for result in results:
             oddities += result.oddities
@@ -72,77 +69,10 @@ class _Document:
     """Line in its payload; None: the payload is one document."""
 
 
-class _Nothing(msgspec.Struct):
-    """Any object: decoding into it checks the grammar and skips the contents, at about 1.6 GB/s."""
-
-
-_ANY_OBJECT = msgspec.json.Decoder(_Nothing)
-
-
-def _is_plain_object(text: bytes) -> bool:
-    """Exactly one well-formed JSON object in UTF-8, not too deep.
-
-    pyarrow.json must see nothing else: it takes several values in a row for several documents, does not check
-    UTF-8, and crashes the process on input that is a lone `null`.
-    """
-    if not text.isascii():
-        try:
-            text.decode()
-        except UnicodeDecodeError:
-            return False
-    try:
-        _ANY_OBJECT.decode(text)
-    except JSON_ERRORS:
-        return False
-    return True
-
-
-def _runs(documents: list[_Document], indexes: list[int]) -> list[list[int]]:
-    """`indexes` cut into runs of about `_RUN_BYTES`."""
-    runs: list[list[int]] = []
-    room = 0
-    for index in indexes:
-        size = len(documents[index].text) + 1
-        if not runs or size > room:
-            runs.append([])
-            room = _RUN_BYTES
-        runs[-1].append(index)
-        room -= size
-    return runs
-
-
-def _read_run(
-    documents: list[_Document], run: list[int], config: DecodeConfig, results: list[SpanResult]
-) -> list[int]:
-    """Append events of the documents that read as they are; the indexes of those that do not."""
-    spans = _columns(documents, run)
-    if spans is None:
-        if len(run) <= _FEW or sum(len(documents[i].text) for i in run) <= _FEW_BYTES:
-            return run
-        middle = len(run) // 2
-        left = _read_run(documents, run[:middle], config, results)
-        return left + _read_run(documents, run[middle:], config, results)
-    result = events_of_spans(spans, config)
-    if not len(result.bad):
-        results.append(replace(result, payload=_payloads(documents)[result.payload]))
-        return []
-    bad = set(result.bad.payload.tolist())
-    return sorted(bad) + _read_run(documents, [i for i in run if i not in bad], config, results)
-
-
-def _payloads(documents: list[_Document]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array([d.payload for d in documents], np.int64)
-
-
-def _columns(documents: list[_Document], run: list[int]) -> SpanBatch | None:
+def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
     """Span columns of the documents (`payload`: index of the document); None if they are spelt otherwise."""
     try:
-        table = pj.read_json(
-            pa.BufferReader(b"\n".join([*(documents[i].text for i in run), b""])),
-            read_options=pj.ReadOptions(use_threads=False, block_size=_RUN_BYTES * 16),
-            parse_options=_PARSE,
-        )
-        column = table.column(0).combine_chunks()
+        column = json_table([texts[i] for i in run], _PARSE).column(0).combine_chunks()
         if len(column) != len(run) or not _is_complete(column):
             return None
         spans = _READER.spans(column)
@@ -179,7 +109,7 @@ def _read_items(
             add_document(rows, index, value, of_documents)
     if len(rows):
         result = events_of_spans(rows.batch(), config)
-        results.append(replace(result, payload=_payloads(documents)[result.payload]))
+        results.append(result)
         log_bad_spans(result.bad, lambda index: _raw_spans(values[index]), of_documents)
     log.absorb(of_documents, lambda reject: _placed(documents, reject))
 

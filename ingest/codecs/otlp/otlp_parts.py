@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from ingest.codecs.values.nested import runs_of_pieces
+
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_TAG_BYTES = 2
-"""Tag and length of a field, at least."""
 
 
 def _classes() -> tuple[Any, Any, Any]:
@@ -44,16 +44,16 @@ def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:
     if len(payload) <= part_bytes:
         yield payload
         return
-    for blocks in _runs(_Request.FromString(payload).resource_spans, part_bytes):
+    for blocks in runs_of_pieces(_Request.FromString(payload).resource_spans, part_bytes):
         if len(blocks[0]) <= part_bytes:
             yield _Request(resource_spans=blocks).SerializeToString()
             continue
         resource = _Resource.FromString(blocks[0])
-        for scopes in _runs(resource.scope_spans, part_bytes):
+        for scopes in runs_of_pieces(resource.scope_spans, part_bytes):
             if len(scopes[0]) <= part_bytes:
                 yield _message(resource, scopes)
                 continue
-            for spans in _runs(_Scope.FromString(scopes[0]).spans, part_bytes):
+            for spans in runs_of_pieces(_Scope.FromString(scopes[0]).spans, part_bytes):
                 yield _message(resource, [_Scope(spans=spans).SerializeToString()])
 
 
@@ -70,17 +70,3 @@ def _message(resource: Any, scopes: list[bytes]) -> bytes:
     block = _Resource(resource=resource.resource, scope_spans=scopes).SerializeToString()
     message: bytes = _Request(resource_spans=[block]).SerializeToString()
     return message
-
-
-def _runs(pieces: Iterable[bytes], part_bytes: int) -> Iterator[list[bytes]]:
-    """`pieces` in runs of at most `part_bytes`; a larger one stands alone."""
-    run: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        size += len(piece) + _TAG_BYTES
-        if run and size > part_bytes:
-            yield run
-            run, size = [], len(piece) + _TAG_BYTES
-        run.append(piece)
-    if run:
-        yield run

@@ -26,16 +26,16 @@ _LOWER_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.frombuffer(b"abcdef", np.uin
 
 def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, B1]:
     """Hex ids of a binary column; `widths` are the legal lengths in bytes. O(bytes)."""
-    offsets, data = _binary_parts(column)
+    offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
-    common = _one_width(lengths[present])
+    common = one_width(lengths[present])
     if common is not None and common in widths:
         rows = data[offsets[0] : offsets[-1]].reshape(-1, common)
         there = _any_in_row(rows)
         present[present] = there
         digits = _HEX_OF_BYTE[rows if there.all() else rows[there]].reshape(-1).view(np.uint8)
-        return _fixed_values(digits, present, common * 2, pa.string()), np.zeros(len(column), np.bool_)
+        return fixed_values(digits, present, common * 2, pa.string()), np.zeros(len(column), np.bool_)
     legal = np.isin(lengths, widths)
     texts = [
         value.hex() if ok and any(value) else None
@@ -46,7 +46,7 @@ def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, 
 
 def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
     """Ids of a binary column, as they are; `width` is the legal length in bytes. O(bytes)."""
-    offsets, data = _binary_parts(column)
+    offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
     legal = lengths == width
@@ -59,17 +59,20 @@ def bytes_of_binary(column: pa.Array, width: int) -> tuple[pa.Array, B1]:
     rows = data[offsets[0] : offsets[-1]].reshape(-1, width)
     there = _any_in_row(rows)
     if there.all():
-        return _fixed_values(rows.reshape(-1), present, width, pa.binary()), np.zeros(len(column), np.bool_)
+        return fixed_values(rows.reshape(-1), present, width, pa.binary()), np.zeros(len(column), np.bool_)
     present[present] = there
-    return _fixed_values(rows[there].reshape(-1), present, width, pa.binary()), np.zeros(
-        len(column), np.bool_
-    )
+    return fixed_values(rows[there].reshape(-1), present, width, pa.binary()), np.zeros(len(column), np.bool_)
+
+
+def hex_of_id(raw: bytes, widths: tuple[int, ...]) -> str:
+    """Hex of one id of a message; one of a wrong length stays wrong (`!` is no digit)."""
+    return raw.hex() if len(raw) in (0, *widths) else "!"
 
 
 def bytes_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
     """Ids of a text column, as bytes: 1 to 16 digits become 8, 17 to 32 become 16. O(bytes)."""
     text, bad = hex_of_text(column)
-    offsets, data = _binary_parts(text)
+    offsets, data = binary_parts(text)
     packed = binascii.unhexlify(data[offsets[0] : offsets[-1]].tobytes())
     validity = None if text.null_count == 0 else pa.py_buffer(np.packbits(_valid(text), bitorder="little"))
     buffers = [validity, pa.py_buffer(((offsets - offsets[0]) // 2).astype(np.int32)), pa.py_buffer(packed)]
@@ -82,10 +85,10 @@ def _valid(column: pa.Array) -> B1:
 
 def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
     """Hex ids of a text column: 1 to 16 digits become 16, 17 to 32 become 32. O(bytes)."""
-    offsets, data = _binary_parts(column)
+    offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
-    common = _one_width(lengths[present])
+    common = one_width(lengths[present])
     if common in (16, 32):
         assert common is not None
         rows = _LOWER_HEX[data[offsets[0] : offsets[-1]]].reshape(-1, common)
@@ -93,7 +96,7 @@ def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
             there = _any_in_row(rows ^ np.uint8(ord("0")))
             present[present] = there
             digits = (rows if there.all() else rows[there]).reshape(-1)
-            return _fixed_values(digits, present, common, pa.string()), np.zeros(len(column), np.bool_)
+            return fixed_values(digits, present, common, pa.string()), np.zeros(len(column), np.bool_)
     return _hex_of_ragged_text(column)
 
 
@@ -109,7 +112,8 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
     return padded, np.asarray(bad.to_numpy(zero_copy_only=False))
 
 
-def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
+def one_width(lengths: npt.NDArray[np.int64]) -> int | None:
+    """The length that all have; None where they differ, or there are none."""
     if len(lengths) == 0:
         return None
     first = int(lengths[0])
@@ -125,7 +129,7 @@ def _any_in_row(rows: npt.NDArray[np.uint8]) -> B1:
     return out
 
 
-def _binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """`[n + 1]` offsets and data bytes of a binary or string array; nulls get length 0."""
     if column.null_count:
         column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "")
@@ -135,7 +139,7 @@ def _binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     return offsets.astype(np.int64), data
 
 
-def _fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
+def fixed_values(values: npt.NDArray[np.uint8], present: B1, width: int, type_: pa.DataType) -> pa.Array:
     """Strings or bytes of one width from their concatenated bytes; null where not present."""
     offsets = np.zeros(len(present) + 1, np.int32)
     np.cumsum(present * np.int32(width), out=offsets[1:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +29,8 @@ GROUP_BYTES: Final = 2**20
 """Messages are given to ptars in groups of about this size: 80 MB of columns at most, then looked at."""
 PART_BYTES: Final = 2**17
 """The same for messages whose columns are far larger than they: 11 MB, 35 MB when read as spans."""
+_TAG_BYTES = 2
+"""Tag and length of a field, at least."""
 _DENSE = 4
 """Columns of so many bytes a byte of message. Spans that say something have 2."""
 _MUCH = 8 * 2**20
@@ -70,6 +72,20 @@ def groups_of(payloads: Sequence[bytes], indexes: Sequence[int], group_bytes: in
         group.append(index)
     if group:
         yield group
+
+
+def runs_of_pieces(pieces: Iterable[bytes], part_bytes: int) -> Iterator[list[bytes]]:
+    """Bodies of repeated fields in runs of at most `part_bytes`; a larger one stands alone."""
+    run: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece) + _TAG_BYTES
+        if run and size > part_bytes:
+            yield run
+            run, size = [], len(piece) + _TAG_BYTES
+        run.append(piece)
+    if run:
+        yield run
 
 
 def _overflow_sign(payload: bytes) -> bytes:

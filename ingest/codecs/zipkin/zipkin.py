@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.codecs.payloads import refuse_dense, sized, without_bom
+from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.payloads import json_bytes, refuse_dense, sized, without_bom
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_batch import NO_TIME, log_bad_spans
-from ingest.codecs.spans.span_items import read_json_spans
-from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
-from ingest.codecs.values.attributes import plain_value
-from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
-from ingest.codecs.zipkin.zipkin_columns import KINDS, NS_PER_US, parse_typed, raw_items, span_columns
+from ingest.codecs.values.attributes import split_value
+from ingest.codecs.values.json_fields import (
+    ItemError,
+    Object,
+    array,
+    as_object,
+    child,
+    integer,
+    read_items,
+    text,
+)
+from ingest.codecs.zipkin.zipkin_columns import span_batch
+from ingest.codecs.zipkin.zipkin_structs import (
+    KINDS,
+    KindName,
+    ZipkinAnnotation,
+    ZipkinEndpoint,
+    ZipkinSpan,
+    columns_of_structs,
+    parse_typed,
+    raw_items,
+)
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason
 
@@ -33,17 +53,17 @@ class ZipkinCodec:
         typed = {i: spans for i in good if (spans := parse_typed(without_bom(payloads[i]))) is not None}
         results: list[SpanResult] = []
         if any(typed.values()):
-            results.append(events_of_spans(span_columns(list(typed), list(typed.values())), config))
+            results.append(_read_typed(typed, config))
             log_bad_spans(results[0].bad, lambda payload: raw_items(without_bom(payloads[payload])), log)
         rest = [i for i in good if i not in typed]
         if rest:
-            results.append(read_json_spans(payloads, rest, config, _spans, _add_span, log))
+            results.append(_read_items(payloads, rest, config, log))
         events = in_payload_order(results)
         oddities = sum((r.oddities for r in results), Counter[str]())
-        return Decoded(events, log.in_order(), oddities + _oddities(events), log.counts)
+        return Decoded(events, log.in_order(), oddities + zipkin_oddities(events), log.counts)
 
 
-def _oddities(events: pa.Table) -> Counter[str]:
+def zipkin_oddities(events: pa.Table) -> Counter[str]:
     """Counts of what Zipkin allows and a tree of timed spans does not know."""
     if events.num_rows == 0:
         return Counter()
@@ -58,6 +78,33 @@ def _oddities(events: pa.Table) -> Counter[str]:
     )
 
 
+def _read_typed(typed: dict[int, list[ZipkinSpan]], config: DecodeConfig) -> SpanResult:
+    sizes = [len(spans) for spans in typed.values()]
+    payload = np.repeat(np.array(list(typed), np.int64), sizes)
+    item = np.concatenate([np.arange(n) for n in sizes])
+    spans = [span for document in typed.values() for span in document]
+    return events_of_spans(span_batch(columns_of_structs(spans, payload, item), config), config)
+
+
+def _read_items(
+    payloads: Sequence[bytes], indexes: list[int], config: DecodeConfig, log: RejectLog
+) -> SpanResult:
+    """The payloads span by span."""
+    spans: dict[tuple[int, int], ZipkinSpan] = {}
+    values: dict[tuple[int, int], object] = {}
+
+    def add(payload: int, item: int, value: object) -> None:
+        spans[payload, item] = _span_of(value)
+        values[payload, item] = value
+
+    read_items(payloads, indexes, _spans, add, log)
+    places = np.array(list(spans), np.int64).reshape(-1, 2)
+    columns = columns_of_structs(list(spans.values()), places[:, 0], places[:, 1])
+    result = events_of_spans(span_batch(columns, config), config)
+    log_bad_spans(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]), log)
+    return result
+
+
 def _spans(document: object) -> Iterator[object]:
     """Spans of a list, of a list of traces, or the one span."""
     for entry in document if isinstance(document, list) else [document]:
@@ -67,51 +114,46 @@ def _spans(document: object) -> Iterator[object]:
             yield entry
 
 
-def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+def _span_of(value: object) -> ZipkinSpan:
+    """A span whose fields may be written otherwise (numbers as text, tags that are no text)."""
     span = as_object(value, "a span")
-    ids = (text(span, "traceId"), text(span, "id"), text(span, "parentId"))
     kind = text(span, "kind")
     if kind not in KINDS:
         raise ItemError(Reason.BAD_VALUE, f"kind is none of {', '.join(k for k in KINDS if k)}")
-    start = _time(span.get("timestamp"), "timestamp")
-    duration = span.get("duration")
-    # Zipkin: 0 and absent mean the same for both.
-    end = ns(start + _us(duration, "duration")) if duration and start != NO_TIME else NO_TIME
-    tags = [(key, plain_value(v)) for key, v in child(span, "tags").items()]
-    local, remote = child(span, "localEndpoint"), child(span, "remoteEndpoint")
-    peer = text(remote, "serviceName") or None
-    annotations = [_annotation(a) for a in array(span, "annotations")]
-    name = text(span, "name") or ""
-    error = dict(tags).get("error")
-    where = rows.add_resource(text(local, "serviceName"), text(local, "ipv4") or text(local, "ipv6"), ())
-    if remote.get("ipv4") or remote.get("ipv6"):
-        tags.append(("peer.ip", text(remote, "ipv4") or text(remote, "ipv6")))
-    rows.add(
-        payload,
-        item,
-        ids,
-        name,
-        KINDS[kind],
-        (start, end),
-        where,
-        tags,
-        # The presence of the tag says it; its text is a message, not a class.
-        error=error is not None and str(error).lower() != "false",
-        peer=peer,
+    return ZipkinSpan(
+        traceId=text(span, "traceId"),
+        id=text(span, "id"),
+        parentId=text(span, "parentId"),
+        name=text(span, "name"),
+        kind=cast("KindName | None", kind),
+        timestamp=_us(span, "timestamp"),
+        duration=_us(span, "duration"),
+        localEndpoint=_endpoint(child(span, "localEndpoint")),
+        remoteEndpoint=_endpoint(child(span, "remoteEndpoint")),
+        annotations=[_annotation(a) for a in array(span, "annotations")],
+        tags={key: _tag_text(v) for key, v in child(span, "tags").items() if v is not None},
         shared=span.get("shared") is True,
     )
-    for ts, label in annotations:
-        rows.add_event(label, ts, ())
 
 
-def _annotation(value: object) -> tuple[int, str]:
-    annotation: Object = as_object(value, "an annotation")
-    return _time(annotation.get("timestamp"), "annotation timestamp"), text(annotation, "value") or ""
+def _endpoint(value: Object) -> ZipkinEndpoint:
+    return ZipkinEndpoint(text(value, "serviceName"), text(value, "ipv4"), text(value, "ipv6"))
 
 
-def _time(value: object, name: str) -> int:
-    return NO_TIME if value is None or value == 0 else ns(_us(value, name))
+def _annotation(value: object) -> ZipkinAnnotation:
+    annotation = as_object(value, "an annotation")
+    return ZipkinAnnotation(_us(annotation, "timestamp"), text(annotation, "value"))
 
 
-def _us(value: object, name: str) -> int:
-    return integer(value, name) * NS_PER_US
+def _us(parent: Object, name: str) -> int | None:
+    value = parent.get(name)
+    return None if value is None else integer(value, name)
+
+
+def _tag_text(value: object) -> str:
+    """A tag as the model has it: text, which for a number is its digits."""
+    if isinstance(value, float) and not value.is_integer():
+        return repr(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(int(value))
+    return split_value(value)[1] or ""

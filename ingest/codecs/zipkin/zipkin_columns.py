@@ -1,180 +1,267 @@
-"""Zipkin spans in columns: for documents that are spelt as the v2 model says, without Python per field check.
+"""Zipkin spans in columns, from JSON or protobuf, to the span columns that all formats share.
 
-msgspec checks names and types while it parses; what it refuses is read item by item instead (`zipkin`).
+The one place that says how a Zipkin span reads. What the Collector writes as tags because Zipkin has no
+field for it (host, links, status, kind, attributes of events) is had back from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain
-from typing import Literal
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.codecs.payloads import JSON_ERRORS
-from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, SpanBatch, SpanEvents
-from ingest.codecs.values.attributes import AttributeTable, no_attributes
-from ingest.codecs.values.ids import bytes_of_text, hex_of_text
+from ingest.codecs.spans.otlp_tags import (
+    SCOPE_TAGS,
+    STATUS_MESSAGE,
+    TRACE_STATE,
+    failed_spans,
+    text_of,
+    without_field_tags,
+)
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
+from ingest.codecs.values.attributes import AttributeTable, attribute_table, plain_value, take_first_text
+from ingest.codecs.values.ids import hex_of_text
+from ingest.codecs.values.numbers_in_text import with_numbers
+from schemas.config import DecodeConfig
 from schemas.events import EventKind
 
 I8 = npt.NDArray[np.int64]
+U1 = npt.NDArray[np.uint8]
+B1 = npt.NDArray[np.bool_]
 
-NS_PER_US = 1000
-_MAX_US = (2**63 - 1) // NS_PER_US // 2
+NO_US: Final = -1
+BAD_US: Final = -2
+_NS_PER_US = 1000
+MAX_US: Final = (2**63 - 1) // _NS_PER_US // 2
 """Half of int64 nanoseconds: a start and a duration below it add up without overflow."""
-
-KINDS = {
-    None: EventKind.SPAN_UNSPECIFIED,
-    "CLIENT": EventKind.SPAN_CLIENT,
-    "SERVER": EventKind.SPAN_SERVER,
-    "PRODUCER": EventKind.SPAN_PRODUCER,
-    "CONSUMER": EventKind.SPAN_CONSUMER,
-}
+_LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
+_LINK: Final = r"^(?P<trace>[0-9a-fA-F]{32})\|(?P<span>[0-9a-fA-F]{16})\|"
+"""trace|span|tracestate|{attributes}|number of those dropped."""
+_ATTRIBUTED: Final = r"(?s)\|\{.*\}\|[0-9]+$"
+"""An annotation that is an event: name|{attributes}|number of those dropped."""
+_PEER_IP: Final = "peer.ip"
 
 
-class _Endpoint(msgspec.Struct, gc=False):
-    serviceName: str | None = None  # noqa: N815  the names of the format
-    ipv4: str | None = None
-    ipv6: str | None = None
+@dataclass(frozen=True, slots=True)
+class ZipkinColumns:
+    """n spans; Arrow columns are strings with nulls (or empty text) for what is absent."""
+
+    payload: I8
+    item: I8
+    trace_id: pa.Array
+    span_id: pa.Array
+    parent_id: pa.Array
+    bad_id: B1
+    """These four: as in SpanBatch."""
+    name: pa.Array
+    kind: U1
+    """[n] EventKind."""
+    start_us: I8
+    duration_us: I8
+    """[n] µs, NO_US or BAD_US."""
+    service: pa.Array
+    ip: pa.Array
+    """Local endpoint."""
+    remote_service: pa.Array
+    remote_ip: pa.Array
+    tags: AttributeTable
+    """Of text."""
+    shared: B1
+    annotation_owner: I8
+    annotation_us: I8
+    annotation: pa.Array
 
 
-class _Annotation(msgspec.Struct, gc=False):
-    timestamp: int | None = None
-    value: str | None = None
+def valid_us(value: int | None) -> int:
+    """µs as the columns hold them: 0 and absent are the same to Zipkin."""
+    if not value:
+        return NO_US
+    return value if 0 < value < MAX_US else BAD_US
 
 
-class _Span(msgspec.Struct, gc=False):
-    traceId: str | None = None  # noqa: N815
-    id: str | None = None
-    parentId: str | None = None  # noqa: N815
-    name: str | None = None
-    kind: Literal["CLIENT", "SERVER", "PRODUCER", "CONSUMER"] | None = None
-    timestamp: int | None = None
-    duration: int | None = None
-    localEndpoint: _Endpoint | None = None  # noqa: N815
-    remoteEndpoint: _Endpoint | None = None  # noqa: N815
-    annotations: list[_Annotation] | None = None
-    tags: dict[str, str] | None = None
-    shared: bool | None = None
-
-
-_NOWHERE = _Endpoint()
-_DECODER = msgspec.json.Decoder(list[_Span])
-
-
-_RAW_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-def parse_typed(document: bytes) -> list[_Span] | None:
-    """The spans of a list; None if it is not as the model says."""
-    try:
-        return _DECODER.decode(document)
-    except JSON_ERRORS:
-        return None
-
-
-def raw_items(document: bytes) -> Callable[[int], bytes]:
-    """The text of a span by item, for dead letters; `document` is one that `parse_typed` took."""
-    raws = _RAW_DECODER.decode(document)
-    return lambda item: bytes(raws[item])
-
-
-def span_columns(payloads: list[int], documents: list[list[_Span]]) -> SpanBatch:
-    """Columns of the spans of all documents; `payloads[d]` is the payload of document d. O(spans)."""
-    spans = [s for document in documents for s in document]
-    sizes = [len(d) for d in documents]
-    resource, component, host = _resources(spans)
-    trace, bad_trace = hex_of_text(pa.array([s.traceId for s in spans], pa.string()))
-    span, bad_span = bytes_of_text(pa.array([s.id for s in spans], pa.string()))
-    parent, bad_parent = bytes_of_text(pa.array([s.parentId for s in spans], pa.string()))
-    start = _ns(np.array([_us(s.timestamp) for s in spans], np.int64))
-    duration = np.array([_us(s.duration) for s in spans], np.int64)
-    tags = [s.tags or {} for s in spans]
-    remote = [s.remoteEndpoint or _NOWHERE for s in spans]
+def span_batch(of: ZipkinColumns, config: DecodeConfig) -> SpanBatch:
+    """Span columns. O(size)."""
+    n = len(of.payload)
+    links, tags = _links(of.tags)
+    error = _errors(tags, n)
+    host, rest = take_first_text(tags, config.host_keys, n)
+    kind, rest = _kinds(of.kind, rest, n)
+    start = _ns(of.start_us)
     return SpanBatch(
-        payload=np.repeat(np.array(payloads, np.int64), sizes),
-        item=np.concatenate([np.arange(n) for n in sizes]),
-        trace_id=trace,
-        span_id=span,
-        parent_id=parent,
-        bad_id=bad_trace | bad_span | bad_parent,
-        name=pa.array([s.name or "" for s in spans], pa.string()),
-        kind=np.array([KINDS[s.kind] for s in spans], np.uint8),
+        payload=of.payload,
+        item=of.item,
+        trace_id=of.trace_id,
+        span_id=of.span_id,
+        parent_id=of.parent_id,
+        bad_id=of.bad_id,
+        name=of.name,
+        kind=kind,
         start_ns=start,
-        end_ns=_end(start, duration),
-        error=np.array(["error" in t and t["error"].lower() != "false" for t in tags], np.bool_),
-        resource=resource,
-        component=component,
-        host=host,
-        attributes=_attributes(tags, [e.ipv4 or e.ipv6 for e in remote]),
-        resource_attributes=no_attributes(),
-        peer=pa.array([e.serviceName or None for e in remote], pa.string()),
-        shared=np.array([s.shared is True for s in spans], np.bool_),
-        events=_annotations(spans),
+        end_ns=_ends(start, of.duration_us, _is_of_sdk(tags, n)),
+        error=error,
+        # Every span has an endpoint of its own, and whatever the tags say of the machine.
+        resource=np.arange(n),
+        component=_full(of.service),
+        host=pc.coalesce(host, _full(of.ip)),
+        attributes=with_numbers(_flat(without_field_tags(_without_bare_errors(rest)))),
+        resource_attributes=_peer_ips(of.remote_ip, tags),
+        peer=_full(of.remote_service),
+        shared=of.shared,
+        trace_state=text_of(tags, TRACE_STATE, n),
+        status_message=text_of(tags, STATUS_MESSAGE, n),
+        events=_events(of),
+        links=links,
     )
 
 
-def _us(value: int | None) -> int:
-    """µs as int64 holds it: -1 for 0 and absent (the same to Zipkin), -2 for what is out of range."""
-    if not value:
-        return -1
-    return value if 0 < value < _MAX_US else -2
+def _full(column: pa.Array) -> pa.Array:
+    """Null where it is empty."""
+    return pc.if_else(pc.equal(column, ""), None, column)
 
 
 def _ns(us: I8) -> I8:
-    ns: I8 = us * NS_PER_US
-    ns[us == -1] = NO_TIME
-    ns[us == -2] = BAD_TIME
+    ns: I8 = us * _NS_PER_US
+    ns[us == NO_US] = NO_TIME
+    ns[us == BAD_US] = BAD_TIME
     return ns
 
 
-def _end(start_ns: I8, duration_us: I8) -> I8:
-    """Start plus duration; NO_TIME without either, BAD_TIME if the duration is negative or too long."""
-    end: I8 = start_ns + np.maximum(duration_us, 0) * NS_PER_US
-    end[(duration_us == -1) | (start_ns == NO_TIME)] = NO_TIME
-    end[(duration_us == -2) & (start_ns != NO_TIME)] = BAD_TIME
+def _ends(start_ns: I8, duration_us: I8, is_of_sdk: B1) -> I8:
+    """Start plus duration; NO_TIME without either, BAD_TIME if the duration is negative or too long.
+
+    A span of the SDK's that has no duration took none: only ended spans leave it, and Zipkin's JSON and
+    protobuf leave out a zero.
+    """
+    end: I8 = start_ns + np.maximum(duration_us, 0) * _NS_PER_US
+    end[((duration_us == NO_US) & ~is_of_sdk) | (start_ns == NO_TIME)] = NO_TIME
+    end[(duration_us == BAD_US) & (start_ns != NO_TIME)] = BAD_TIME
     end[start_ns == BAD_TIME] = NO_TIME
     return end
 
 
-def _resources(spans: list[_Span]) -> tuple[I8, pa.Array, pa.Array]:
-    """Row of each span's endpoint, and component and host of each distinct one."""
-    number: dict[tuple[str | None, str | None], int] = {}
-    rows = []
-    for span in spans:
-        where = span.localEndpoint or _NOWHERE
-        rows.append(number.setdefault((where.serviceName, where.ipv4 or where.ipv6), len(number)))
-    return (
-        np.array(rows, np.int64),
-        pa.array([name for name, _ in number], pa.string()),
-        pa.array([host for _, host in number], pa.string()),
+def _is_of_sdk(tags: AttributeTable, n: int) -> B1:
+    """[n] the tags name an OpenTelemetry scope."""
+    codes = [code for code, key in enumerate(tags.keys) if key in SCOPE_TAGS]
+    found = np.zeros(n, np.bool_)
+    if codes:
+        found[tags.owner[np.isin(tags.code, codes)]] = True
+    return found
+
+
+def _kinds(kind: U1, tags: AttributeTable, n: int) -> tuple[U1, AttributeTable]:
+    """Zipkin has no word for an internal span: the tag `span.kind` says it."""
+    said = text_of(tags, "span.kind", n)
+    if said is None:
+        return kind, tags
+    internal = np.asarray(pc.fill_null(pc.equal(said, "internal"), False)) & (
+        kind == EventKind.SPAN_UNSPECIFIED
     )
+    named = tags.code == tags.keys.index("span.kind")
+    kinds: U1 = np.where(internal, np.uint8(EventKind.SPAN_INTERNAL), kind)
+    return kinds, tags.rows(~(named & internal[tags.owner]))
 
 
-def _attributes(tags: list[dict[str, str]], ips: list[str | None]) -> AttributeTable:
-    """Tags, and the address of the remote endpoint as `peer.ip` unless a tag says it."""
-    for at, ip in enumerate(ips):
-        if ip is not None:
-            # A new one: the span itself must stay as it came.
-            tags[at] = {"peer.ip": ip, **tags[at]}
-    keys = pa.array(list(chain.from_iterable(tags)), pa.string()).dictionary_encode()
-    texts = pa.array([text for t in tags for text in t.values()], pa.string())
-    return AttributeTable(
-        np.repeat(np.arange(len(tags)), [len(t) for t in tags]),
-        np.asarray(keys.indices, np.int64),
-        tuple(keys.dictionary.to_pylist()),
-        pa.nulls(len(texts), pa.float64()),
-        texts,
-    )
+def _errors(tags: AttributeTable, n: int) -> B1:
+    """[n] the tag `error` is there and not false (its text is a message, not a class); or the status."""
+    error = text_of(tags, "error", n)
+    failed = failed_spans(tags, n)
+    if error is None:
+        return failed
+    said = pc.not_equal(pc.utf8_lower(error), "false")
+    return failed | np.asarray(pc.fill_null(said, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _annotations(spans: list[_Span]) -> SpanEvents:
-    owned = [(at, a) for at, span in enumerate(spans) if span.annotations for a in span.annotations]
+def _without_bare_errors(tags: AttributeTable) -> AttributeTable:
+    """Without the errors that say no more than the status does."""
+    if "error" not in tags.keys:
+        return tags
+    at = np.flatnonzero(tags.code == tags.keys.index("error"))
+    text = tags.text.take(pa.array(at if tags.row is None else tags.row[at]))
+    keep = np.ones(len(tags), np.bool_)
+    keep[at[np.asarray(pc.is_in(text, pa.array(["true", "false"])))]] = False
+    return tags.rows(keep)
+
+
+def _flat(table: AttributeTable) -> AttributeTable:
+    """The same with its values in the order of its rows."""
+    if table.row is None:
+        return table
+    row = pa.array(table.row)
+    return AttributeTable(table.owner, table.code, table.keys, table.num.take(row), table.text.take(row))
+
+
+def _peer_ips(ips: pa.Array, tags: AttributeTable) -> AttributeTable:
+    """`peer.ip`: the address of the remote endpoint, unless a tag says it."""
+    there = np.asarray(pc.fill_null(pc.not_equal(ips, ""), False).to_numpy(zero_copy_only=False)).copy()
+    if _PEER_IP in tags.keys:
+        there[tags.owner[tags.code == tags.keys.index(_PEER_IP)]] = False
+    at = np.flatnonzero(there)
+    none = pa.nulls(len(at), pa.float64())
+    return AttributeTable(at, np.zeros(len(at), np.int64), (_PEER_IP,), none, ips.take(pa.array(at)))
+
+
+def _links(tags: AttributeTable) -> tuple[Owned, AttributeTable]:
+    """Links that the Collector wrote as tags, in their order, and the other tags."""
+    number = {code: int(m[1]) for code, key in enumerate(tags.keys) if (m := _LINK_KEY.fullmatch(key))}
+    if not number:
+        return Owned(np.empty(0, np.int64), pa.array([], pa.string())), tags
+    at = np.flatnonzero(np.isin(tags.code, list(number)))
+    order = np.array([number[code] for code in tags.code[at].tolist()], np.int64)
+    at = at[np.lexsort((order, tags.owner[at]))]
+    parts = pc.extract_regex(tags.text.take(pa.array(at)), _LINK)
+    found = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
+    rest = np.ones(len(tags), np.bool_)
+    rest[at[found]] = False
+    trace, _ = hex_of_text(pc.struct_field(parts, "trace"))
+    span, _ = hex_of_text(pc.struct_field(parts, "span"))
+    link = pc.binary_join_element_wise(trace, span, "/")
+    # An id of zeros names nothing.
+    there = np.asarray(link.is_valid().to_numpy(zero_copy_only=False))
+    return Owned(tags.owner[at[there]], link.drop_null()), tags.rows(rest)
+
+
+def _events(of: ZipkinColumns) -> SpanEvents:
+    """Annotations; those of the Collector that hold attributes come apart. Python per distinct one."""
+    names = pc.fill_null(of.annotation, "")
+    times = _ns(of.annotation_us)
+    at = np.flatnonzero(np.asarray(pc.match_substring_regex(names, _ATTRIBUTED)))
+    if len(at) == 0:
+        return SpanEvents(of.annotation_owner, times, names)
+    values = names.take(pa.array(at)).dictionary_encode()
+    apart = [_name_and_attributes(text) for text in values.dictionary.to_pylist()]
+    codes = np.asarray(values.indices)
+    replaced = np.zeros(len(names), np.bool_)
+    replaced[at] = True
+    short = pa.array([name for name, _ in apart], pa.string()).take(values.indices)
+    pairs = [
+        (row, key, value)
+        for row, code in zip(at.tolist(), codes.tolist(), strict=True)
+        for key, value in apart[code][1].items()
+    ]
     return SpanEvents(
-        np.array([at for at, _ in owned], np.int64),
-        _ns(np.array([_us(a.timestamp) for _, a in owned], np.int64)),
-        pa.array([a.value or "" for _, a in owned], pa.string()),
+        of.annotation_owner,
+        times,
+        pc.replace_with_mask(names, pa.array(replaced), short),
+        attribute_table([row for row, _, _ in pairs], [k for _, k, _ in pairs], [v for _, _, v in pairs]),
     )
+
+
+_ATTRIBUTES = msgspec.json.Decoder(dict[str, object])
+
+
+def _name_and_attributes(text: str) -> tuple[str, Mapping[str, object]]:
+    """`name|{…}|0` in its parts; all of it is the name where the middle is no object."""
+    begin, end = text.index("|{"), text.rindex("}|") + 1
+    try:
+        fields = _ATTRIBUTES.decode(text[begin + 1 : end])
+        return text[:begin], {key: plain_value(value) for key, value in fields.items()}
+    except JSON_ERRORS:
+        return text, {}

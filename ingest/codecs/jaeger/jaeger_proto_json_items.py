@@ -1,0 +1,147 @@
+"""Jaeger spans in protobuf's JSON form, one by one: any spelling that protobuf allows, and what is wrong."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Final
+
+import pyarrow as pa
+
+from ingest.codecs.jaeger.jaeger_proto_json import REFERENCE_TYPES, TAG_TYPES
+from ingest.codecs.jaeger.jaeger_spans import Pair, add_log, add_tagged_span, sort_references, split_host
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME
+from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.values.ids import hex_of_id
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
+from ingest.codecs.values.proto_json import bytes_of_base64, durations_ns, times_ns
+from schemas.rejects import Reason
+
+_NAMES_OF_TYPES: Final = {number: name for name, number in TAG_TYPES.items()}
+_NAMES_OF_REFERENCES: Final = {number: name for name, number in REFERENCE_TYPES.items()}
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:]+(\.[0-9]+)?([Zz]|[+-][0-9:]+)")
+_YEAR_ONE: Final = "0001-01-01T00:00:00Z"
+"""What a time is that was never set."""
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
+_SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
+
+
+def is_proto_json(value: object) -> bool:
+    """The UI writes `traceID`, protobuf `traceId`, or `trace_id`."""
+    return isinstance(value, dict) and "traceID" not in value and not _SIGN.isdisjoint(value)
+
+
+def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+    """One span as a row. Raises ItemError."""
+    span = _camel(as_object(value, "a span"))
+    trace, span_id = _id(span, "traceId", (8, 16)), _id(span, "spanId", (8,))
+    references = [_reference(r) for r in array(span, "references")]
+    parent, follows, links = sort_references(trace, references, None)
+    start = _time(span, "startTime")
+    end = ns(start + _duration(span)) if start > BAD_TIME else start
+    tags = _pairs(array(span, "tags"))
+    logs = [_log(entry) for entry in array(span, "logs")]
+    name = text(span, "operationName") or ""
+    process = _camel(child(span, "process"))
+    host, process_tags = split_host(_pairs(array(process, "tags")))
+    resource = rows.add_resource(text(process, "serviceName") or None, host, process_tags)
+    ids = (trace, span_id, parent)
+    add_tagged_span(rows, payload, item, ids, name, (start, end), resource, tags, follows, links)
+    for ts, pairs in logs:
+        add_log(rows, ts, pairs)
+
+
+def _camel(value: Object) -> Object:
+    """Fields under the names of the JSON form; protobuf takes the names of the message as well."""
+    return {re.sub(r"_([a-z0-9])", lambda m: m[1].upper(), key): field for key, field in value.items()}
+
+
+def _id(parent: Object, name: str, widths: tuple[int, ...]) -> str:
+    return hex_of_id(_bytes(parent, name), widths)
+
+
+def _bytes(parent: Object, name: str) -> bytes:
+    digits = text(parent, name)
+    if not digits:
+        return b""
+    try:
+        decoded: bytes = bytes_of_base64(pa.array([digits]))[0].as_py()
+    except pa.ArrowInvalid:
+        raise ItemError(Reason.BAD_VALUE, f"{name} is not base64") from None
+    return decoded
+
+
+def _reference(value: object) -> tuple[str, str, str]:
+    reference = _camel(as_object(value, "a reference"))
+    kind = _enum(reference.get("refType"), _NAMES_OF_REFERENCES, "refType")
+    return kind, _id(reference, "traceId", (8, 16)), _id(reference, "spanId", (8,))
+
+
+def _enum(value: object, names: dict[int, str], field: str) -> str:
+    """Its name, of a name or a number; "" for one that this version does not know."""
+    if value is None:
+        return names[0]
+    if isinstance(value, str):
+        return value if value in names.values() else ""
+    return names.get(integer(value, field), "")
+
+
+def _time(parent: Object, name: str) -> int:
+    written = text(parent, name)
+    if written is None or written == _YEAR_ONE:
+        return NO_TIME
+    try:
+        return int(times_ns(pa.array([written.upper()]))[0]) or NO_TIME
+    except pa.ArrowInvalid:
+        if _TIME.fullmatch(written):
+            return BAD_TIME
+        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time") from None
+
+
+def _duration(span: Object) -> int:
+    written = text(span, "duration")
+    try:
+        return int(durations_ns(pa.array([written], pa.string()))[0])
+    except pa.ArrowInvalid:
+        raise ItemError(Reason.BAD_TYPE, "duration is not seconds, followed by s") from None
+
+
+def _log(value: object) -> tuple[int, list[Pair]]:
+    log = as_object(value, "a log")
+    return _time(log, "timestamp"), _pairs(array(log, "fields"))
+
+
+def _pairs(tags: list[object]) -> list[Pair]:
+    out: list[Pair] = []
+    for entry in tags:
+        tag = _camel(as_object(entry, "a tag"))
+        kind = _enum(tag.get("vType"), _NAMES_OF_TYPES, "vType")
+        out.append((text(tag, "key") or "", _value(tag, kind)))
+    return out
+
+
+def _value(tag: Object, kind: str) -> object:
+    if kind == "STRING":
+        return text(tag, "vStr") or ""
+    if kind == "BOOL":
+        truth = tag.get("vBool")
+        if truth is None or isinstance(truth, bool):
+            return bool(truth)
+        raise ItemError(Reason.BAD_TYPE, "vBool is no boolean")
+    if kind == "INT64":
+        return integer(tag.get("vInt64", 0), "vInt64")
+    if kind == "FLOAT64":
+        return _float(tag.get("vFloat64", 0.0))
+    # As the message would be read: every other type is bytes.
+    return base64.b64encode(_bytes(tag, "vBinary")).decode()
+
+
+def _float(value: object) -> float:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, str) and (value in _NOT_FINITE or value[:1] in "-0123456789"):
+            return float(value)
+    except (OverflowError, ValueError):
+        pass
+    raise ItemError(Reason.BAD_TYPE, "vFloat64 is no number")

@@ -1,0 +1,1 @@
+"""Kafka as a live source: who owns which partitions, what is in them, and what keeps us from reading on."""

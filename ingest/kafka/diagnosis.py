@@ -1,0 +1,129 @@
+"""Why a broker gives nothing: the client's errors of a wrong password, an unknown authority, a listener that
+speaks another protocol and of no broker at all are the same time-out. So each step is tried by itself."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from typing import Any, Final
+
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
+from kafka.net.compat import KafkaNetClient
+
+from ingest.kafka.kafka_security import client_security
+from ingest.kafka.kafka_settings import KafkaSettings
+from schemas.errors import FlowdiffError
+
+PROBE_TIMEOUT_S: Final = 2.0
+"""For each step at each broker."""
+
+
+def silence_client() -> None:
+    """The client logs every failed connection as an error, once a second; `trouble` says it once.
+
+    Who configures logging still gets its messages.
+    """
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+
+
+def what_is_wrong(settings: KafkaSettings) -> str | None:
+    """One sentence on the first broker that cannot be used, or None where all of `bootstrap` can be.
+
+    Takes up to three times PROBE_TIMEOUT_S for a broker.
+    """
+    for server in settings.bootstrap:
+        problem = _problem(server, settings)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _problem(server: str, settings: KafkaSettings) -> str | None:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal():
+        return f"'{server}' is not host:port."
+    host = host.strip("[]")
+    try:
+        socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
+    except socket.gaierror as error:
+        return f"The host of {server} is not known: {error.strerror}."
+    except TimeoutError:
+        return f"No answer from {server} within {PROBE_TIMEOUT_S:g} s: another host, or a firewall between."
+    except OSError as error:
+        return f"No broker at {server}: {(error.strerror or str(error)).lower()}."
+    security = settings.security
+    speaks_tls = _speaks_tls(host, int(port))
+    if speaks_tls and not security.protocol.has_tls:
+        return f"{server} speaks TLS, and the settings say {security.protocol}: set SSL or SASL_SSL."
+    if not speaks_tls and security.protocol.has_tls:
+        return f"{server} does not speak TLS, and the settings say {security.protocol}."
+    return _refusal(server, settings)
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), PROBE_TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except ssl.SSLError as error:
+        # An alert is an answer in TLS: a client certificate is missing, the versions do not meet.
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+
+
+def _refusal(server: str, settings: KafkaSettings) -> str | None:
+    """What the client's own first steps say: handshake, versions, authentication."""
+    security = settings.security
+    try:
+        arguments: dict[str, Any] = client_security(security)
+    except FlowdiffError as error:
+        return error.message
+    client = KafkaNetClient(bootstrap_servers=[server], client_id=settings.client_name, **arguments)
+    manager = client._manager
+    (node,) = manager.cluster.bootstrap_brokers()
+
+    async def connect() -> None:
+        await manager.get_connection(
+            node.node_id,
+            timeout_ms=PROBE_TIMEOUT_S * 1000,
+            pop_on_close=False,
+            refresh_metadata_on_err=False,
+        )
+
+    try:
+        manager.run(connect)
+    except SaslAuthenticationFailedError:
+        who = f"user '{security.username}'" if security.mechanism.has_password else "the token"
+        return f"{server} refuses {who} ({security.mechanism}): check the name and the secret."
+    except IncompatibleBrokerVersion:
+        return f"{server} is no broker that clients may use: a controller, perhaps."
+    except (KafkaError, OSError, RuntimeError) as error:
+        return _told(server, str(error), settings)
+    finally:
+        client.close()
+    return None
+
+
+def _told(server: str, error: str, settings: KafkaSettings) -> str:
+    """A sentence for what the client's error text is known to mean."""
+    security = settings.security
+    lower = error.lower()
+    if "hostname mismatch" in lower or "ip address mismatch" in lower:
+        return f"The certificate of {server} is of another host: dial the name that it has."
+    if "certificate has expired" in lower:
+        return f"The certificate of {server} has expired."
+    if "certificate_verify_failed" in lower:
+        where = f"'{security.ca_file}'" if security.ca_file else "the system's authorities; set ca_file"
+        return f"The certificate of {server} is signed by an authority that is not among {where}."
+    if "certificate required" in lower or "bad certificate" in lower or "unknown ca" in lower:
+        return f"{server} asks for a client certificate that it knows: set certificate_file and key_file."
+    if "mechanism" in lower and security.protocol.has_sasl:
+        return f"{server} does not take {security.mechanism}: {error}."
+    return f"{server} breaks off: {error}."

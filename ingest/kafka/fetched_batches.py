@@ -1,0 +1,137 @@
+"""What kafka-python does with the bytes of a fetch, done otherwise: a batch at a time, and no exceptions.
+
+kafka-python makes an object of every message, unpacks without a limit, and after a batch that fails its
+checksum spins for ever. `BatchRecords` takes the place of its `Fetcher.PartitionRecords`: it gives whole
+batches, and a damaged one as what it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import KafkaError
+from kafka.protocol.consumer import IsolationLevel
+
+from ingest.kafka.record_layout import LayoutError, Messages, messages_of
+from ingest.kafka.unpacking import UnpackError, unpack
+
+BITE_BYTES: Final = 16 * 2**20
+"""A poll takes batches of a partition until it has so many bytes, unpacked."""
+_MAGIC: Final = 2
+"""Format of batches since Kafka 0.11, the only one that a broker from 4.0 on writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatch:
+    """The messages of a batch, from where the fetch began; none of a transaction that was given up."""
+
+    messages: Messages
+    until: int
+    """Offset after the batch; messages may be missing before it."""
+    latest_ms: int
+    """Largest time of its messages, of the producer or of the broker as the topic says; negative: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedBatch:
+    """A batch that is not as it was written, or is too large unpacked."""
+
+    first: int
+    until: int
+    """Offset after it as far as can be told, `first` + 1 at least."""
+    detail: str
+
+
+class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python is not typed
+    """A fetch of one partition, in bites: `take` gives batches, and at most one damaged one, the last."""
+
+    max_unpacked_bytes = 64 * 2**20
+
+    def _maybe_skip_record(self, _record: object) -> bool:
+        return False
+
+    def take(self, _n: int | None = None) -> list[FetchedBatch | DamagedBatch]:
+        """The next bite; empty at the end. A poll that asks for one record gets one bite."""
+        bite: list[FetchedBatch | DamagedBatch] = []
+        size = 0
+        while size < BITE_BYTES:
+            # Read anew at every step: at its end the generator puts None in its own place.
+            item = next(self.record_iterator, None)
+            if item is None:
+                break
+            bite.append(item)
+            if isinstance(item, DamagedBatch):
+                self.drain()
+                break
+            size += item.messages.bytes + len(item.messages.values)
+        return bite
+
+    def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[object]:
+        """Items of `take`. `next_fetch_offset` is always after the last one given, before a damaged one."""
+        is_committed = self.isolation_level == IsolationLevel.READ_COMMITTED
+        while True:
+            try:
+                batch = records.next_batch()
+                if batch is None:
+                    break
+                if batch.magic != _MAGIC:
+                    detail = f"message format {batch.magic}, older than Kafka 0.11"
+                    yield self._damaged(batch.base_offset, batch.next_offset, detail, records)
+                    return
+                if not batch.validate_crc():
+                    yield self._damaged(
+                        batch.base_offset, batch.next_offset, "the checksum is wrong", records
+                    )
+                    return
+                is_aborted = is_committed and self._is_aborted(batch)
+                if batch.is_control_batch or is_aborted:
+                    self.next_fetch_offset = batch.next_offset
+                    yield FetchedBatch(Messages([], [], 0), batch.next_offset, -1)
+                    continue
+                try:
+                    fetched = FetchedBatch(self._messages(batch), batch.next_offset, batch.max_timestamp)
+                except (UnpackError, LayoutError) as error:
+                    yield self._damaged(batch.base_offset, batch.next_offset, str(error), records)
+                    return
+            except (KafkaError, struct.error, ValueError, IndexError) as error:
+                yield self._damaged(self.next_fetch_offset, 0, f"not a batch: {error}", None)
+                return
+            self.leader_epoch = batch.leader_epoch
+            self.bytes_read += batch.size_in_bytes
+            self.next_fetch_offset = batch.next_offset
+            yield fetched
+        self.drain()
+
+    def _messages(self, batch: Any) -> Messages:
+        body = memoryview(batch._buffer)[batch.HEADER_STRUCT.size : batch.size_in_bytes]
+        if batch.compression_type:
+            contents = unpack(batch.compression_type, bytes(body), self.max_unpacked_bytes)
+        else:
+            contents = bytes(body)
+        return messages_of(contents, batch.records_count, batch.base_offset).from_offset(self.fetch_offset)
+
+    def _is_aborted(self, batch: Any) -> bool:
+        """Whether the messages are of a transaction that was given up (as kafka-python does it)."""
+        if not batch.has_producer_id():
+            return False
+        self._consume_aborted_transactions_up_to(batch.last_offset)
+        if self._contains_abort_marker(batch):
+            self.aborted_producer_ids.discard(batch.producer_id)
+            return False
+        return bool(self._is_batch_aborted(batch))
+
+    def _damaged(self, first: int, claimed: int, detail: str, records: Any) -> DamagedBatch:
+        """Where it ends is in the part that may be damaged: a batch behind it knows better."""
+        first = max(first, self.next_fetch_offset)
+        until = claimed
+        try:
+            following = records.next_batch() if records is not None else None
+            if following is not None and first < following.base_offset < claimed:
+                until = following.base_offset
+        except (KafkaError, struct.error, ValueError, IndexError):
+            pass
+        return DamagedBatch(first, max(until, first + 1), detail)

@@ -1,0 +1,243 @@
+"""How to reach Kafka, what to read of it, and in which formats."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from ingest.formats import format_of
+from schemas.config import Config
+from schemas.errors import UnknownFormatError
+
+MAX_METADATA_AGE_MS: Final = 5_000
+"""Topics, partitions and their leaders are looked up this often: it bounds how long a new partition, and a
+topic that was deleted and made anew, stay unseen. A request of a few hundred bytes."""
+FETCH_BYTES: Final = 4 * 2**20
+"""Of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs memory."""
+MAX_RECONNECT_BACKOFF_MS: Final = 1_000
+"""A client that waits longer sleeps on after the broker is back."""
+
+
+class Protocol(StrEnum):
+    """How a broker's listener is spoken to."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self in (Protocol.SSL, Protocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether the client names itself with credentials."""
+        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
+
+
+class Mechanism(StrEnum):
+    """How a client shows who it is."""
+
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+    PLAIN = "PLAIN"
+
+    @property
+    def has_password(self) -> bool:
+        """Whether it takes a user name and a password."""
+        return self is not Mechanism.OAUTHBEARER
+
+
+class OnCorrupt(StrEnum):
+    """What becomes of messages that the log cannot give back as they were written."""
+
+    HALT = "halt"
+    """The lane halts until someone looks."""
+    SKIP = "skip"
+    """They are passed; a dead letter names the range."""
+
+
+class StartAt(StrEnum):
+    """Where a stream begins of which the lake knows nothing."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class KafkaSecurity(Config):
+    """TLS, and who we are. Secrets come from the environment or from files, and are never shown."""
+
+    protocol: Protocol = Protocol.PLAINTEXT
+    """Of the broker's listener: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
+    ca_file: Path | None = None
+    """PEM with the authorities that sign the brokers' certificates; none: those of the system."""
+    check_hostname: bool = True
+    """Whether a broker's certificate must name the host that was dialled."""
+    certificate_file: Path | None = None
+    """PEM with the client's certificate and its chain, for brokers that ask for one (mTLS)."""
+    key_file: Path | None = None
+    """PEM with the key of the certificate; none: it is in the same file."""
+    key_password: SecretStr | None = None
+    """Of an encrypted key."""
+    key_password_file: Path | None = None
+    """File with the password of an encrypted key."""
+    mechanism: Mechanism = Mechanism.SCRAM_SHA_512
+    """Of SASL: SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, PLAIN."""
+    username: str | None = None
+    """For SCRAM and PLAIN."""
+    password: SecretStr | None = None
+    """For SCRAM and PLAIN."""
+    password_file: Path | None = None
+    """File with the password."""
+    allow_plain_text_password: bool = False
+    """Send a PLAIN password over a connection that is not encrypted. Anyone on the way can read it."""
+    token_file: Path | None = None
+    """OAUTHBEARER: file with a token that something else keeps fresh; read at every connection."""
+    token_url: str | None = None
+    """OAUTHBEARER: where tokens are given out (OAuth 2.0, client credentials); https, or http on loopback."""
+    client_id: str | None = None
+    """OAUTHBEARER: who asks at `token_url`."""
+    client_secret: SecretStr | None = None
+    """OAUTHBEARER: its secret."""
+    client_secret_file: Path | None = None
+    """OAUTHBEARER: file with its secret."""
+    token_scope: str | None = None
+    """OAUTHBEARER: what is asked for at `token_url`."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.protocol.has_sasl and self.mechanism.has_password:
+            if self.username is None:
+                raise ValueError(f"{self.mechanism} needs a username")
+            if self.password is None and self.password_file is None:
+                raise ValueError(f"{self.mechanism} needs password or password_file")
+        if self.protocol.has_sasl and self.mechanism is Mechanism.OAUTHBEARER:
+            if (self.token_file is None) == (self.token_url is None):
+                raise ValueError("OAUTHBEARER needs either token_file or token_url")
+            if self.token_url is not None:
+                _check_token_url(self.token_url)
+                if self.client_id is None or (self.client_secret is None and self.client_secret_file is None):
+                    raise ValueError("token_url needs client_id, and client_secret or client_secret_file")
+        if (
+            self.protocol is Protocol.SASL_PLAINTEXT
+            and self.mechanism in (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
+            and not self.allow_plain_text_password
+        ):
+            raise ValueError(
+                f"{self.mechanism} over SASL_PLAINTEXT sends its secret readable: use SASL_SSL, "
+                "or set allow_plain_text_password"
+            )
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("key_file needs certificate_file")
+        return self
+
+
+class TopicFormat(Config):
+    """The format of the topics whose whole name matches a pattern."""
+
+    topics: str
+    """Regular expression."""
+    format: str
+    """Name of a format."""
+
+    @field_validator("topics")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        return _checked_pattern(pattern)
+
+    @field_validator("format")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            return format_of(name).name
+        except UnknownFormatError as error:
+            raise ValueError(error.message) from None
+
+
+class KafkaSettings(Config):
+    """What is read of which Kafka, as which member of which group."""
+
+    bootstrap: tuple[str, ...] = Field(default=("localhost:9092",), min_length=1)
+    """Brokers to ask first, `host:port`; one that answers is enough."""
+    topics: tuple[str, ...] = ()
+    """Topics by name."""
+    topic_pattern: str | None = None
+    """Or all topics whose whole name matches this regular expression, those made later too."""
+    formats: tuple[TopicFormat, ...] = ()
+    """The first that matches a topic's name counts."""
+    default_format: str = "otlp-proto"
+    """Of topics that none of `formats` matches."""
+    group: str = "flowdiff"
+    """Consumer group: its members share the partitions."""
+    static_member_id: str | None = None
+    """Name of this member, if it has one that outlives a restart (a pod of a StatefulSet): it then gets its
+    partitions back without a rebalance if it returns within `session_timeout_ms`."""
+    client_name: str = "flowdiff"
+    """How brokers name this client in their logs and quotas."""
+    start_at: StartAt = StartAt.EARLIEST
+    """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
+    on_corrupt: OnCorrupt = OnCorrupt.HALT
+    """What becomes of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
+    max_unpacked_bytes: int = Field(default=64 * 2**20, ge=2**20)
+    """A compressed batch that unpacks to more is handled as a corrupt one."""
+    session_timeout_ms: int = Field(default=45_000, ge=1_000)
+    """A member that sends no heartbeat for so long loses its partitions."""
+    heartbeat_interval_ms: int = Field(default=3_000, ge=100)
+    """Time between heartbeats; a third of the session's at most."""
+    max_poll_interval_ms: int = Field(default=300_000, ge=1_000)
+    """A member that does not poll for so long loses its partitions."""
+    release_timeout_ms: int = Field(default=30_000, ge=100)
+    """Partitions that another member is to have wait this long for their commit, and are lost then."""
+    request_timeout_ms: int = Field(default=15_000, ge=1_000)
+    """Bound of every request."""
+    security: KafkaSecurity = KafkaSecurity()
+
+    @field_validator("topic_pattern")
+    @classmethod
+    def _compiles(cls, pattern: str | None) -> str | None:
+        return None if pattern is None else _checked_pattern(pattern)
+
+    @field_validator("default_format")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        return TopicFormat(topics=".*", format=name).format
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (not self.topics) == (self.topic_pattern is None):
+            raise ValueError("give either topics or topic_pattern")
+        if 3 * self.heartbeat_interval_ms > self.session_timeout_ms:
+            raise ValueError("heartbeat_interval_ms must be at most a third of session_timeout_ms")
+        if self.release_timeout_ms >= self.max_poll_interval_ms:
+            raise ValueError("release_timeout_ms must be less than max_poll_interval_ms")
+        return self
+
+    def format_of_topic(self, topic: str) -> str:
+        """Name of the format of a topic's messages."""
+        for row in self.formats:
+            if re.fullmatch(row.topics, topic):
+                return row.format
+        return self.default_format
+
+
+_LOOPBACK: Final = re.compile(r"http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?(/|$)")
+
+
+def _check_token_url(url: str) -> None:
+    if not url.startswith("https://") and not _LOOPBACK.match(url):
+        raise ValueError("token_url must be https: the secret goes there")
+
+
+def _checked_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return pattern

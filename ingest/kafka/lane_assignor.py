@@ -1,0 +1,159 @@
+"""Which member of a group gets which partitions: by number, over all topics."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka.structs import TopicPartition
+
+_SUBSCRIPTION_VERSION = 2
+"""The first that tells a member's generation beside what it owns."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """What the leader knows of a member."""
+
+    name: str
+    """Its static id, else the id that the broker gave: members are ordered by it."""
+    topics: frozenset[str]
+    owned: frozenset[tuple[str, int]]
+    """Topic and partition of what it had in `generation`."""
+    generation: int = -1
+
+
+def owners_of_lanes(
+    members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
+) -> dict[int, int]:
+    """Index of the member that gets each partition number.
+
+    A number stays with the member that has most of it; of several with as much, with the one of the newest
+    generation, then the first by name. Members that have more than their share give up the highest numbers;
+    who has least gets what is free. Shares differ by one at most. Pure; O(members · numbers).
+    """
+    numbers = sorted({number for those in partitions.values() for number in those})
+    if not members:
+        return {}
+    order = sorted(range(len(members)), key=lambda index: members[index].name)
+    claims: dict[int, Counter[int]] = defaultdict(Counter)
+    for index, member in enumerate(members):
+        for _, number in member.owned:
+            claims[number][index] += 1
+    kept: dict[int, list[int]] = {index: [] for index in order}
+    for number in numbers:
+        if claims[number]:
+            best = min(order, key=lambda i: (-claims[number][i], -members[i].generation, members[i].name))
+            kept[best].append(number)
+    least, with_more = divmod(len(numbers), len(members))
+    # Those that have most keep the larger shares: fewest numbers move.
+    by_load = sorted(order, key=lambda index: (-len(kept[index]), members[index].name))
+    quota = {index: least + (rank < with_more) for rank, index in enumerate(by_load)}
+    owner = {number: index for index in order for number in kept[index][: quota[index]]}
+    room = Counter({index: quota[index] for index in order})
+    room.subtract(owner.values())
+    for number in numbers:
+        if number not in owner:
+            chosen = min(order, key=lambda index: (-room[index], members[index].name))
+            owner[number] = chosen
+            room[chosen] -= 1
+    return owner
+
+
+def current_owners(members: Sequence[GroupMember]) -> dict[tuple[str, int], int]:
+    """Index of the member that has each partition now: of several that claim it, the newest generation's."""
+    owner: dict[tuple[str, int], int] = {}
+    for index in sorted(range(len(members)), key=lambda i: (members[i].generation, members[i].name)):
+        owner.update(dict.fromkeys(members[index].owned, index))
+    return owner
+
+
+def assign_streams(
+    members: Sequence[GroupMember], partitions: Mapping[str, Iterable[int]]
+) -> list[list[tuple[str, int]]]:
+    """What each member gets now: its lanes' partitions but for those that another has yet to give up.
+
+    A topic that the owner of a lane did not subscribe to waits until it does: members whose settings differ
+    are about to be restarted.
+    """
+    owner, current = owners_of_lanes(members, partitions), current_owners(members)
+    given: list[list[tuple[str, int]]] = [[] for _ in members]
+    for topic in sorted(partitions):
+        for number in sorted(partitions[topic]):
+            index = owner[number]
+            is_free = current.get((topic, number), index) == index
+            if is_free and topic in members[index].topics:
+                given[index].append((topic, number))
+    return given
+
+
+class LaneAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python is not typed
+    """`assign_streams` as kafka-python asks for it; cooperative: nothing stops but what moves."""
+
+    name = "flowdiff-lanes"
+
+    def __init__(self) -> None:
+        self._owned: tuple[TopicPartition, ...] = ()
+        self._generation = -1
+        self.assigned_from: dict[str, frozenset[int]] | None = None
+        """Partitions that this member as leader last shared out; None: another one leads."""
+
+    def supported_protocols(self) -> list[RebalanceProtocol]:
+        """Members keep what they have over a rebalance."""
+        return [RebalanceProtocol.COOPERATIVE]
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
+        """What this member tells the leader."""
+        self.assigned_from = None
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for stream in self._owned:
+            by_topic[stream.topic].append(stream.partition)
+        partition = ConsumerProtocolSubscription.TopicPartition
+        return ConsumerProtocolSubscription(
+            version=_SUBSCRIPTION_VERSION,
+            topics=sorted(topics),
+            user_data=b"",
+            owned_partitions=[
+                partition(topic=topic, partitions=sorted(numbers)) for topic, numbers in by_topic.items()
+            ],
+            generation_id=self._generation,
+        )
+
+    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
+        """Run by the leader: everyone's share. `members` are those of the JoinGroup response."""
+        group = [_member(member) for member in members]
+        topics = sorted({topic for member in group for topic in member.topics})
+        partitions = {topic: frozenset(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+        self.assigned_from = partitions
+        shares = assign_streams(group, partitions)
+        return {member.member_id: _assignment(share) for member, share in zip(members, shares, strict=True)}
+
+    def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
+        """What the leader gave this member."""
+        self._owned, self._generation = tuple(assignment.partitions()), generation
+
+    def forget(self) -> None:
+        """Membership was lost: nothing is owned any more."""
+        self._owned, self._generation = (), -1
+
+
+def _member(member: Any) -> GroupMember:
+    metadata = member.metadata
+    owned = frozenset(
+        (row.topic, number)
+        for row in getattr(metadata, "owned_partitions", None) or ()
+        for number in row.partitions
+    )
+    name = getattr(member, "group_instance_id", None) or member.member_id
+    return GroupMember(name, frozenset(metadata.topics), owned, getattr(metadata, "generation_id", -1))
+
+
+def _assignment(share: Iterable[tuple[str, int]]) -> ConsumerProtocolAssignment:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, number in share:
+        by_topic[topic].append(number)
+    return ConsumerProtocolAssignment(_SUBSCRIPTION_VERSION, sorted(by_topic.items()), b"")

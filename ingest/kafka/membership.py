@@ -1,0 +1,247 @@
+"""The membership in a consumer group: which streams are ours, were asked for, or were lost.
+
+The group's work is done by a `KafkaConsumer` of kafka-python, whatever client fetches the messages. Its
+rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.
+Streams that were asked for are handed on when we join the group again; that waits until they are released.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Final
+
+from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from kafka.future import Future
+from kafka.structs import OffsetAndMetadata
+
+from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.lane_assignor import LaneAssignor
+from ingest.source import Change, StreamId
+
+_FENCED_S: Final = 1.0
+"""A member that has joined and sends no heartbeats for so long never will."""
+_ANSWER_S: Final = 0.02
+"""From here to the next poll's wait are microseconds; where it is late, the client joins once more."""
+_REFRESH_MS: Final = 2_000
+_CHECK_S: Final = 5.0
+"""Between looks for partitions that nobody was given."""
+
+
+class _Notes(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
+    """What the group told, in order. Filled by the client's thread, emptied by ours."""
+
+    def __init__(self, assignor: LaneAssignor, hold: Callable[[Collection[TopicPartition]], None]) -> None:
+        self.told: deque[tuple[str, frozenset[TopicPartition]]] = deque()
+        self.is_held = False
+        """Streams were asked for and are not released: set here, before the client could join again."""
+        self._assignor = assignor
+        self._hold = hold
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Paused at once: where they begin is not known yet."""
+        self._hold(assigned)
+        self.told.append(("gained", frozenset(assigned)))
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Another member is to have them; it gets them when we join again."""
+        self.is_held = True
+        self.told.append(("asked", frozenset(revoked)))
+
+    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        """They may be another's already. The default would call `on_partitions_revoked`."""
+        self._assignor.forget()
+        self.told.append(("lost", frozenset(lost)))
+
+
+class Membership:
+    """Who has which streams, as far as we know. Used by one thread."""
+
+    def __init__(self, consumer: KafkaConsumer, assignor: LaneAssignor, settings: KafkaSettings) -> None:
+        self._consumer = consumer
+        self._assignor = assignor
+        self._settings = settings
+        self._notes = _Notes(assignor, self._hold)
+        self._wants_to_join = consumer._coordinator.need_rejoin
+        consumer._coordinator.need_rejoin = self._may_join
+        self._known: set[StreamId] = set()
+        """Told as gained, and not yet given back."""
+        self._asked: dict[StreamId, float] = {}
+        """Asked for and not yet released: when we give them up."""
+        self._given_up: set[StreamId] = set()
+        self._pending: tuple[set[StreamId], set[StreamId], set[StreamId]] = (set(), set(), set())
+        """Gained, asked for, lost since the last `change`."""
+        self._checked = 0.0
+        self._beating = monotonic_s()
+        self._topics: frozenset[str] = frozenset()
+        self._topics_as_of = -1.0
+        if settings.topic_pattern is None:
+            self._subscribe(frozenset(settings.topics))
+        else:
+            consumer._cluster.need_all_topic_metadata = True
+            consumer._cluster.request_update()
+
+    @property
+    def known(self) -> frozenset[StreamId]:
+        """Streams that were told as gained and are still ours."""
+        return frozenset(self._known)
+
+    def _may_join(self) -> bool:
+        """Stands for the client's own question whether to join the group again."""
+        return not self._notes.is_held and bool(self._wants_to_join())
+
+    def give_up_late(self, now_s: float) -> None:
+        """Streams that were not released in time are lost: others wait for them."""
+        self._take_notes(now_s)
+        late = {stream for stream, deadline in self._asked.items() if now_s >= deadline}
+        for stream in late:
+            del self._asked[stream]
+        self._given_up |= late & self._known
+        self._notes.is_held = bool(self._asked or self._notes.told)
+
+    def change(self, now_s: float) -> Change:
+        """See `LiveSource.change`."""
+        gained, asked, lost = self._take_notes(now_s)
+        lost |= self._given_up
+        self._given_up = set()
+        # One that was lost and came back is ours again.
+        self._known -= lost - gained
+        self._pending = (set(), set(), set())
+        return Change(tuple(sorted(gained)), tuple(sorted(asked)), tuple(sorted(lost)))
+
+    def _take_notes(self, now_s: float) -> tuple[set[StreamId], set[StreamId], set[StreamId]]:
+        """What was told since the last `change`. Streams that came and went unseen are not told of."""
+        gained, asked, lost = self._pending
+        while self._notes.told:
+            what, those = self._notes.told.popleft()
+            streams = {StreamId(each.topic, each.partition) for each in those}
+            if what == "gained":
+                gained |= streams
+                self._known |= streams
+                continue
+            unseen = streams & gained
+            gained -= unseen
+            self._known -= unseen
+            streams &= self._known
+            if what == "asked":
+                asked |= streams
+                deadline = now_s + self._settings.release_timeout_ms / 1000
+                self._asked.update(dict.fromkeys(streams, deadline))
+            else:
+                asked -= streams
+                lost |= streams
+                for stream in streams:
+                    self._asked.pop(stream, None)
+        self._pending = (gained, asked, lost)
+        return self._pending
+
+    def release(self, streams: Collection[StreamId]) -> None:
+        """See `LiveSource.release`."""
+        for stream in streams:
+            self._asked.pop(stream, None)
+        self._known -= set(streams)
+        self._notes.is_held = bool(self._asked or self._notes.told)
+
+    def follow_pattern(self) -> None:
+        """Subscribe to the topics that match by now.
+
+        kafka-python's own subscription to a pattern asks for all metadata at every poll while it joins a
+        group, and begins again where that takes longer than the poll may: it then never joins.
+        """
+        pattern, cluster = self._settings.topic_pattern, self._consumer._cluster
+        if pattern is None or cluster._last_successful_refresh_ms == self._topics_as_of:
+            return
+        self._topics_as_of = cluster._last_successful_refresh_ms
+        topics = frozenset(topic for topic in cluster.topics() if re.fullmatch(pattern, topic))
+        if topics and topics != self._topics:
+            self._subscribe(topics)
+            cluster.need_all_topic_metadata = True
+
+    def _subscribe(self, topics: frozenset[str]) -> None:
+        self._topics = topics
+        self._consumer.subscribe(topics=sorted(topics), listener=self._notes)
+        # Who joins before it knows the partitions shares out none, and joins again.
+        self.refresh_topics(_REFRESH_MS)
+
+    def finish_joining(self) -> None:
+        """Let the next poll take up a join that the last one left under way.
+
+        kafka-python 3.0.12 forgets it where the reason was a change of topics or partitions and the poll was
+        over before the join: the reason is settled as soon as the leader shares out, and nobody asks for
+        the answer any more. A partition added in such a moment was never anyone's.
+        """
+        coordinator = self._consumer._coordinator
+        join = coordinator._join_task
+        if join is not None and join.succeeded():
+            # It was over between two polls: the client would throw the answer away and join once more.
+            coordinator._join_task = self._answered_again(join.value)
+        if join is not None or self._wants_to_join():
+            coordinator.request_rejoin()
+
+    def _answered_again(self, answer: object) -> Future:
+        """A join that gets its answer when the next poll waits for it."""
+        join, net = Future(), self._consumer._net
+
+        async def give() -> None:
+            await net.sleep(_ANSWER_S)
+            join.success(answer)
+
+        net.call_soon_threadsafe(give)
+        return join
+
+    def is_fenced(self, now_s: float) -> bool:
+        """Whether another member has our static id. The client then only stops its heartbeats."""
+        coordinator = self._consumer._coordinator
+        if coordinator._heartbeat_enabled or not coordinator.stable():
+            self._beating = now_s
+        return now_s > self._beating + _FENCED_S
+
+    def look_for_forgotten(self, now_s: float) -> None:
+        """As the group's leader: join again where there are partitions that were not shared out."""
+        if now_s < self._checked + _CHECK_S:
+            return
+        self._checked = now_s
+        shared = self._assignor.assigned_from
+        if shared is None:
+            return
+        for topic, numbers in shared.items():
+            there = self._consumer._cluster.partitions_for_topic(topic)
+            if there and not numbers >= there:
+                self._consumer._coordinator.request_rejoin()
+                return
+
+    def refresh_topics(self, timeout_ms: int) -> bool:
+        """Ask brokers for topics, partitions and leaders as of now; whether they told in time."""
+        consumer = self._consumer
+        try:
+            if consumer._cluster.metadata_refresh_in_progress:
+                # Its answer may be on the way already.
+                on_the_way = consumer._cluster.request_update()
+                consumer._net.run(consumer._manager.wait_for, on_the_way, timeout_ms)
+            asked = consumer._cluster.request_update()
+            consumer._net.run(consumer._manager.wait_for, asked, timeout_ms)
+        except KafkaError:
+            return False
+        return True
+
+    def commit(self, positions: dict[StreamId, int], timeout_ms: int) -> None:
+        """Tell the group how far we are. Raises what kafka-python raises."""
+        offsets = {
+            TopicPartition(stream.topic, stream.partition): OffsetAndMetadata(position, "", -1)
+            for stream, position in positions.items()
+        }
+        self._consumer.commit(offsets, timeout_ms=timeout_ms)
+
+    def _hold(self, assigned: Collection[TopicPartition]) -> None:
+        """Keep the client from fetching, and from asking the group where to begin."""
+        for partition in assigned:
+            self._consumer.seek(partition, 0)
+            self._consumer.pause(partition)
+
+
+def monotonic_s() -> float:
+    """Seconds, for deadlines."""
+    return time.monotonic()

@@ -1,0 +1,92 @@
+"""Messages of a log (Kafka) as payloads: one message, one payload, at its offset.
+
+A message without a value (a tombstone of a compacted topic), without bytes, over the limit or in a damaged
+archive becomes a reject at its offset. A value that its producer packed itself (gzip or zstd by content, not
+the codec of the topic) is unpacked up to the limit, as files are: a bomb costs a dead letter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ingest.compressed import GZIP, ZSTD, ByteSource
+from ingest.formats import format_of
+from ingest.source import Payloads
+from schemas.config import DecodeConfig
+from schemas.rejects import Reason, Reject
+
+POLL_BYTES: Final = 32 * 2**20
+"""Of payload in one piece, and at most one payload more: unpacked, a poll of 500 messages may be 8 GB."""
+TOMBSTONE: Final = "a message without a value"
+_PACKED: Final = (GZIP, ZSTD)
+
+
+def payloads_of_messages(
+    stream: str,
+    format_: str,
+    values: Sequence[bytes | None],
+    offsets: Sequence[int],
+    until: int,
+    config: DecodeConfig,
+    *,
+    poll_bytes: int = POLL_BYTES,
+) -> Iterator[Payloads]:
+    """The messages of one poll of one partition; most often in one piece, and lazily.
+
+    `offsets` ascend, one a value; `until` is the position after the poll, past gaps too. The pieces cover the
+    positions without a gap: each ends where the next begins, the last at `until`. `format_` may be an alias.
+    Raises UnknownFormatError. O(bytes), some 0.2 µs a message.
+    """
+    name = format_of(format_).name
+    if len(values) != len(offsets):
+        raise ValueError(f"{len(values)} values have {len(offsets)} offsets")
+    limit = config.max_payload_bytes
+    payloads: list[bytes] = []
+    positions: list[int] = []
+    rejects: list[Reject] = []
+    size = 0
+    for value, offset in zip(values, offsets, strict=True):
+        if size > poll_bytes:
+            yield Payloads(stream, name, payloads, positions, offset, rejects)
+            payloads, positions, rejects, size = [], [], [], 0
+        payload: bytes | Reject
+        if value and len(value) <= limit and not value.startswith(_PACKED):
+            payload = value
+        else:
+            payload = _content(value, offset, limit)
+        if isinstance(payload, Reject):
+            rejects.append(payload)
+            continue
+        payloads.append(payload)
+        positions.append(offset)
+        size += len(payload)
+    yield Payloads(stream, name if payloads else None, payloads, positions, until, rejects)
+
+
+def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:
+    """The content of a message that is not just bytes within the limit, or why it has none."""
+    if not value:
+        detail = TOMBSTONE if value is None else "the message is empty"
+        return Reject(Reason.EMPTY, detail, b"", offset)
+    if len(value) > limit:
+        detail = f"a message of {len(value)} bytes is over the limit of {limit}"
+        return Reject(Reason.TOO_LARGE, detail, value, offset)
+    source = ByteSource(io.BytesIO(value))
+    content = source.read(limit + 1)
+    if source.failure is not None:
+        return _packed_reject(
+            Reason.BAD_COMPRESSION, f"the archive is damaged or cut off: {source.failure}", value, offset
+        )
+    if len(content) > limit:
+        return _packed_reject(
+            Reason.TOO_LARGE, f"{len(value)} bytes unpack to more than the limit of {limit}", value, offset
+        )
+    return content if content else Reject(Reason.EMPTY, "the archive holds nothing", b"", offset)
+
+
+def _packed_reject(reason: Reason, detail: str, value: bytes, offset: int) -> Reject:
+    """Without its bytes: names of secrets cannot be found in what is packed."""
+    return Reject(reason, detail, None, offset, sha256=hashlib.sha256(value).hexdigest(), size=len(value))

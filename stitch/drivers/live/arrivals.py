@@ -1,0 +1,176 @@
+"""Where events go as they come: open, late, repeated or refused; and what came since the last commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.events import SPAN_KIND_BASE, concat_events
+from schemas.rejects import Reason, Reject
+from stitch.closing import NEVER, event_times
+from stitch.columnar.chunks import whole
+from stitch.drivers.live.closed_memory import ClosedMemory
+from stitch.drivers.live.event_prints import print_events
+from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.kernel import reject_rows
+
+U8 = npt.NDArray[np.uint64]
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+_DETAILS = {
+    Reason.BAD_ID: "a span needs a trace id and a span id",
+    Reason.BAD_TIME: "a record needs a time",
+    Reason.ABSURD_TIME: "far ahead of the clock: a wrong clock, or a wrong unit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A batch, dealt out; each event is in one place."""
+
+    events: pa.Table
+    """Those that are open."""
+    key: U8
+    """[open] `request_keys`."""
+    loose: B1 | None
+    """[open] records without a request id; None: there are none."""
+    late: pa.Table
+    n_copies: int
+    refused: tuple[tuple[Reason, pa.Table], ...]
+    goes_on: tuple[U8, I8] = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    """Keys of requests that are closed and go on all the same, and the times of what came."""
+
+
+def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns: int | None) -> Routed:
+    """Deal out a batch (one chunk a column).
+
+    Times after `latest_ns` cannot be; events before `earliest_ns` are late (None: none is). O(events), and
+    O(log memory) a distinct request.
+    """
+    key, loose = request_keys(events)
+    first, last = event_times(events)
+    refused = _refused(events, first, last, latest_ns)
+    gone = np.zeros(len(key), dtype=np.bool_)
+    for rows in refused.values():
+        gone |= rows
+    closed = _closed(events, key, loose, memory) & ~gone
+    late: B1 = closed.copy() if earliest_ns is None else closed | (~gone & (first < earliest_ns))
+    tables = tuple((reason, _rows(events, rows)) for reason, rows in refused.items())
+    if not late.any():
+        open_ = ~gone
+        return Routed(
+            _rows(events, open_),
+            key[open_],
+            None if loose is None else loose[open_],
+            events.slice(0, 0),
+            0,
+            tables,
+        )
+    places = np.flatnonzero(closed)
+    copies = memory.events.has(print_events(events.take(pa.array(places)).combine_chunks(), key[places]))
+    late[places[copies]] = False
+    open_ = ~(gone | late | closed)
+    return Routed(
+        events=_rows(events, open_),
+        key=key[open_],
+        loose=None if loose is None else loose[open_],
+        late=_rows(events, late),
+        n_copies=int(np.count_nonzero(copies)),
+        refused=tables,
+        goes_on=(key[places[~copies]], first[places[~copies]]),
+    )
+
+
+def _refused(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
+    """What cannot be placed or cannot be, by reason; reasons that occur, each event under one."""
+    is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
+    found: dict[Reason, B1] = {}
+    if events["request_id"].null_count or events["id"].null_count:
+        nameless = ~(_valid(events["request_id"]) & _valid(events["id"]))
+        found[Reason.BAD_ID] = is_span & nameless
+    found[Reason.BAD_TIME] = ~is_span & (first == NEVER)
+    found[Reason.ABSURD_TIME] = ((first > latest_ns) & (first != NEVER)) | (last > latest_ns)
+    taken = np.zeros(len(is_span), dtype=np.bool_)
+    for reason, rows in found.items():
+        found[reason] = rows & ~taken
+        taken |= rows
+    return {reason: rows for reason, rows in found.items() if rows.any()}
+
+
+def _closed(events: pa.Table, key: U8, loose: B1 | None, memory: ClosedMemory) -> B1:
+    """[events] of a request that is closed."""
+    distinct, code = np.unique(key, return_inverse=True)
+    closed: B1 = memory.requests.has(distinct)[code]
+    if loose is not None:
+        closed &= ~loose
+        rows = np.flatnonzero(loose)
+        row, word = record_words(events.take(pa.array(rows)).combine_chunks())
+        closed[rows[row[memory.words.has(word)]]] = True
+    return closed
+
+
+def _valid(column: pa.ChunkedArray) -> B1:
+    valid: B1 = whole(column).is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _rows(events: pa.Table, rows: B1) -> pa.Table:
+    if rows.all():
+        return events
+    return events.filter(pa.array(rows)).combine_chunks()
+
+
+class Arrivals:
+    """What came since the last commit."""
+
+    def __init__(self, max_letters: int) -> None:
+        """More dead letters than `max_letters` are counted only."""
+        self._max_letters = max_letters
+        self._new: list[tuple[pa.Table, U8, B1 | None]] = []
+        self._late: list[pa.Table] = []
+        self.n_read = 0
+        self.n_copies = 0
+        self.n_late = 0
+        self.letters: list[Reject] = []
+        self.refused: Counter[str] = Counter()
+        self.bytes = 0
+
+    def take(self, routed: Routed) -> None:
+        """Book a batch."""
+        if routed.events.num_rows:
+            self._new.append((routed.events, routed.key, routed.loose))
+            self.bytes += int(routed.events.nbytes)
+        if routed.late.num_rows:
+            self._late.append(routed.late)
+            self.n_late += routed.late.num_rows
+            self.bytes += int(routed.late.nbytes)
+        self.n_copies += routed.n_copies
+        for reason, events in routed.refused:
+            self.refuse(events, reason, _DETAILS[reason])
+
+    def refuse(self, events: pa.Table, reason: Reason, detail: str) -> None:
+        """Book dead letters; the first are kept while there is room."""
+        self.refused[reason.value] += events.num_rows
+        room = min(events.num_rows, self._max_letters - len(self.letters))
+        if room > 0:
+            self.letters += reject_rows(events, np.arange(room), reason, detail)
+
+    def late_events(self) -> pa.Table:
+        """EVENT_SCHEMA."""
+        return concat_events(self._late)
+
+    def new_events(self, without: U8) -> pa.Table:
+        """EVENT_SCHEMA: what is open or was closed since, but for requests by key."""
+        if not len(without):
+            return concat_events([events for events, _, _ in self._new])
+        kept = []
+        for events, key, _ in self._new:
+            stays = ~np.isin(key, without)
+            if stays.any():
+                kept.append(_rows(events, stays))
+        return concat_events(kept)

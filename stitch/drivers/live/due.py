@@ -1,0 +1,58 @@
+"""What the coming commit of a lane publishes, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.commits import Counters
+from stitch.drivers.live.pending_windows import Piece
+from stitch.lake.windowing import WindowPart
+
+U8 = npt.NDArray[np.uint64]
+
+SETTLED: Final = b"flowdiff.settled"
+"""Key in the metadata of a segment's schema: 64-bit hashes, little-endian, one after another."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Due:
+    """Made by `LaneBuffer.due`, given back to `LaneBuffer.committed`."""
+
+    windows: tuple[WindowPart, ...]
+    """In order of time; several of one window where it is very large, so each needs a part number."""
+    late: pa.Table
+    """TEXT_EVENT_SCHEMA: events that came after their request was closed, or their window sealed."""
+    dead_letters: pa.Table
+    """REJECT_SCHEMA: events refused, as many as the settings keep; `counters.rejects` tells of all."""
+    counters: Counters
+    """The ledger of events; what codecs and the log tell is to be added."""
+    sealed_to_ns: int | None
+    """Every window that ends here or before is whole with this commit."""
+    new_events: pa.Table
+    """EVENT_SCHEMA, the coming segment: events taken since the last commit and open after this one. Its
+    schema's metadata tells what was settled of earlier segments (`settled_of`)."""
+    has_segment: bool
+    """Whether `new_events` must be kept; it may have no rows, and yet tell what was settled."""
+    segments_needed: int
+    """How many of the lane's last segments, the coming one among them, must be kept; earlier ones hold
+    nothing that is open."""
+    pieces: tuple[Piece, ...]
+    """What `windows` were made of."""
+
+
+def with_settled(events: pa.Table, settled: U8) -> pa.Table:
+    """Events whose schema tells what is settled."""
+    if not len(settled):
+        return events
+    return events.replace_schema_metadata({SETTLED: settled.astype("<u8").tobytes()})
+
+
+def settled_of(events: pa.Table) -> U8:
+    """What a segment's schema says was settled by the commit that wrote it."""
+    told = (events.schema.metadata or {}).get(SETTLED, b"")
+    return np.frombuffer(told, dtype="<u8").astype(np.uint64)

@@ -1,0 +1,307 @@
+"""A lane at work: what came of its streams, and how that gets into the lake (ARCHITECTURE 6).
+
+State and positions move together, in one commit. Whoever takes the lane over links a commit of its own first,
+which fences the owner before it, then reads the segments and goes on at the positions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.codecs.port import Decoded
+from ingest.source import Payloads, StreamId
+from schemas.commits import CommitBody, CommitRecord, PartitionRange, Segment, Standing
+from schemas.errors import LakeError
+from schemas.rejects import Reject, rejects_table
+from stitch.drivers.live.due import Due
+from stitch.drivers.live.lane_buffer import LaneBuffer
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.taking_over import taken_over
+from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
+from stitch.drivers.live.watermarks import StreamTimes
+from stitch.lake.lane import Lane
+from stitch.lake.layout import LakeInfo
+from stitch.lake.segment_files import sweep_segments
+from stitch.lake.store import Store
+
+KEPT_LETTERS_BYTES: Final = 32 * 2**20
+"""Dead letters held for one commit; more are counted only."""
+
+
+class LiveLane:
+    """One lane, owned. Used by one thread.
+
+    Raises LakeError where the lane is not what its chain says, CommitTakenError where another process took it
+    in the meantime, OSError.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        info: LakeInfo,
+        lane: int,
+        settings: LiveSettings,
+        *,
+        owner: str,
+        created_by: str,
+        cluster_id: str | None,
+        sealed_to_ns: int | None = None,
+    ) -> None:
+        """`sealed_to_ns` is how far the lake's other lanes are: where a new lane begins, so that what readers
+        took for whole stays so.
+        """
+        self._store = store
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=lane, fence=True)
+        standing = self._lane.standing
+        self._refuse_other_cluster(standing)
+        self._buffer: LaneBuffer = taken_over(
+            store, lane, settings, standing, self._lane.events_open, sealed_to_ns
+        )
+        self._segments = standing.segments
+        self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
+        """What the last commit said of every stream, those of other times among them."""
+        self._positions: dict[StreamId, int] = {}
+        """Of our streams: of the next message."""
+        self._begun: dict[StreamId, int] = {}
+        """Of streams that no commit knows: where they began."""
+        self._topic_ids: dict[StreamId, str | None] = {}
+        self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
+        self._watermark_ns = standing.watermark_ns
+        self._idle: tuple[StreamId, ...] = ()
+        self._gaps: list[PartitionRange] = []
+        self._counts: Counter[str] = Counter()
+        self._oddities: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._letters: list[pa.Table] = []
+        self._committed_at_ns: int | None = None
+        self._changed = False
+        self.state = LaneState.RUNNING
+        self.why = ""
+        sweep_segments(store, lane, self._segments, self._lane.seq)
+
+    @property
+    def number(self) -> int:
+        """The lane."""
+        return self._lane.lane
+
+    @property
+    def streams(self) -> tuple[StreamId, ...]:
+        """Ours, sorted."""
+        return tuple(sorted(self._positions))
+
+    @property
+    def bytes(self) -> int:
+        """Of what the lane holds."""
+        return self._buffer.bytes
+
+    def read_to(self, stream: StreamId) -> int:
+        """Position of the next message of one of our streams."""
+        return self._positions[stream]
+
+    def relieve(self) -> None:
+        """Close what is oldest, INCOMPLETE, until what is open takes half of what it may."""
+        self._buffer.relieve()
+
+    def position(self, stream: StreamId) -> tuple[int | None, str | None]:
+        """Where the lane's commits say that a stream goes on, and the id of the topic they mean."""
+        known = self._ranges.get(stream)
+        return (None, None) if known is None else (known.end, known.topic_id)
+
+    def begin(self, stream: StreamId, position: int, topic_id: str | None, now_ns: int) -> None:
+        """Go on with a stream. A position behind the one of the commits is a gap, taken by order."""
+        known = self._ranges.get(stream)
+        if known is not None and not _same_topic(known, topic_id):
+            known = None
+            del self._ranges[stream]
+        if known is not None and position > known.end:
+            self._gaps.append(known.model_copy(update={"start": known.end, "end": position}))
+        if known is None:
+            self._begun[stream] = position
+        self._positions[stream] = position
+        self._topic_ids[stream] = topic_id
+        self._times.begin(stream, now_ns)
+        self._changed = self._changed or known is None or known.end != position
+
+    def end(self, stream: StreamId) -> None:
+        """A stream is no longer ours; what came of it stays."""
+        self._positions.pop(stream, None)
+        self._times.end(stream)
+
+    def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now_ns: int) -> None:
+        """What came of one poll of a stream, in the order of its polls."""
+        events = decoded.events
+        latest = pc.max(pc.coalesce(events["end_ns"], events["ts_ns"])).as_py() if events.num_rows else None
+        limit = now_ns + self._settings.max_future_ns
+        if latest is not None and latest > limit:
+            times = pc.coalesce(events["end_ns"], events["ts_ns"])
+            latest = pc.max(times.filter(pc.less_equal(times, limit))).as_py()
+        self._times.heard(stream, latest, payloads.latest_ns, now_ns)
+        self._counts["messages"] += len(payloads.payloads) + len(payloads.rejects)
+        self._oddities.update(decoded.oddities)
+        self._refuse(decoded.rejects, decoded.refused, payloads)
+        self._positions[stream] = payloads.until
+        self._changed = True
+        if events.num_rows:
+            self._buffer.add(events, now_ns)
+
+    def _refuse(self, rejects: list[Reject], refused: Mapping[str, int], payloads: Payloads) -> None:
+        """Dead letters of a poll: of its payloads, and of what could not be one."""
+        self._refused.update(refused)
+        self._refused.update(reject.reason.value for reject in payloads.rejects)
+        room = self._settings.max_dead_letters_per_commit - sum(table.num_rows for table in self._letters)
+        if sum(table.nbytes for table in self._letters) > KEPT_LETTERS_BYTES:
+            room = 0
+        inside = rejects[: max(0, room)]
+        outside = payloads.rejects[: max(0, room - len(inside))]
+        if inside:
+            self._letters.append(rejects_table(inside, payloads.stream, payloads.positions))
+        if outside:
+            own = [replace(reject, payload=place) for place, reject in enumerate(outside)]
+            positions = [reject.payload for reject in outside]
+            self._letters.append(rejects_table(own, payloads.stream, positions))
+
+    def advance(self, ends: Mapping[StreamId, int], now_ns: int) -> None:
+        """Move event time on, and close what it closes."""
+        reached = self._times.watermark(now_ns, self._positions, ends)
+        self._watermark_ns, self._idle = reached.ns, reached.idle
+        if reached.ns is not None:
+            self._buffer.advance(reached.ns)
+
+    def is_due(self, now_ns: int) -> bool:
+        """Whether to commit now: the interval is over and something came, or a window can be sealed."""
+        if self._committed_at_ns is None:
+            return True
+        waited = now_ns - self._committed_at_ns >= self._settings.commit_interval_ns
+        return (waited and self._changed) or self._buffer.seals
+
+    def commit(self, now_ns: int, *, whole: bool = False, early: bool = False) -> tuple[CommitRecord, float]:
+        """Commit what came since the last time; returns the record and the seconds it took.
+
+        `whole`: nothing more is to come, everything closes. `early`: closed flows are published although
+        their window is not sealed, to make room. Raises CommitTakenError: the lane is another's. OSError:
+        nothing happened, or publishing is to be done again by the next commit; UncertainError: nobody knows,
+        the lane must be taken over anew.
+        """
+        began = time.monotonic()
+        due = self._buffer.everything() if whole else self._buffer.due(early=early)
+        seq = self._lane.seq
+        segments = self._segments
+        try:
+            with self._lane.stage() as staging:
+                for place, part in enumerate(due.windows):
+                    staging.add_window("flows", part.window, place, part.flows)
+                    staging.add_window("structures", part.window, place, part.structures)
+                    staging.add_window("params", part.window, place, part.params)
+                staging.add_side("late", 0, due.late)
+                letters = [*self._letters, due.dead_letters]
+                staging.add_side("dead_letters", 0, pa.concat_tables(letters))
+                if due.has_segment:
+                    segments = (*segments, staging.add_segment(due.new_events))
+                segments = segments[len(segments) - due.segments_needed :]
+                record = self._lane.commit(staging, self._body(due, segments))
+        except OSError:
+            if self._lane.seq != seq:  # the commit stands; publishing is done with the next one
+                self._forget(due, segments, now_ns)
+            raise
+        self._forget(due, segments, now_ns)
+        sweep_segments(self._store, self.number, segments, self._lane.seq)
+        return record, time.monotonic() - began
+
+    def _body(self, due: Due, segments: tuple[Segment, ...]) -> CommitBody:
+        rejects = self._refused + Counter(due.counters.rejects)
+        kept = sum(table.num_rows for table in self._letters) + due.dead_letters.num_rows
+        assert rejects.total() >= kept
+        counters = due.counters.model_copy(
+            update={
+                "messages": self._counts["messages"],
+                "rejects": dict(sorted(rejects.items())),
+                "rejects_not_kept": rejects.total() - kept,
+                "oddities": dict(sorted(self._oddities.items())),
+            }
+        )
+        return CommitBody(
+            kind="live",
+            counters=counters,
+            gaps=tuple(self._gaps),
+            config=self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"}),
+            standing=Standing(
+                cluster_id=self._cluster_id,
+                positions=tuple(self._now().values()),
+                watermark_ns=self._watermark_ns,
+                sealed_to_ns=due.sealed_to_ns,
+                idle=tuple(stream.name for stream in self._idle),
+                segments=segments,
+            ),
+        )
+
+    def _now(self) -> dict[StreamId, PartitionRange]:
+        """Every stream of the lane: what the coming commit says of it."""
+        ranges = {s: p.model_copy(update={"start": p.end}) for s, p in self._ranges.items()}
+        for stream, position in self._positions.items():
+            before = self._ranges.get(stream)
+            ranges[stream] = PartitionRange(
+                topic=stream.topic,
+                topic_id=self._topic_ids[stream],
+                partition=stream.partition,
+                start=self._begun[stream] if before is None else before.end,
+                end=position,
+            )
+        return dict(sorted(ranges.items()))
+
+    def _forget(self, due: Due, segments: tuple[Segment, ...], now_ns: int) -> None:
+        """What the last commit holds need not be kept."""
+        self._buffer.committed(due)
+        self._ranges = self._now()
+        self._segments = segments
+        self._gaps = []
+        self._letters = []
+        for counter in (self._counts, self._oddities, self._refused):
+            counter.clear()
+        self._committed_at_ns = now_ns
+        self._changed = False
+
+    def _refuse_other_cluster(self, standing: Standing) -> None:
+        if None not in (standing.cluster_id, self._cluster_id) and standing.cluster_id != self._cluster_id:
+            raise LakeError(
+                f"Lane {self.number} holds positions of cluster '{standing.cluster_id}'; "
+                f"this one is '{self._cluster_id}'.",
+                remedy="Ingest into a lake of its own, or point --bootstrap at the old cluster.",
+            )
+
+    def status(self, ends: Mapping[StreamId, int]) -> LaneStatus:
+        """Where the lane stands."""
+        gauges: dict[str, Any] = {
+            "open_events": self._buffer.open_events,
+            "open_flows": self._buffer.open_flows,
+            "pending_flows": self._buffer.pending_flows,
+            "bytes": self._buffer.bytes,
+            "oldest_open_ns": self._buffer.oldest_open_ns,
+        }
+        return LaneStatus(
+            lane=self.number,
+            state=self.state,
+            why=self.why,
+            streams=tuple(
+                StreamStatus(stream.name, position, ends.get(stream), stream in self._idle)
+                for stream, position in sorted(self._positions.items())
+            ),
+            watermark_ns=self._watermark_ns,
+            sealed_to_ns=self._buffer.sealed_to_ns,
+            commit=self._lane.seq - 1,
+            committed_at_ns=self._committed_at_ns,
+            **gauges,
+        )
+
+
+def _same_topic(known: PartitionRange, topic_id: str | None) -> bool:
+    """Whether positions of then are positions of now; where a side has no id, its name has to do."""
+    return known.topic_id is None or topic_id is None or known.topic_id == topic_id

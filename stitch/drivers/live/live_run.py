@@ -1,0 +1,368 @@
+"""The run loop of live ingestion: one process, one log, any number of lanes.
+
+Ownership first, then payloads, then commits: every turn is short, so that the log's group sees a member that
+lives. Payloads are decoded in a pool and taken in the order in which they came. What goes wrong with one
+lane halts that lane alone and says why; what may pass (a full disk, a store that does not answer) makes
+reading wait, while membership is kept, and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ingest.source import (
+    Change,
+    GapError,
+    LiveSource,
+    Payloads,
+    StreamError,
+    StreamId,
+    TopicChangedError,
+)
+from schemas.errors import FlowdiffError, LakeError
+from stitch.drivers.live.decoders import Decoders
+from stitch.drivers.live.live_lane import LiveLane
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.setbacks import Setbacks
+from stitch.drivers.live.watch import LaneState, LiveStatus, Watch
+from stitch.lake.chain import CommitTakenError
+from stitch.lake.layout import LakeInfo
+from stitch.lake.manifest import sealed_to_ns
+from stitch.lake.store import Store, UncertainError
+
+RESUME_SHARE: Final = 0.7
+"""Reading goes on once what is held is below this share of the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIdentity:
+    """Who writes."""
+
+    owner: str
+    created_by: str
+
+
+class LiveRun:
+    """Live ingestion into one lake. Used by one thread; `status` may be asked from any.
+
+    `clock` tells the time in ns since the epoch.
+    """
+
+    def __init__(
+        self,
+        source: LiveSource,
+        store: Store,
+        info: LakeInfo,
+        settings: LiveSettings,
+        identity: LiveIdentity,
+        clock: Callable[[], int],
+        watch: Watch,
+    ) -> None:
+        self._source = source
+        self._store = store
+        self._info = info
+        self._settings = settings
+        self._identity = identity
+        self._clock = clock
+        self._watch = watch
+        self._lanes: dict[int, LiveLane] = {}
+        self._halted: dict[int, str] = {}
+        self._by_name: dict[str, StreamId] = {}
+        self._setbacks = Setbacks(clock)
+        self._decoders = Decoders(settings.decode)
+        self._full = False
+        self._trouble: str | None = None
+        self._stopping = False
+        self._status = LiveStatus(clock(), (), paused=False, trouble=None, stopping=False)
+
+    # -- what others ask ------------------------------------------------------------------------------------
+
+    def status(self) -> LiveStatus:
+        """Where it stands, as of the last turn."""
+        return self._status
+
+    @property
+    def halted(self) -> dict[int, str]:
+        """Lanes that need a person, and why."""
+        return dict(self._halted)
+
+    @property
+    def all_halted(self) -> bool:
+        """Whether there is nothing left to do: every lane that was ours is halted."""
+        return bool(self._halted) and not self._lanes
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether every stream was read to the end that is known, and all of it was taken."""
+        ends = self._source.ends()
+        streams = [stream for lane in self._lanes.values() for stream in lane.streams]
+        return (
+            bool(streams)
+            and not self._decoders
+            and all(
+                stream in ends and self._lanes[stream.lane].read_to(stream) >= ends[stream]
+                for stream in streams
+            )
+        )
+
+    # -- a turn ---------------------------------------------------------------------------------------------
+
+    def turn(self, timeout_s: float) -> None:
+        """One step: ownership, a poll, what was decoded, commits that are due."""
+        self._own(self._source.change())
+        for number, streams in self._setbacks.to_take_back():
+            self._gain(number, list(streams))
+        payloads = self._poll(0.0 if self._decoders else timeout_s)
+        if payloads is not None:
+            self._decode(payloads)
+        self._take(drain=payloads is None)
+        self._advance()
+        self._commit_due()
+        self._hold_back()
+        self._tell()
+
+    def stop(self, *, whole: bool = False) -> None:
+        """Commit what came, give the lanes up and leave the group. `whole`: nothing more is to come."""
+        self._stopping = True
+        self._tell()
+        self._take(drain=True)
+        for number in sorted(self._lanes):
+            self._commit(number, whole=whole)
+        self._source.release([stream for lane in self._lanes.values() for stream in lane.streams])
+        for number in sorted(self._lanes):
+            self._drop(number, "released")
+        self._decoders.close()
+        self._source.close()
+        self._tell()
+
+    # -- ownership ------------------------------------------------------------------------------------------
+
+    def _own(self, change: Change) -> None:
+        if not change:
+            return
+        for number in {stream.lane for stream in (*change.lost, *change.asked)}:
+            self._setbacks.reassigned(number)
+        if change.lost:
+            self._take(drain=True)
+            for number in sorted({stream.lane for stream in change.lost}):
+                self._lose(number, change.lost)
+        if change.asked:
+            self._take(drain=True)
+            for number in sorted({stream.lane for stream in change.asked} & {*self._lanes}):
+                self._commit(number)
+                self._leave(number, change.asked, "released")
+            self._source.release(change.asked)
+        for number in sorted({stream.lane for stream in change.gained}):
+            self._halted.pop(number, None)
+            self._gain(number, [stream for stream in change.gained if stream.lane == number])
+
+    def _gain(self, number: int, streams: list[StreamId]) -> None:
+        """Take a lane over, or more streams into one that is ours, and let them come."""
+        now_ns = self._clock()
+        try:
+            if number not in self._lanes:
+                self._lanes[number] = self._open(number)
+                self._watch.lane(number, "gained", "")
+            lane = self._lanes[number]
+            for stream in streams:
+                self._by_name[stream.name] = stream
+                started = self._start(lane, stream)
+                lane.begin(stream, started, self._source.topic_id(stream.topic), now_ns)
+            self._commit(number)  # a lane that says where it begins holds the seal for what is to come
+        except FlowdiffError as error:
+            self._halt(number, str(error))
+        except OSError as error:
+            self._halt(number, f"The lake cannot be read: {error.strerror or error}.")
+
+    def _start(self, lane: LiveLane, stream: StreamId) -> int:
+        """Where a stream goes on. Raises StreamError unless gaps are accepted."""
+        position, topic_id = lane.position(stream)
+        try:
+            return self._source.start(stream, position, topic_id)
+        except GapError as error:
+            if not self._settings.accept_gaps:
+                raise
+            return self._source.start(stream, error.first, topic_id)
+        except TopicChangedError:
+            if not self._settings.accept_gaps:
+                raise
+            return self._source.start(stream, None, None)
+
+    def _open(self, number: int) -> LiveLane:
+        return LiveLane(
+            self._store,
+            self._info,
+            number,
+            self._settings,
+            owner=self._identity.owner,
+            created_by=self._identity.created_by,
+            cluster_id=self._source.cluster_id,
+            sealed_to_ns=sealed_to_ns(self._store),
+        )
+
+    def _lose(self, number: int, lost: Iterable[StreamId]) -> None:
+        """Some streams of a lane are another's: what came of them must not be committed by us."""
+        self._halted.pop(number, None)
+        if number not in self._lanes:
+            return
+        kept = [stream for stream in self._lanes[number].streams if stream not in set(lost)]
+        self._drop(number, "lost")
+        if kept:  # the rest of the lane begins again where its last commit was
+            self._gain(number, kept)
+
+    def _leave(self, number: int, asked: Iterable[StreamId], how: str) -> None:
+        lane = self._lanes.get(number)
+        if lane is None:
+            return
+        for stream in set(asked) & set(lane.streams):
+            lane.end(stream)
+        if not lane.streams:
+            self._drop(number, how)
+
+    def _drop(self, number: int, how: str, why: str = "") -> None:
+        lane = self._lanes.pop(number, None)
+        if lane is not None:
+            self._watch.lane(number, how, why)
+
+    def _halt(self, number: int, why: str) -> None:
+        """Stop a lane, and say what for; the others go on."""
+        lane = self._lanes.get(number)
+        if lane is not None:
+            self._source.pause(lane.streams)
+        self._drop(number, "halted", why)
+        self._halted[number] = why
+        if lane is None:
+            self._watch.lane(number, "halted", why)
+
+    # -- payloads -------------------------------------------------------------------------------------------
+
+    def _poll(self, timeout_s: float) -> Payloads | None:
+        try:
+            payloads = self._source.poll(timeout_s)
+        except StreamError as error:
+            self._take(drain=True)
+            if error.stream.lane in self._lanes:
+                self._commit(error.stream.lane)  # what came before it is good
+            self._halt(error.stream.lane, str(error))
+            return None
+        trouble = self._source.trouble
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._watch.trouble(trouble)
+        return payloads
+
+    def _decode(self, payloads: Payloads) -> None:
+        stream = self._by_name[payloads.stream]
+        if stream.lane in self._lanes:  # of one that halted, it is read again by whoever takes it over
+            self._decoders.give(stream, payloads)
+
+    def _take(self, *, drain: bool = False) -> None:
+        """Give lanes what was decoded, in order; `drain`: all of it."""
+        for stream, payloads, decoded in self._decoders.take(drain=drain):
+            lane = self._lanes.get(stream.lane)
+            if lane is None or stream not in lane.streams:
+                continue
+            lane.take(stream, payloads, decoded, self._clock())
+            self._watch.decoded(
+                payloads.stream,
+                len(payloads.payloads) + len(payloads.rejects),
+                sum(map(len, payloads.payloads)),
+                decoded.events.num_rows,
+                decoded.refused,
+            )
+
+    def _advance(self) -> None:
+        ends, now_ns = self._source.ends(), self._clock()
+        for lane in self._lanes.values():
+            lane.advance(ends, now_ns)
+
+    # -- commits --------------------------------------------------------------------------------------------
+
+    def _commit_due(self) -> None:
+        now_ns = self._clock()
+        for number, lane in sorted(self._lanes.items()):
+            waiting = lane.state is LaneState.WAITING
+            if self._setbacks.may_retry(number) if waiting else lane.is_due(now_ns):
+                self._commit(number)
+
+    def _commit(self, number: int, *, whole: bool = False, early: bool = False) -> None:
+        """Commit a lane; where that fails, wait, halt or drop it, whichever is right."""
+        lane = self._lanes.get(number)
+        if lane is None:
+            return
+        try:
+            record, took_s = lane.commit(self._clock(), whole=whole, early=early)
+        except CommitTakenError as error:
+            self._lost_to_another(number, str(error))
+        except UncertainError as error:
+            self._start_over(number, f"The lake did not say whether it took a commit: {error}.")
+        except LakeError as error:
+            self._halt(number, str(error))
+        except OSError as error:
+            self._wait(number, error)
+        else:
+            self._setbacks.committed(number)
+            if lane.state is LaneState.WAITING:
+                lane.state, lane.why = LaneState.RUNNING, ""
+                self._watch.lane(number, "running", "")
+            self._watch.committed(record, took_s)
+            self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
+
+    def _lost_to_another(self, number: int, why: str) -> None:
+        """Another process went on with a lane that the log gave to us."""
+        streams = self._lanes[number].streams
+        if self._setbacks.lost(number, streams):
+            self._source.pause(streams)
+            self._drop(number, "lost", why)
+        else:
+            self._halt(number, f"{why} Is a second group at work on this lake?")
+
+    def _start_over(self, number: int, why: str) -> None:
+        """Take our own lane over anew: its chain knows what became of the last commit."""
+        streams = list(self._lanes[number].streams)
+        self._drop(number, "lost", why)
+        self._gain(number, streams)
+
+    def _wait(self, number: int, error: OSError) -> None:
+        """A commit failed and may do so again: reading waits, membership is kept."""
+        lane = self._lanes[number]
+        why = f"Writing the lake failed: {error.strerror or error}."
+        if not self._setbacks.failed(number, error):
+            self._halt(number, why)
+            return
+        lane.why = why
+        if lane.state is LaneState.RUNNING:
+            lane.state = LaneState.WAITING
+            self._watch.lane(number, "waiting", why)
+
+    # -- holding back ---------------------------------------------------------------------------------------
+
+    def _hold_back(self) -> None:
+        """Read no more than can be held: publish early, then close what is oldest, while reading waits."""
+        held = sum(lane.bytes for lane in self._lanes.values())
+        if held > self._settings.memory_bytes:
+            number = max(self._lanes, key=lambda n: self._lanes[n].bytes)
+            if self._lanes[number].state is LaneState.RUNNING:
+                self._lanes[number].relieve()
+                self._commit(number, early=True)
+            held = sum(lane.bytes for lane in self._lanes.values())
+        waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
+        limit = self._settings.memory_bytes * (RESUME_SHARE if self._full else 1)
+        full = held > limit or bool(waiting)
+        if full != self._full:
+            self._full = full
+            streams = [stream for lane in self._lanes.values() for stream in lane.streams]
+            (self._source.pause if full else self._source.resume)(streams)
+
+    def _tell(self) -> None:
+        ends = self._source.ends() if not self._stopping else {}
+        self._status = LiveStatus(
+            now_ns=self._clock(),
+            lanes=tuple(lane.status(ends) for _, lane in sorted(self._lanes.items())),
+            paused=self._full,
+            trouble=self._trouble,
+            stopping=self._stopping,
+            halted=tuple(sorted(self._halted.items())),
+        )

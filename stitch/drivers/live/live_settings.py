@@ -1,0 +1,37 @@
+"""How live ingestion stitches and commits."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from schemas.config import Config, DecodeConfig, StitchConfig
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+
+
+class LiveSettings(Config):
+    """How to ingest from a log. What reaches Kafka, and how, is `ingest.kafka`'s."""
+
+    window_length_ns: int | None = None
+    """Window length of a new lake: 1m, 5m (default), 15m, 1h, 1d."""
+    commit_interval_ns: int = Field(default=10 * NS_PER_SECOND, gt=0)
+    """A lane commits this often while something comes in: it bounds what is read again after a crash."""
+    lateness_ns: int = Field(default=30 * NS_PER_SECOND, ge=0)
+    """How much later than the latest event of its stream an event may come and still count."""
+    linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
+    """A complete request closes when the watermark is this far past its last event."""
+    max_future_ns: int = Field(default=5 * NS_PER_MINUTE, gt=0)
+    """Events this far after the log's own time become dead letters: a clock that is wrong."""
+    idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
+    """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
+    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
+    """Budget for open requests and flows that wait for their window, over all lanes, beside the idle process.
+    Past it, streams pause until windows are published or the oldest open requests are closed, INCOMPLETE."""
+    accept_gaps: bool = False
+    """Go on where retention passed the lane's position, or a topic was made anew; the gap is in the ledger.
+    Else such a lane halts: what is gone is gone, and somebody should know."""
+    params_share: float = Field(default=1.0, ge=0, le=1)
+    """Share of requests, by a hash of the id, whose parameters are kept."""
+    max_dead_letters_per_commit: int = Field(default=1_000, ge=0, le=10_000)
+    """Dead letters kept of one commit of a lane; more are counted only."""
+    decode: DecodeConfig = DecodeConfig()
+    stitch: StitchConfig = StitchConfig()

@@ -1,0 +1,106 @@
+"""What a request is known by on a lane: 64-bit hashes of its id and of its records' breadcrumbs and ids.
+
+Spans and records of one id are two requests here, as they are two flows (`stitch.kernel`): they may start in
+different windows, and are published one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.events import SPAN_KIND_BASE
+from schemas.lake import SPANS
+from stitch.columnar.chunks import whole
+from stitch.columnar.mixing import mix
+from stitch.drivers.partition import hash_texts
+from stitch.records.components import assign_requests, flat_list, split_and_join_links
+
+U8 = npt.NDArray[np.uint64]
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+_OF_SPANS: Final = np.uint64(0x9FB21C651E98DF25)
+_CRUMB: Final = np.uint64(0xD6E8FEB86659FD93)
+_ID: Final = np.uint64(0xA3B195354A39B70D)
+LINKING_COLUMNS: Final = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
+"""All that ties records to each other."""
+
+
+def request_keys(events: pa.Table) -> tuple[U8, B1 | None]:
+    """`(key [events], loose)`: loose are records without a request id, whose key is 0; None: there are none.
+
+    One hash a distinct id, O(events) gather.
+    """
+    words = whole(events["request_id"]).dictionary_encode()
+    is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
+    hashes = np.append(hash_texts(words.dictionary), np.uint64(0))
+    if not words.null_count:
+        return _by_kind(hashes[words.indices.to_numpy(zero_copy_only=False)], is_span), None
+    code = pc.fill_null(words.indices, len(hashes) - 1).to_numpy(zero_copy_only=False)
+    keys = _by_kind(hashes[code], is_span)
+    loose = code == len(hashes) - 1
+    keys[loose] = 0
+    return keys, loose
+
+
+def flow_keys(flows: pa.Table) -> U8:
+    """[flows] the key of the request of each, by `request_id` and `kind`."""
+    is_span = pc.equal(flows["kind"].cast(pa.string()), SPANS).to_numpy()
+    return _by_kind(hash_texts(whole(flows["request_id"])), is_span)
+
+
+def loose_keys(records: pa.Table) -> U8:
+    """[records] key of the request of each, told by what ties them where they name none.
+
+    records: LINKING_COLUMNS of every open record of the lane, one chunk a column. As
+    `stitch.records.components.assign_requests`, by component of all of them.
+    """
+    requests = assign_requests(records)
+    return _by_kind(hash_texts(requests.names), np.zeros(len(requests.names), np.bool_))[requests.code]
+
+
+def _by_kind(hashes: U8, is_span: B1) -> U8:
+    keys: U8 = mix(np.where(is_span, hashes ^ _OF_SPANS, hashes))
+    return keys
+
+
+def record_words(events: pa.Table) -> tuple[I8, U8]:
+    """`(row, word)`: what records without a request id are tied by to each record: breadcrumbs and ids.
+
+    Spans have none. A record that names nothing at all has the breadcrumb "", as in `assign_requests`.
+    """
+    is_record = events["kind"].to_numpy() < SPAN_KIND_BASE
+    rows = np.flatnonzero(is_record)
+    if not len(rows):
+        return rows, np.zeros(0, dtype=np.uint64)
+    events = events.select(LINKING_COLUMNS)
+    if len(rows) < events.num_rows:
+        events = events.take(pa.array(rows)).combine_chunks()
+    found: list[tuple[I8, U8]] = []
+    for name, salt in (("breadcrumb", _CRUMB), ("id", _ID)):
+        column = whole(events[name])
+        told = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        found.append((told, _word_hashes(column.drop_null(), salt)))
+    link_row, link = split_and_join_links(events)
+    found.append((link_row, _word_hashes(link, _CRUMB)))
+    parent_row, parent = flat_list(whole(events["parents"]))
+    found.append((parent_row, _word_hashes(parent, _ID)))
+    names_nothing = np.ones(len(rows), dtype=np.bool_)
+    for row, _ in found:
+        names_nothing[row] = False
+    nothing = np.flatnonzero(names_nothing)
+    found.append((nothing, np.repeat(_word_hashes(pa.array([""]), _CRUMB), len(nothing))))
+    return rows[np.concatenate([row for row, _ in found])], np.concatenate([word for _, word in found])
+
+
+def _word_hashes(words: pa.Array, salt: np.uint64) -> U8:
+    if not len(words):
+        return np.zeros(0, dtype=np.uint64)
+    encoded = words.dictionary_encode()
+    hashes: U8 = mix(hash_texts(encoded.dictionary) ^ salt)[encoded.indices.to_numpy(zero_copy_only=False)]
+    return hashes

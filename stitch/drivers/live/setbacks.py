@@ -1,0 +1,90 @@
+"""What went wrong with lanes lately, and what follows: try again, take back, or halt."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ingest.source import StreamId
+
+RETRY_NS: Final = 2_000_000_000
+"""Until a commit that failed, or a takeover, is tried again."""
+MAX_FAILURES: Final = 3
+"""Tries of a commit before a lane halts, where the cause is not one that passes by itself."""
+MAX_LOSSES: Final = 3
+"""Times that a lane of ours is taken by another before it is left to them."""
+SETTLED_COMMITS: Final = 10
+"""Commits in a row after which a lane counts as undisputed."""
+
+
+@dataclass(slots=True)
+class _Setback:
+    failures: int = 0
+    """Commits that failed, one after the other."""
+    retry_at_ns: int = 0
+    losses: int = 0
+    """Times the lane was taken from us."""
+    commits: int = 0
+    """Since the last loss."""
+    lost: tuple[StreamId, ...] = ()
+    """Streams of the lane that is to be taken back at `retry_at_ns`."""
+
+
+class Setbacks:
+    """By lane. `clock` tells the time in ns."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._of: dict[int, _Setback] = {}
+
+    def failed(self, lane: int, error: OSError) -> bool:
+        """A commit failed; whether it is worth another try."""
+        told = self._of.setdefault(lane, _Setback())
+        told.failures += 1
+        told.retry_at_ns = self._clock() + RETRY_NS
+        return told.failures < MAX_FAILURES or passes_by_itself(error)
+
+    def may_retry(self, lane: int) -> bool:
+        """Whether it is time for another try of a commit."""
+        told = self._of.get(lane)
+        return told is None or self._clock() >= told.retry_at_ns
+
+    def lost(self, lane: int, streams: tuple[StreamId, ...]) -> bool:
+        """Another process took a lane that the log gave to us; whether to take it back, later.
+
+        It may have slept in the middle of taking over, before it was declared dead. Where it happens again
+        and again, two groups write to one lake: the one that lost the lane last gives in.
+        """
+        told = self._of.setdefault(lane, _Setback())
+        told.losses, told.commits = told.losses + 1, 0
+        if told.losses >= MAX_LOSSES:
+            return False
+        told.lost, told.retry_at_ns = streams, self._clock() + RETRY_NS
+        return True
+
+    def to_take_back(self) -> Iterator[tuple[int, tuple[StreamId, ...]]]:
+        """Lanes whose time has come, with their streams."""
+        for lane, told in [*self._of.items()]:
+            if told.lost and self._clock() >= told.retry_at_ns:
+                streams, told.lost = told.lost, ()
+                yield lane, streams
+
+    def committed(self, lane: int) -> None:
+        """A commit of ours stands."""
+        told = self._of.get(lane)
+        if told is not None:
+            told.failures, told.commits = 0, told.commits + 1
+            if told.losses == 0 or told.commits >= SETTLED_COMMITS:
+                del self._of[lane]
+
+    def reassigned(self, lane: int) -> None:
+        """The log gave the lane to somebody, us or another: what was, no longer counts."""
+        self._of.pop(lane, None)
+
+
+def passes_by_itself(error: OSError) -> bool:
+    """Whether waiting helps: a disk that is full, a quota, a store that does not answer."""
+    waits = {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ENETUNREACH}
+    return error.errno in waits or isinstance(error, TimeoutError | ConnectionError)

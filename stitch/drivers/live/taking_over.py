@@ -1,0 +1,71 @@
+"""What a new owner of a lane starts from: its segments, and what the lake already has of their requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.commits import Standing
+from schemas.errors import LakeError
+from stitch.drivers.live.closed_memory import ClosedMemory
+from stitch.drivers.live.lane_buffer import LaneBuffer
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.lake.encoding import decode
+from stitch.lake.manifest import Manifest, open_manifest
+from stitch.lake.reading import unreadable
+from stitch.lake.segment_files import read_segment
+from stitch.lake.store import Store
+
+MEMORY_SHARE: Final = 192
+"""Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""
+_REMEMBERED: Final = ["request_id", "kind", "start_ns"]
+
+
+def taken_over(
+    store: Store,
+    lane: int,
+    settings: LiveSettings,
+    standing: Standing,
+    events_open: int,
+    sealed_to_ns: int | None,
+) -> LaneBuffer:
+    """A buffer that stands where the lane's last commit left it.
+
+    `events_open` is what that commit says is open; `sealed_to_ns` where a lane begins that sealed nothing
+    yet. Raises LakeError where a segment is missing or damaged, or holds something else than was open.
+    """
+    manifest = open_manifest(store)
+    reached = standing.sealed_to_ns if standing.sealed_to_ns is not None else sealed_to_ns
+    segments = [read_segment(store, segment) for segment in standing.segments]
+    share = max(1_000, settings.memory_bytes // MEMORY_SHARE)
+    memory = ClosedMemory(requests=2 * share, words=share, events=share)
+    horizon = None if reached is None else reached - settings.stitch.max_age_ns
+    _remember(manifest, lane, horizon, memory)
+    buffer = LaneBuffer(settings, manifest.info.window_length_ns, lane, memory, reached)
+    buffer.load(segments)
+    if buffer.open_events != events_open:
+        raise LakeError(
+            f"The segments of lane {lane} hold {buffer.open_events:,} open events; "
+            f"its last commit says {events_open:,}.",
+            remedy="Please report it; `flowdiff fsck` tells what is damaged.",
+        )
+    return buffer
+
+
+def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: ClosedMemory) -> None:
+    """Requests that the lane published in windows of which something may still come."""
+    length = manifest.info.window_length_ns
+    windows = [
+        entry.window
+        for entry in manifest.windows()
+        if horizon_ns is None or entry.window.end_ns + length > horizon_ns
+    ]
+    for file in manifest.files("flows", windows):
+        if file.lane != lane:
+            continue
+        try:
+            flows = decode("flows", manifest.store.read(file.name), _REMEMBERED)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(manifest.lake, file.name) from error
+        memory.remember_flows(flows, length)

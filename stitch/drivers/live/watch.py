@@ -1,0 +1,122 @@
+"""Who wants to know what live ingestion does, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from schemas.commits import CommitRecord
+
+
+class LaneState(StrEnum):
+    """What a lane is doing."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    """Its last commit failed and is tried again; nothing is read meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """One stream of a lane."""
+
+    name: str
+    """`topic/partition`."""
+    position: int
+    """Of the next message."""
+    end: int | None
+    """Of the message to be written next; None: not known yet."""
+    idle: bool
+
+    @property
+    def lag(self) -> int:
+        """Messages still to be read."""
+        return 0 if self.end is None else max(0, self.end - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """One lane of this process."""
+
+    lane: int
+    state: LaneState
+    why: str
+    """One line where it is not running; else empty."""
+    streams: tuple[StreamStatus, ...]
+    watermark_ns: int | None
+    sealed_to_ns: int | None
+    open_events: int
+    open_flows: int
+    pending_flows: int
+    """Closed, waiting for their window."""
+    bytes: int
+    """Of what the lane holds."""
+    oldest_open_ns: int | None
+    """First event of the oldest open request."""
+    commit: int
+    """Number of its last commit."""
+    committed_at_ns: int | None
+    """By the clock, when this process last committed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """All that a live process is doing."""
+
+    now_ns: int
+    lanes: tuple[LaneStatus, ...]
+    paused: bool
+    """Whether reading waits for memory or the disk."""
+    trouble: str | None
+    """What keeps the log from being read; None: nothing does."""
+    stopping: bool
+    halted: tuple[tuple[int, str], ...] = ()
+    """Lanes that need a person, and why."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it does its work: the log answers, no lane is halted or waits."""
+        return (
+            self.trouble is None
+            and not self.stopping
+            and not self.halted
+            and all(lane.state is LaneState.RUNNING for lane in self.lanes)
+        )
+
+
+class Watch(Protocol):
+    """Told as it happens, in the thread that does it: quick, and nothing it does may fail."""
+
+    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
+        """Messages of a stream were decoded: their bytes, events, and refused items by reason."""
+        ...
+
+    def committed(self, record: CommitRecord, took_s: float) -> None:
+        """A lane committed and published."""
+        ...
+
+    def lane(self, lane: int, state: str, why: str) -> None:
+        """A lane was `gained`, `released`, `lost`, `waiting`, `running` or `halted`."""
+        ...
+
+    def trouble(self, why: str | None) -> None:
+        """The log cannot be read, or can again (None)."""
+        ...
+
+
+class Unwatched:
+    """A Watch that does nothing."""
+
+    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
+        """See Watch."""
+
+    def committed(self, record: CommitRecord, took_s: float) -> None:
+        """See Watch."""
+
+    def lane(self, lane: int, state: str, why: str) -> None:
+        """See Watch."""
+
+    def trouble(self, why: str | None) -> None:
+        """See Watch."""

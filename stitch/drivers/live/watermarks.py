@@ -1,0 +1,84 @@
+"""How far event time is along a lane: the least of its streams (ARCHITECTURE 6).
+
+A stream is as far as its latest event, no further than the log's own time (one clock that is ahead moves
+nothing), less the lateness allowed. A stream that was read to its end and then silent goes by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ingest.source import StreamId
+
+
+@dataclass(slots=True)
+class _StreamTime:
+    """What is known of one stream."""
+
+    latest_ns: int | None
+    """Latest event time that counts; None before the first."""
+    heard_ns: int
+    """By the clock, when something came last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far a lane is."""
+
+    ns: int | None
+    """No event before it is expected; None: nobody can tell yet."""
+    idle: tuple[StreamId, ...]
+    """Streams that go by the clock, sorted."""
+
+
+class StreamTimes:
+    """The streams of one lane. Time comes as an argument; nothing goes back."""
+
+    def __init__(self, lateness_ns: int, idle_ns: int, watermark_ns: int | None) -> None:
+        """`watermark_ns` is what the lane had reached before."""
+        self._lateness_ns = lateness_ns
+        self._idle_ns = idle_ns
+        self._reached_ns = watermark_ns
+        self._streams: dict[StreamId, _StreamTime] = {}
+
+    def begin(self, stream: StreamId, now_ns: int) -> None:
+        """One more stream, of which nothing came yet."""
+        self._streams.setdefault(stream, _StreamTime(None, now_ns))
+
+    def end(self, stream: StreamId) -> None:
+        """A stream that is no longer part of the lane."""
+        self._streams.pop(stream, None)
+
+    def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now_ns: int) -> None:
+        """Something came: its latest event time (None: no event), and the log's time of it if it has one."""
+        told = self._streams[stream]
+        told.heard_ns = now_ns
+        if latest_ns is not None:
+            bounded = min(latest_ns, now_ns if log_ns is None else min(log_ns, now_ns))
+            told.latest_ns = bounded if told.latest_ns is None else max(told.latest_ns, bounded)
+
+    def watermark(
+        self, now_ns: int, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
+    ) -> Watermark:
+        """How far the lane is. `positions` and `ends` tell which streams were read to their end."""
+        idle = tuple(
+            sorted(
+                stream
+                for stream, told in self._streams.items()
+                if now_ns - told.heard_ns >= self._idle_ns
+                and stream in ends
+                and positions.get(stream, -1) >= ends[stream]
+            )
+        )
+        reached = self._least(
+            now_ns if stream in idle else told.latest_ns for stream, told in self._streams.items()
+        )
+        if reached is not None and (self._reached_ns is None or reached > self._reached_ns):
+            self._reached_ns = reached
+        return Watermark(self._reached_ns, idle)
+
+    def _least(self, times: Iterable[int | None]) -> int | None:
+        found = list(times)
+        known = [time for time in found if time is not None]
+        return min(known) - self._lateness_ns if known and len(known) == len(found) else None

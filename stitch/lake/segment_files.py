@@ -1,0 +1,72 @@
+"""Segments: the raw events of a live lane that are not in a published flow yet, for whoever takes it over.
+
+One file a commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names
+is garbage; one that is named is read back checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from schemas.commits import Segment
+from schemas.errors import LakeError
+from schemas.events import EVENT_SCHEMA
+from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.store import Store
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+
+
+def segment_name(lane: int, seq: int) -> str:
+    """A new name for the segment of one attempt at a commit."""
+    return f"{segment_folder(lane)}/{seq:012d}-{secrets.token_hex(8)}.arrow"
+
+
+def encode_segment(name: str, events: pa.Table) -> tuple[pa.Buffer, Segment]:
+    """Bytes of a segment, and what the commit says of it. `events`: EVENT_SCHEMA, metadata kept."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, events.schema, options=_OPTIONS) as writer:
+        writer.write_table(events.combine_chunks())
+    data = sink.getvalue()
+    return data, Segment(
+        name=name,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=data.size,
+        rows=events.num_rows,
+    )
+
+
+def read_segment(store: Store, segment: Segment) -> pa.Table:
+    """Events of a segment. Raises LakeError where it is missing or not what was committed."""
+    try:
+        data = store.read(segment.name)
+    except FileNotFoundError as error:
+        raise _damaged(segment, "is missing") from error
+    if data.size != segment.size or hashlib.sha256(data).hexdigest() != segment.sha256:
+        raise _damaged(segment, "is not what was committed")
+    events: pa.Table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    if events.num_rows != segment.rows or not events.schema.equals(EVENT_SCHEMA):
+        raise _damaged(segment, "is of another version")
+    return events
+
+
+def _damaged(segment: Segment, what: str) -> LakeError:
+    return LakeError(
+        f"Segment '{segment.name}' {what}: events of open requests are in it.",
+        remedy="Restore it from a backup, or let the lane read them again: see docs/reliability.md.",
+    )
+
+
+def sweep_segments(store: Store, lane: int, needed: Iterable[Segment], seq: int) -> None:
+    """Remove segments that no commit needs any more, of commits before `seq`."""
+    names = {segment.name for segment in needed}
+    folder = segment_folder(lane)
+    for file in store.names(folder):
+        of = segment_seq(file)
+        if of is not None and of < seq and f"{folder}/{file}" not in names:
+            store.remove(f"{folder}/{file}")

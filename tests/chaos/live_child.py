@@ -1,0 +1,69 @@
+"""One ingesting process for chaos runs, with short intervals. SIGTERM stops it gracefully.
+
+`--drain LANES`: once it has so many lanes and read them to their end, it publishes all and stops.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.kafka_source import KafkaSource
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.watch import Unwatched
+from stitch.lake.layout import ensure_lake
+from stitch.lake.store import LocalStore
+
+SETTINGS = LiveSettings(
+    window_length_ns=NS_PER_MINUTE,
+    commit_interval_ns=NS_PER_SECOND,
+    lateness_ns=30 * NS_PER_SECOND,
+    idle_ns=60 * NS_PER_SECOND,
+)
+
+
+class Told(Unwatched):
+    """Says what becomes of lanes, for whoever has to find out what went wrong."""
+
+    def lane(self, lane: int, state: str, why: str) -> None:
+        print(f"{time.time():.3f} lane {lane} {state} {why}", flush=True)
+
+    def trouble(self, why: str | None) -> None:
+        print(f"{time.time():.3f} trouble {why}", flush=True)
+
+
+def main(bootstrap: str, topic: str, group: str, lake: str, member: str, *more: str) -> None:
+    store = LocalStore.at(Path(lake))
+    info = ensure_lake(store, SETTINGS.window_length_ns, NS_PER_MINUTE, "chaos")
+    source = KafkaSource(
+        KafkaSettings(
+            bootstrap=tuple(bootstrap.split(",")),
+            topics=(topic,),
+            group=group,
+            default_format="native",
+            session_timeout_ms=3_000,
+            heartbeat_interval_ms=500,
+            request_timeout_ms=5_000,
+            static_member_id=member if member.startswith("static") else None,
+        )
+    )
+    run = LiveRun(source, store, info, SETTINGS, LiveIdentity(member, "chaos"), time.time_ns, Told())
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
+    drain = "--drain" in more
+    print("running", flush=True)
+    while not stopped and not run.all_halted:
+        run.turn(0.2)
+        if drain and run.caught_up and len(run.status().lanes) == int(more[1]):
+            break
+    run.stop(whole=drain)
+    print("halted" if run.halted else "stopped", run.halted, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

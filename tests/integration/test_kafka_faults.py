@@ -1,0 +1,137 @@
+"""What Kafka itself can do to a source: damage on its disk, bombs, restarts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fixtures.kafka_bench import KafkaBench, Reader, numbered
+from fixtures.kafka_broker import Broker, started
+
+from ingest.kafka.kafka_source import KafkaSource
+from ingest.source import CorruptStreamError, StreamId
+from schemas.rejects import Reason
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBench]:
+    """A broker of this file's own, which may be stopped, killed and damaged."""
+    with started(tmp_path_factory.mktemp("mortal")) as broker, KafkaBench(broker) as bench:
+        yield bench
+
+
+@pytest.fixture
+def opened() -> Iterator[list[KafkaSource]]:
+    """Sources that are closed when the test is over."""
+    sources: list[KafkaSource] = []
+    yield sources
+    for source in sources:
+        source.close()
+
+
+def reader(kafka: KafkaBench, opened: list[KafkaSource], *topics: str, **fields: object) -> Reader:
+    opened.append(KafkaSource(kafka.settings(*topics, **fields)))
+    return Reader(opened[-1])
+
+
+def damage(broker: Broker, topic: str, contents: bytes) -> None:
+    """Change a byte of a message on the disk."""
+    (log,) = (file for file in broker.log_folder(topic).glob("*.log") if file.stat().st_size)
+    at = log.read_bytes().index(contents)
+    with log.open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xff")
+
+
+def damaged_topic(kafka: KafkaBench) -> str:
+    """Batches of 10, the third damaged."""
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 100), batch=10)
+    damage(kafka.broker, topic, numbered(25, 26)[0])
+    return topic
+
+
+def test_damaged_batch_halts_its_stream_alone(mortal: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic, other = damaged_topic(mortal), mortal.topic()
+    mortal.fill(other, numbered(0, 50))
+    read = reader(mortal, opened, topic, other)
+    with pytest.raises(CorruptStreamError, match=f"{topic}/0: offsets 20 to 29 cannot be read: the checksum"):
+        read.read(1_000)
+    # What came before it is there, and the others go on.
+    assert read.values(StreamId(topic, 0)) == numbered(0, 20)
+    mortal.fill(other, numbered(50, 60))
+    read.read_until(lambda: len(read.values(StreamId(other, 0))) == 60)
+
+
+def test_damaged_batch_is_passed_when_asked(mortal: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = damaged_topic(mortal)
+    read = reader(mortal, opened, topic, on_corrupt="skip")
+    assert read.read(90) == [*numbered(0, 20), *numbered(30, 100)]
+    (passed,) = (poll for poll in read.polls if poll.rejects)
+    (reject,) = passed.rejects
+    assert (reject.reason, reject.payload, passed.until) == (Reason.BAD_COMPRESSION, 20, 30)
+    assert "offsets 20 to 29" in reject.detail
+
+
+def test_damage_that_heals_costs_nothing(mortal: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = mortal.topic()
+    mortal.fill(topic, numbered(0, 30), batch=10)
+    value = numbered(15, 16)[0]
+    damage(mortal.broker, topic, value)
+    read = reader(mortal, opened, topic)
+    read.read_until(lambda: bool(read.values()))
+    (log,) = (file for file in mortal.broker.log_folder(topic).glob("*.log") if file.stat().st_size)
+    log.write_bytes(log.read_bytes().replace(b"\xff" + value[1:], value))
+    assert read.read(30) == numbered(0, 30)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_decompression_bomb_is_not_unpacked(
+    mortal: KafkaBench, opened: list[KafkaSource], codec: str
+) -> None:
+    topic = mortal.topic()
+    bomb = bytes(3 * 2**20)
+    mortal.fill(topic, [b"before"])
+    mortal.fill(topic, [bomb], compression_type=codec, message_max_bytes=2**23)
+    mortal.fill(topic, [b"behind"])
+    read = reader(mortal, opened, topic, max_unpacked_bytes=2**20, on_corrupt="skip")
+    assert read.read(2) == [b"before", b"behind"]
+    (reject,) = (reject for poll in read.polls for reject in poll.rejects)
+    assert "unpacks to more than" in reject.detail
+
+
+def test_broker_restart(
+    mortal: KafkaBench, opened: list[KafkaSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")
+    topic = mortal.topic(partitions=2)
+    for partition in (0, 1):
+        mortal.fill(topic, numbered(0, 100), partition)
+    read = reader(mortal, opened, topic)
+    read.read(200)
+    mortal.broker.kill()
+    # Polls give nothing, and after a while say why; nothing is raised.
+    read.read_until(lambda: read.source.trouble is not None)
+    assert read.source.trouble == f"No broker at {mortal.broker.bootstrap[0]}: connection refused."
+    assert not read.source.commit_offsets({StreamId(topic, 0): 1})
+    mortal.broker.up()
+    for partition in (0, 1):
+        mortal.fill(topic, numbered(100, 200), partition)
+    assert len(read.read(400)) == 400
+    for partition in (0, 1):
+        assert read.offsets(StreamId(topic, partition)) == list(range(200))
+    read.read_until(lambda: read.source.trouble is None)
+    assert read.source.commit_offsets({StreamId(topic, 0): 1})
+
+
+def test_one_line_where_no_broker_is(tmp_path: Path) -> None:
+    from ingest.kafka.kafka_settings import KafkaSettings
+    from schemas.errors import InputError
+
+    settings = KafkaSettings(bootstrap=("127.0.0.1:1",), topics=("any",), request_timeout_ms=1_000)
+    with pytest.raises(InputError, match=r"No broker at 127\.0\.0\.1:1: connection refused\."):
+        KafkaSource(settings)

@@ -1,0 +1,221 @@
+"""The source against a real broker: what is assigned, where it begins, what every fault looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from fixtures.kafka_bench import KafkaBench, Reader, numbered, wait_until
+from kafka import TopicPartition
+
+from ingest.kafka.kafka_source import KafkaSource
+from ingest.source import GapError, Payloads, StreamId, TopicChangedError
+from schemas.rejects import Reason
+
+
+@pytest.fixture
+def opened() -> Iterator[list[KafkaSource]]:
+    """Sources that are closed when the test is over."""
+    sources: list[KafkaSource] = []
+    yield sources
+    for source in sources:
+        source.close()
+
+
+def reader(kafka: KafkaBench, opened: list[KafkaSource], *topics: str, **fields: object) -> Reader:
+    opened.append(KafkaSource(kafka.settings(*topics, **fields)))
+    return Reader(opened[-1])
+
+
+def covers_without_gap(polls: list[Payloads], stream: StreamId, first: int, until: int) -> bool:
+    """Whether the polls of a stream cover its positions."""
+    position = first
+    for poll in polls:
+        if poll.stream == stream.name:
+            assert all(position <= at < poll.until for at in poll.positions)
+            assert poll.until > position
+            position = poll.until
+    return position == until
+
+
+def test_reads_what_was_written(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic(partitions=2)
+    for partition in (0, 1):
+        kafka.fill(topic, numbered(0, 2000), partition)
+    read = reader(kafka, opened, topic, formats=[{"topics": "t-.*", "format": "jaeger-proto"}])
+    assert sorted(read.read(4000)) == sorted([*numbered(0, 2000), *numbered(0, 2000)])
+    assert set(read.gained) == {StreamId(topic, 0), StreamId(topic, 1)}
+    for stream in read.gained:
+        assert read.offsets(stream) == list(range(2000))
+        assert covers_without_gap(read.polls, stream, 0, 2000)
+    assert all(poll.latest_ns is not None and poll.format == "jaeger-proto" for poll in read.polls)
+    assert read.source.ends() == {StreamId(topic, 0): 2000, StreamId(topic, 1): 2000}
+    assert read.source.trouble is None
+    assert read.source.cluster_id == kafka.admin.describe_cluster()["cluster_id"]
+    assert read.source.topic_id(topic) == str(kafka.admin.describe_topics([topic])[0]["topic_id"])
+    assert read.source.commit_offsets(dict.fromkeys(read.gained, 7))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_compression(kafka: KafkaBench, opened: list[KafkaSource], codec: str) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 500), compression_type=codec)
+    assert reader(kafka, opened, topic).read(500) == numbered(0, 500)
+
+
+def test_goes_on_at_a_position(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 300))
+    read = reader(kafka, opened, topic)
+    read.position = lambda _: 123
+    # In the middle of a batch: the fetch brings all of it.
+    assert read.read(177) == numbered(123, 300)
+    assert read.offsets(StreamId(topic, 0))[0] == 123
+
+
+def test_start_at_latest(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 10))
+    read = reader(kafka, opened, topic, start_at="latest")
+    read.read_until(lambda: bool(read.gained))
+    kafka.fill(topic, numbered(10, 20))
+    assert read.read(10) == numbered(10, 20)
+
+
+def test_paused_streams_give_nothing(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic(partitions=2)
+    for partition in (0, 1):
+        kafka.fill(topic, numbered(0, 100), partition, batch=20)
+    read = reader(kafka, opened, topic)
+    still, moving = StreamId(topic, 0), StreamId(topic, 1)
+    read.read_until(lambda: len(read.gained) == 2)
+    before = len(read.values(still))
+    read.source.pause([still])
+    kafka.fill(topic, numbered(100, 200), 1)
+    read.read_until(lambda: len(read.values(moving)) == 200)
+    assert len(read.values(still)) == before
+    read.source.resume([still])
+    read.read_until(lambda: len(read.values(still)) == 100)
+    assert read.offsets(still) == list(range(100))
+
+
+def test_pattern_takes_topics_and_partitions_made_later(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    first = kafka.topic()
+    opened.append(KafkaSource(kafka.settings(topic_pattern=f"{first}(-later)?")))
+    read = Reader(opened[-1])
+    read.read_until(lambda: len(read.gained) == 1)
+    later = kafka.topic(name=f"{first}-later")
+    kafka.topic(name=f"{first}-later-not")
+    kafka.fill(later, numbered(0, 5))
+    assert read.read(5) == numbered(0, 5)
+    kafka.add_partitions(later, 3)
+    read.read_until(lambda: len(read.gained) == 4)
+    assert set(read.gained) == {StreamId(first, 0), *(StreamId(later, n) for n in range(3))}
+    assert not read.lost
+
+
+def test_missing_topic_is_said(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    read = reader(kafka, opened, "t-nowhere")
+    read.read_until(lambda: read.source.trouble is not None)
+    assert read.source.trouble == "Topic 't-nowhere' does not exist, or may not be read."
+
+
+def test_gap_at_start_and_while_reading(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 100))
+    read = reader(kafka, opened, topic)
+    assert read.read(100) == numbered(0, 100)
+    stream = StreamId(topic, 0)
+    read.source.pause([stream])
+    kafka.fill(topic, numbered(100, 200))
+    kafka.admin.delete_records({TopicPartition(topic, 0): 150})
+    with pytest.raises(GapError, match=f"{topic}/0: 50 messages from 100 on are gone") as gap:
+        read.source.start(stream, 100, None)
+    assert gap.value.first == 150
+    # Retention that comes while the stream is read.
+    read.source.start(stream, 150, None)
+    read.source.pause([stream])
+    kafka.admin.delete_records({TopicPartition(topic, 0): 180})
+    read.source.resume([stream])
+    with pytest.raises(GapError) as gap:
+        read.read(200)
+    assert gap.value.first == 180
+    read.polls.clear()
+    read.source.start(stream, gap.value.first, None)
+    assert read.read(20) == numbered(180, 200)
+
+
+def test_recreated_topic_at_start(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 100))
+    read = reader(kafka, opened, topic)
+    read.read(100)
+    old = read.source.topic_id(topic)
+    stream = StreamId(topic, 0)
+    kafka.delete(topic)
+    kafka.topic(name=topic)
+    kafka.fill(topic, numbered(0, 300))
+    other = reader(kafka, opened, topic)
+    other.position, other.topic_ids = lambda _: 100, {topic: old}
+    with pytest.raises(TopicChangedError, match=f"'{topic}' was deleted and made anew"):
+        other.read_until(lambda: bool(other.gained))
+    # Who was reading meanwhile may get some of the new messages, and hears of it when it is to commit them.
+    try:
+        read.read_until(lambda: len(read.values(stream)) > 100)
+    except TopicChangedError:
+        return
+    assert read.source.topic_id(topic) != old
+    with pytest.raises(TopicChangedError, match="made anew"):
+        read.read_until(lambda: len(read.values(stream)) > 300)
+
+
+def test_cut_back_topic(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 50))
+    read = reader(kafka, opened, topic)
+    read.position = lambda _: 60
+    with pytest.raises(TopicChangedError, match="60 is behind the end of the log, 50"):
+        read.read_until(lambda: bool(read.gained))
+
+
+def test_compaction_leaves_gaps_that_are_covered(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic(
+        cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01, delete_retention_ms=100
+    )
+    kafka.fill_keyed(topic, [(b"key", value) for value in numbered(0, 100)], batch=10)
+    # The last segment is never cleaned: a message after the time makes a new one.
+    kafka.roll(topic)
+    read: list[Reader] = []
+
+    def is_compacted() -> bool:
+        opened.append(KafkaSource(kafka.settings(topic)))
+        with closing(opened[-1]):
+            read.append(Reader(opened[-1]))
+            read[-1].read_until(lambda: bool(read[-1].polls) and read[-1].polls[-1].until >= 101)
+        return len(read[-1].values()) < 50
+
+    wait_until(is_compacted)
+    assert covers_without_gap(read[-1].polls, StreamId(topic, 0), 0, read[-1].polls[-1].until)
+
+
+def test_tombstones_are_rejects(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, [b"a", None, b"b", b""])
+    read = reader(kafka, opened, topic)
+    assert read.read(3) == [b"a", b"b", b""]
+    (reject,) = read.polls[0].rejects
+    assert (reject.reason, reject.payload) == (Reason.EMPTY, 1)
+    assert read.offsets(StreamId(topic, 0)) == [0, 2, 3]
+
+
+def test_transactions_given_up_are_not_read(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill_in_transactions(
+        topic, [(numbered(0, 10), True), (numbered(10, 20), False), (numbered(20, 30), True)]
+    )
+    read = reader(kafka, opened, topic)
+    read.read_until(lambda: bool(read.polls) and read.polls[-1].until == 33)
+    assert read.values() == [*numbered(0, 10), *numbered(20, 30)]
+    assert covers_without_gap(read.polls, StreamId(topic, 0), 0, 33)
+    assert read.source.ends() == {StreamId(topic, 0): 33}

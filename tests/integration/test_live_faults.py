@@ -1,0 +1,331 @@
+"""Faults that the live driver meets, one by one, over a disk, a log and a clock in memory."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
+from oracles.memory_disk import MemoryDisk
+
+from ingest.source import StreamId
+from schemas.commits import CommitRecord
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.live.live_run import LiveRun
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.watch import LaneState
+from stitch.lake.chain import lanes, read_chain
+from stitch.lake.encoding import decode
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+
+SENT = requests(12, partitions=2, spread_s=100)
+
+
+def run_to_end(world: World, name: str = "process") -> LiveRun:
+    if name not in world.processes:
+        world.start(name)
+    for _ in world.turns(name):
+        pass
+    world.processes[name].stop()
+    return world.processes[name]
+
+
+def commits(world: World) -> list[CommitRecord]:
+    return [link.record for lane in lanes(world.store) for link in read_chain(world.store, lane)]
+
+
+def whole(world: World) -> None:
+    assert check(world.store) == []
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
+def letters(world: World) -> list[dict[str, object]]:
+    manifest = open_manifest(world.store)
+    return [
+        row
+        for file in manifest.files("dead_letters")
+        for row in decode("dead_letters", world.store.read(file.name)).to_pylist()
+    ]
+
+
+def late_ids(world: World) -> list[str]:
+    manifest = open_manifest(world.store)
+    return [
+        row["request_id"]
+        for file in manifest.files("late")
+        for row in decode("late", world.store.read(file.name)).to_pylist()
+    ]
+
+
+def record(request: str, at_ns: int, point: str = "p", kind: str = "event", **more: object) -> bytes:
+    told = {"breadcrumb": request, "request_id": request, "ts": at_ns, "component": "web"}
+    return json.dumps({**told, "point": point, "kind": kind, **more}).encode()
+
+
+class FullDisk(MemoryDisk):
+    """Refuses to make files between two steps of the world."""
+
+    full: bool = False
+    code: int = errno.ENOSPC
+
+    def create(self, name: str, data: bytes) -> None:  # type: ignore[override]
+        if self.full:
+            raise OSError(self.code, "No space left on device")
+        super().create(name, data)
+
+
+def test_a_full_disk_stops_reading_keeps_membership_and_resumes_by_itself() -> None:
+    disk = FullDisk()
+    world = World(SENT, disk=disk)
+    run = world.start("process")
+    waited = False
+    for turn in world.turns("process"):
+        disk.full = 5 <= turn < 15
+        if turn == 13:
+            status = run.status()
+            assert {lane.state for lane in status.lanes} == {LaneState.WAITING}
+            assert "No space left" in status.lanes[0].why
+            assert status.paused
+            assert not status.ready
+            assert world.members["process"] in world.log.members
+            waited = True
+    run.stop()
+    assert waited
+    whole(world)
+
+
+def test_a_disk_that_keeps_failing_halts_the_lane_with_its_reason() -> None:
+    disk = FullDisk()
+    disk.code = errno.EIO
+    world = World(SENT, disk=disk)
+    run = world.start("process")
+    for turn in world.turns("process"):
+        disk.full = turn >= 5
+    assert set(run.halted) == {1, 2}
+    assert run.all_halted
+    assert "No space left" in run.halted[1]
+    disk.full = False
+    run.stop()
+    world.processes.clear()
+    world.now_ns = START_NS + 110 * NS_PER_SECOND
+    run_to_end(world, "another")  # after a person saw to it
+    whole(world)
+
+
+def test_offsets_rewound_by_hand_change_nothing() -> None:
+    world = World(SENT)
+    world.start("a")
+    for turn in world.turns("a"):
+        if turn == 12:
+            break
+    world.processes.pop("a").stop()
+    world.log.committed = dict.fromkeys(world.log.committed, 0)
+    run_to_end(world, "b")
+    whole(world)
+
+
+def test_where_retention_passed_us_the_lane_halts_and_the_others_go_on() -> None:
+    world = World(SENT)
+    world.start("a")
+    for turn in world.turns("a"):
+        if turn == 6:
+            break
+    world.processes.pop("a").stop()
+    world.log.first[StreamId("spans", 0)] = 9
+    run = run_to_end(world, "b")
+    assert set(run.halted) == {1}
+    assert "begins at 9" in run.halted[1]
+    assert check(world.store) == []
+    expected = {row[0]: row for row in flow_rows(world.expected().flows)}
+    published = world.published()
+    assert {name for name in expected if int(str(name)[1:]) % 2} <= set(published)
+
+
+def test_a_gap_that_is_accepted_is_in_the_ledger() -> None:
+    world = World(SENT, settings=replace_settings(accept_gaps=True))
+    world.start("a")
+    for turn in world.turns("a"):
+        if turn == 6:
+            break
+    world.processes.pop("a").stop()
+    world.log.first[StreamId("spans", 0)] = 9
+    run = run_to_end(world, "b")
+    assert run.halted == {}
+    gaps = [gap for commit in commits(world) for gap in commit.gaps]
+    assert [(gap.topic, gap.partition, gap.end) for gap in gaps] == [("spans", 0, 9)]
+    assert gaps[0].start < 9
+    assert check(world.store) == []
+
+
+def test_a_topic_made_anew_halts_its_lanes() -> None:
+    world = World(SENT)
+    world.start("a")
+    for turn in world.turns("a"):
+        if turn == 6:
+            break
+    world.processes.pop("a").stop()
+    world.log.topic_ids["spans"] = "id-2"
+    run = run_to_end(world, "b")
+    assert set(run.halted) == {1, 2}
+    assert "made anew" in run.halted[1]
+
+
+def test_a_log_that_does_not_answer_is_waited_for_and_said() -> None:
+    world = World(SENT)
+    run = world.start("a")
+    for turn in world.turns("a"):
+        world.log.unreachable = 5 <= turn < 12
+        if turn == 10:
+            assert run.status().trouble == "The log does not answer."
+            assert not run.status().ready
+    run.stop()
+    whole(world)
+
+
+def test_a_clock_far_ahead_moves_no_watermark() -> None:
+    ahead = Sent(
+        START_NS + 20 * NS_PER_SECOND, 0, record("wrong", START_NS + 10 * 365 * 86_400 * NS_PER_SECOND)
+    )
+    world = World(sorted([*SENT, ahead], key=lambda sent: sent.at_ns))
+    run_to_end(world)
+    assert check(world.store) == []
+    found = letters(world)
+    assert [(row["reason"], row["source"]) for row in found] == [("absurd-time", "(stitched)")]
+    world.sent.remove(ahead)
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
+def test_what_comes_a_day_behind_is_late_and_counted() -> None:
+    behind = Sent(START_NS + 90 * NS_PER_SECOND, 0, record("old", START_NS - 86_400 * NS_PER_SECOND))
+    world = World(sorted([*SENT, behind], key=lambda sent: sent.at_ns))
+    run_to_end(world)
+    assert check(world.store) == []
+    assert late_ids(world) == ["old"]
+    assert sum(commit.counters.events_late for commit in commits(world)) == 1
+
+
+def test_a_record_after_its_window_closed_is_late_and_a_copy_is_dropped() -> None:
+    first = min(SENT, key=lambda sent: sent.at_ns)
+    at = START_NS + 100 * NS_PER_SECOND
+    world = World(
+        sorted(
+            [*SENT, Sent(at, 0, first.value), Sent(at, 0, record("r0", START_NS, "more"))],
+            key=lambda sent: sent.at_ns,
+        )
+    )
+    run_to_end(world)
+    assert check(world.store) == []
+    assert late_ids(world) == ["r0"]
+    assert sum(commit.counters.events_duplicate for commit in commits(world)) == 1
+    assert len(world.published()) == 12
+
+
+def test_a_silent_partition_does_not_hold_up_the_seal() -> None:
+    world = World(requests(12, partitions=2, spread_s=100), partitions=3)
+    run_to_end(world)
+    sealed = open_manifest(world.store).sealed_to_ns
+    assert sealed is not None
+    assert sealed >= START_NS + 100 * NS_PER_SECOND - NS_PER_MINUTE
+    idle = {name for commit in commits(world) for name in commit.standing.idle}
+    assert "spans/2" in idle
+
+
+def test_a_lagging_partition_delays_the_seal_visibly() -> None:
+    world = World(SENT)
+    run = world.start("process")
+    member = world.members["process"]
+    for turn in world.turns("process"):
+        if turn == 5:
+            member.pause([StreamId("spans", 0)])
+        if turn == 40:
+            break
+    told = {lane.lane: lane for lane in run.status().lanes}
+    assert told[1].streams[0].lag > 0
+    assert told[2].streams[0].lag == 0
+    assert told[1].sealed_to_ns is not None
+    assert told[2].sealed_to_ns is not None
+    assert told[1].sealed_to_ns < told[2].sealed_to_ns
+    assert open_manifest(world.store).sealed_to_ns == told[1].sealed_to_ns
+    member.resume([StreamId("spans", 0)])
+    run_to_end(world)
+    whole(world)
+
+
+def test_bad_messages_become_dead_letters_of_their_offset_and_cost_no_neighbour() -> None:
+    at = START_NS + 30 * NS_PER_SECOND
+    bad = [b"", b"\xff\xfe", b"{" * 10_000, b'{"ts": 1e400}', b"[[[", b'{"breadcrumb": 1}']
+    world = World(sorted([*SENT, *(Sent(at, 0, value) for value in bad)], key=lambda sent: sent.at_ns))
+    run_to_end(world)
+    assert check(world.store) == []
+    found = letters(world)
+    assert {row["source"] for row in found} == {"spans/0"}
+    stream = world.log.messages[StreamId("spans", 0)]
+    assert {stream[int(str(row["position"]))].value for row in found} == set(bad)
+    world.sent = SENT
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
+def test_a_request_without_end_is_closed_by_age_and_the_seal_goes_on() -> None:
+    """A strand that never ends: a record every few seconds, for longer than a request may take."""
+    endless = [
+        Sent(
+            START_NS + i * 4 * NS_PER_SECOND, 0, record("endless", START_NS + i * 4 * NS_PER_SECOND, f"p{i}")
+        )
+        for i in range(60)
+    ]
+    stitch = SETTINGS.stitch.model_copy(update={"max_age_ns": 60 * NS_PER_SECOND})
+    world = World(
+        sorted([*SENT, *endless], key=lambda sent: sent.at_ns), settings=replace_settings(stitch=stitch)
+    )
+    run_to_end(world)
+    assert check(world.store) == []
+    assert "endless" in world.published()
+    assert len(world.published()) == 13
+    assert sum(commit.counters.quality.get("INCOMPLETE", 0) for commit in commits(world)) == 1
+    assert "endless" in late_ids(world)
+
+
+def test_a_new_partition_is_a_new_lane() -> None:
+    world = World(SENT, partitions=2)
+    world.start("process")
+    for turn in world.turns("process"):
+        if turn == 10:
+            world.log.create_partition("spans", 2)
+            world.log.write("spans", 2, record("new", world.now_ns, kind="end"), world.now_ns)
+    world.processes["process"].stop()
+    assert check(world.store) == []
+    assert "new" in world.published()
+    assert lanes(world.store) == [1, 2, 3]
+
+
+def test_two_groups_on_one_lake_end_with_one_of_them_and_a_clear_error() -> None:
+    world = World(SENT)
+    run = world.start("ours")
+    other = World(SENT, disk=world.disk)
+    stranger = other.start("theirs")
+    while not world.over:
+        for each in (world, other):
+            each.pass_time(each.step_s)
+        run.turn(0.0)
+        stranger.turn(0.0)
+    halted = {**run.halted, **stranger.halted}
+    assert set(halted) == {1, 2}
+    assert "second group" in halted[1]
+    run.stop()
+    stranger.stop()
+    whole(world)
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_memory_is_bounded_by_publishing_early(n: int) -> None:
+    """With a budget of almost nothing, windows are written in parts, and nothing is lost."""
+    world = World(SENT, settings=SETTINGS.model_copy(update={"memory_bytes": n}))
+    run_to_end(world)
+    assert check(world.store) == []
+    assert set(world.published()) == {row[0] for row in flow_rows(world.expected().flows)}
+
+
+def replace_settings(**update: object) -> LiveSettings:
+    return SETTINGS.model_copy(update=update)

@@ -1,0 +1,148 @@
+"""Windows that go on, read by who asks for them: published early, or still in a lane's segments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from oracles.span_events import T0, batch, span
+
+import flowdiff.__main__
+from analyze.scope import resolve
+from schemas.commits import CommitBody, PartitionRange, Standing
+from schemas.config import StitchConfig
+from schemas.errors import LakeError, PeriodError
+from schemas.periods import Period, format_instant, parse_period
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.live.closed_memory import ClosedMemory
+from stitch.drivers.live.due import Due
+from stitch.drivers.live.lane_buffer import LaneBuffer
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.lake.lane import Lane
+from stitch.lake.layout import ensure_lake
+from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalStore
+
+S = NS_PER_SECOND
+START = T0 - T0 % NS_PER_MINUTE
+SETTINGS = LiveSettings(stitch=StitchConfig(idle_ns=5 * S))
+ALL = parse_period("all", now_ns=0)
+
+
+def add(buffer: LaneBuffer, number: int) -> None:
+    """A request of a second, seven seconds after the one before."""
+    begin = START - T0 + 7 * number * S
+    name = f"t{number:02d}"
+    root = span("a", at=(begin, begin + S + number), trace=name, params={"k": number})
+    buffer.add(batch(root, span("b", "a", (begin + 1, begin + 2), trace=name)), START + 10**15)
+
+
+def commit(lane: Lane, buffer: LaneBuffer, due: Due) -> None:
+    standing = lane.standing
+    with lane.stage() as staging:
+        for part, window in enumerate(due.windows):
+            for name in ("flows", "structures", "params"):
+                staging.add_window(name, window.window, part, getattr(window, name))
+        segments = standing.segments
+        if due.has_segment:
+            segments = (*segments, staging.add_segment(due.new_events))
+        body = CommitBody(
+            kind="live",
+            counters=due.counters,
+            config=SETTINGS.model_dump(mode="json", include={"params_share", "stitch"}),
+            standing=Standing(
+                positions=(PartitionRange(topic="t", partition=0, start=0, end=1),),
+                sealed_to_ns=due.sealed_to_ns,
+                segments=segments[len(segments) - due.segments_needed :],
+            ),
+        )
+        lane.commit(staging, body)
+    buffer.committed(due)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sealed: t00 to t08. Of the second window t09 to t11 are published, t12 to t17 are in segments."""
+    folder = tmp_path_factory.mktemp("unsealed") / "lake"
+    folder.mkdir()
+    store = LocalStore.at(folder)
+    info = ensure_lake(store, NS_PER_MINUTE, NS_PER_MINUTE, "test")
+    lane = Lane(store, info, owner="me", created_by="test", lane=1)
+    buffer = LaneBuffer(SETTINGS, NS_PER_MINUTE, 1, ClosedMemory(), None)
+    for number in range(18):
+        add(buffer, number)
+        buffer.advance(START + 7 * number * S)
+        if number % 3 == 0:
+            commit(lane, buffer, buffer.due(early=number == 12))
+    commit(lane, buffer, buffer.due())
+    return folder
+
+
+def names(lake: Path, period: Period, scratch: Path | None) -> list[str]:
+    found = resolve(period, default_lake=str(lake), provisional=scratch)
+    rows = [name for path in found.flows for name in pq.read_table(path)["request_id"].to_pylist()]
+    assert len(rows) == sum(found.n_flows)
+    return sorted(rows)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        flowdiff.__main__.main(arguments)
+    code = ended.value.code
+    assert code is None or isinstance(code, int)
+    return code or 0
+
+
+def test_all_means_what_is_sealed_unless_more_is_asked_for(lake: Path, tmp_path: Path) -> None:
+    assert names(lake, ALL, None) == [f"t{i:02d}" for i in range(9)]
+    assert names(lake, ALL, tmp_path) == [f"t{i:02d}" for i in range(18)]
+    found = resolve(ALL, default_lake=str(lake), provisional=tmp_path)
+    assert (found.unsealed, len(found.windows)) == (1, 2)
+    assert open_manifest(LocalStore.at(lake)).sealed_to_ns == START + NS_PER_MINUTE
+
+
+def test_a_period_that_touches_an_open_window_says_what_takes_it(lake: Path, tmp_path: Path) -> None:
+    second = Period(None, START + NS_PER_MINUTE, START + 2 * NS_PER_MINUTE)
+    with pytest.raises(PeriodError, match="--unsealed"):
+        resolve(second, default_lake=str(lake))
+    assert names(lake, second, tmp_path) == [f"t{i:02d}" for i in range(9, 18)]
+
+
+def test_queries_take_them_and_say_so(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT count(*) AS n, count(DISTINCT request_id) AS ids, (SELECT count(*) FROM params) AS p"
+    for option, n in (((), 9), (("--unsealed",), 18)):
+        assert (
+            run("sql", "--lake", str(lake), *option, "--format", "json", "-c", f"{query} FROM requests") == 0
+        )
+        told = capsys.readouterr()
+        assert json.loads(told.out) == [{"n": n, "ids": n, "p": n}]
+        assert ("provisional" in told.err) == bool(option)
+    assert run("windows", "--lake", str(lake), "--unsealed") == 0
+    assert len([line for line in capsys.readouterr().out.splitlines() if ":" in line and "-" in line]) >= 2
+
+
+def test_a_report_says_that_a_period_was_provisional(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (f"{format_instant(START + n * NS_PER_MINUTE)}/1m" for n in (0, 1))
+    periods = ("--reference", first, "--problem", second)
+    assert run("compare", "--lake", str(lake), *periods) == 2
+    assert "--unsealed" in capsys.readouterr().err
+    assert run("compare", "--lake", str(lake), *periods, "--unsealed", "--json", "-", "--no-save") in (
+        0,
+        1,
+        3,
+    )
+    out = capsys.readouterr().out
+    assert "not sealed: provisional" in json.dumps(json.loads(out))
+
+
+def test_a_segment_that_is_gone_is_an_error_after_some_tries(lake: Path, tmp_path: Path) -> None:
+    segment = lake / open_manifest(LocalStore.at(lake)).open_lanes[0].segments[0].name
+    kept = segment.read_bytes()
+    segment.unlink()
+    try:
+        with pytest.raises(LakeError, match="is missing"):
+            resolve(ALL, default_lake=str(lake), provisional=tmp_path)
+    finally:
+        segment.write_bytes(kept)
