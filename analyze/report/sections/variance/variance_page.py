@@ -18,6 +18,9 @@ from schemas.report.variance import VarianceChangeSection, VarianceDetailsSectio
 
 MOST_ROOTS: Final = 8
 SHOWN_SITES: Final = 15
+LEAST_SITES: Final = 5
+MATERIAL: Final = 1e-3
+"""Places that add less are listed on demand, but for the first few."""
 SHOWN_CATEGORIES: Final = 15
 
 _PACKAGE: Final = "analyze.report.sections.variance"
@@ -71,7 +74,7 @@ def variance_html(section: VarianceSection, end: str) -> Markup:
             words=variance_words,
             roots=variance_words.root_parts(section, MOST_ROOTS),
             axis=ShareAxis.over([site.within for site in section.sites]),
-            shown_sites=SHOWN_SITES,
+            shown_sites=_shown(section),
             shown_categories=SHOWN_CATEGORIES,
             curve=draw_cumulative(
                 "C² of categories of more than 10 requests, cumulative",
@@ -81,6 +84,12 @@ def variance_html(section: VarianceSection, end: str) -> Markup:
             ),
         )
     )
+
+
+def _shown(section: VarianceSection) -> int:
+    """Places that are listed at once."""
+    worth = sum(abs(site.within) >= MATERIAL for site in section.sites[:SHOWN_SITES])
+    return max(LEAST_SITES, worth)
 
 
 def details_html(section: VarianceDetailsSection, end: str) -> Markup:

@@ -66,7 +66,7 @@ def root_parts(section: VarianceSection, most: int) -> list[RootParts]:
 def share(value: float | None, *, sign: bool = False) -> str:
     """A share as `wording.percent` words it; what is next to nothing as such."""
     if value is not None and 0 < abs(value) < LEAST_SHARE:
-        return f"< {wording.percent(LEAST_SHARE)}"
+        return f"<{wording.NBSP}{wording.percent(LEAST_SHARE)}"
     return wording.percent(value, sign=sign)
 
 
@@ -83,10 +83,10 @@ def c2_span(interval: Interval | None) -> str:
 
 
 def share_span(interval: Interval | None) -> str:
-    """`38 % to 52 %`; empty where it is not known."""
-    if interval is None:
+    """`38 % to 52 %`; empty where it is not known, or next to nothing."""
+    if interval is None or max(abs(interval.low), abs(interval.high)) < LEAST_SHARE:
         return ""
-    return f"{share(interval.low)} to {share(interval.high)}"
+    return f"{wording.percent(interval.low)} to {wording.percent(interval.high)}"
 
 
 def curve(found: C2Curve) -> str:
