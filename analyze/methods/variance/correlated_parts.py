@@ -20,8 +20,8 @@ LEAST_REQUESTS: Final = 24
 """Three to each of the fewest blocks that can be shuffled."""
 MOST_PARTS: Final = 40
 """Parts that are held against each other, those of the largest share: 780 pairs."""
-MOST_REQUESTS: Final = 20_000
-"""More are thinned, evenly in time: a rank correlation of 0.1 is then 14 standard errors."""
+MOST_REQUESTS: Final = 5_000
+"""More are thinned, evenly in time: a rank correlation of 0.1 is then 7 standard errors."""
 PERMUTATIONS: Final = 99
 LEAST_RHO: Final = 0.1
 LEVEL: Final = 0.05
