@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.part_names import site_name
-from analyze.methods.variance.path_times import AllPathTimes
 from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.variance_change import category_changes, site_changes, total_change

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analyze.methods.variance.edge_times import AllPathTimes, at_sites
 from analyze.methods.variance.markers import LabelRules
 from analyze.methods.variance.part_names import PartName, edge_name, site_name
-from analyze.methods.variance.path_times import AllPathTimes, at_sites
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.population import Population
 

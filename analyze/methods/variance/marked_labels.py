@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.markers import LabelRules, Marker
 from analyze.methods.variance.part_names import edge_name, site_name
-from analyze.methods.variance.path_times import AllPathTimes
 from analyze.population import Population
 from schemas.report.variance import MarkerKind, MarkerRow
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.variance.category_variance import GroupVariances, group_variances
+from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.markers import LabelRules
-from analyze.methods.variance.path_times import AllPathTimes
 from analyze.methods.variance.request_groups import Levels, RequestGroups, levels, request_groups
 from analyze.methods.variance.site_variance import SiteVariances, site_variances
 from analyze.methods.variance.variance_split import VarianceSplit, variance_split

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from analyze.methods.port import Result
 from analyze.methods.variance.change_rows import change_section
 from analyze.methods.variance.detail_rows import details_section
+from analyze.methods.variance.edge_times import path_times
 from analyze.methods.variance.marked_labels import marked_labels
 from analyze.methods.variance.markers import LabelRules, Marker, day_of
-from analyze.methods.variance.path_times import path_times
 from analyze.methods.variance.sample_variance import sample_variance, unmarked_edges
 from analyze.methods.variance.variance_rows import category_rows, site_rows, variance_section
 from analyze.methods.variance.variance_settings import VarianceSettings

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.variance.category_variance import log_coefficient
+from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.marked_labels import MarkedLabels
 from analyze.methods.variance.part_names import site_name
-from analyze.methods.variance.path_times import AllPathTimes
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.methods.variance.sample_variance import Measured, SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
