@@ -4,10 +4,11 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
+VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check fuzz chaos format bench evaluate lock clean browser
+.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,6 +29,16 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 browser:
 	@sh tests/ensure_chromium.sh
 
+java:
+	@sh tests/ensure_java.sh
+
+kafka: java ## Start an Apache Kafka for trials; it runs until `make kafka-stop`
+	@deploy/kafka/kafka.sh start .cache/kafka .cache/kafka-trial
+	@echo "Try:  flowdiff produce FILE --topic traces --bootstrap HOST:PORT    Stop it:  make kafka-stop"
+
+kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the next start
+	@deploy/kafka/kafka.sh stop .cache/kafka-trial
+
 demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
 	@FLOWDIFF=$(BIN)/flowdiff sh deploy/demo.sh
 
@@ -38,12 +49,20 @@ check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, un
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit tests/golden
 
-test: $(VENV)/dev.stamp browser ## Everything: check, then property, integration, evaluation and browser tests
+test: $(VENV)/dev.stamp browser java ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench"
+
+$(VENV)/versitygw:
+	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
+	@echo "Building versitygw ..."
+	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+buckets: $(VENV)/dev.stamp $(VENV)/versitygw ## Everything about buckets on a second server (versitygw, built once), crashes everywhere
+	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py
 
 fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECONDS=60; what fails is printed to be repeated
 	$(BIN)/pytest -q --hypothesis-profile=fuzz tests/property
@@ -71,4 +90,5 @@ lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build --extra dev -o requirements-dev.lock pyproject.toml
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@test ! -d .cache/kafka-trial || deploy/kafka/kafka.sh kill .cache/kafka-trial
+	rm -rf $(VENV) .cache build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

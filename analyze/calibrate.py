@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from schemas.ranges import ranges_text, united
 from schemas.report.findings import FindingsSection
 from schemas.windows import Window
 from stitch.lake.calibration_files import put_record, records
-from stitch.lake.store import LocalStore
+from stitch.lake.store import Store
 
 Named = Sequence[tuple[str, tuple[LakePeriod, ...]]]
 Run = Callable[[Named, Named], Outcome]
@@ -58,7 +57,7 @@ def ordinary_times(found: Sequence[LakePeriod], refine: RefineSettings, watch: W
     levels = []
     for done, (window, part) in enumerate(sorted(whole.items(), key=lambda item: item[0])):
         watch("Windows", done, len(whole))
-        profile = window_profile(of_window(part, window, window.start_ns, window.end_ns), window, refine)
+        profile = window_profile(of_window(part, window, window.start_ns, window.end_ns), refine)
         if profile is not None:
             levels.append(level_of(window, profile))
     kept = steady(levels)
@@ -150,22 +149,22 @@ def false_findings(outcome: Outcome) -> Counter[str]:
     return Counter(found.kind for found in outcome.weighed)
 
 
-def keep_record(root: Path, record: CalibrationRecord) -> Path:
-    """Write a record into the lake, as the newest; where. Raises LakeError."""
+def keep_record(found: LakePeriod, record: CalibrationRecord) -> str:
+    """Write a record into a period's lake, as the newest; where. Raises LakeError."""
     data = f"{record.model_dump_json(indent=1)}\n".encode()
     try:
-        return root / put_record(LocalStore.at(root), data)
+        return f"{found.lake}/{put_record(found.store, data)}"
     except OSError as error:
         raise LakeError(
-            f"The calibration cannot be written to '{root}': {error.strerror or error}.",
+            f"The calibration cannot be written to '{found.lake}': {error.strerror or error}.",
             remedy="Check space and permissions; --no-save only prints it.",
         ) from error
 
 
-def newest_record(root: Path) -> CalibrationRecord | None:
+def newest_record(store: Store) -> CalibrationRecord | None:
     """The newest record of a lake that is whole and of this version. None where there is none."""
     try:
-        for data in records(LocalStore.at(root)):
+        for data in records(store):
             try:
                 return CalibrationRecord.model_validate_json(data)
             except ValidationError:  # of another version
@@ -175,9 +174,9 @@ def newest_record(root: Path) -> CalibrationRecord | None:
     return None
 
 
-def calibration_sentence(root: Path, chosen: Chosen[Any], refine: RefineSettings) -> str:
+def calibration_sentence(store: Store, chosen: Chosen[Any], refine: RefineSettings) -> str:
     """What the lake's calibration says of a run with a method and settings; empty where there is none."""
-    record = newest_record(root)
+    record = newest_record(store)
     if record is None or record.method != chosen.method.name:
         return ""
     same = record.settings == chosen.settings.model_dump(mode="json") and record.refine == refine.model_dump(

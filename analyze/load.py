@@ -90,6 +90,8 @@ def load_population(
     notes: dict[str, None] = {}
     for place, (name, found) in enumerate((*samples, *history)):
         parts = parts_of(found)
+        for part in parts:
+            part.fetch((*part.flows, *part.structures))
         try:
             flows = _read_sample(parts)
         except PeriodError:
@@ -214,6 +216,8 @@ def read_params(
         wanted = theirs if wanted is None else wanted & theirs
     # Two ranges may lie in one window: its file is read once.
     files = {path: part for part in parts_of(found) for path in part.params}
+    for period in parts_of(found):
+        period.fetch(period.params)
     parts = [read_stored(part, path, PARAMS_SCHEMA.names, where=wanted) for path, part in files.items()]
     plain = [part.cast(PARAMS_AS_TEXT) for part in parts]
     return pa.concat_tables(plain) if plain else PARAMS_AS_TEXT.empty_table()
@@ -232,7 +236,8 @@ def read_stored(
     `as_codes` are Parquet column paths to be read as dictionaries instead of text. Raises LakeError where the
     file is missing, cut or damaged.
     """
-    return read_rows(path, columns, lake=found.root, as_codes=as_codes, where=where)
+    found.fetch([path])
+    return read_rows(path, columns, lake=found.lake, name=found.name_of(path), as_codes=as_codes, where=where)
 
 
 def read_flows(found: LakePeriod) -> pa.Table:
@@ -248,6 +253,7 @@ def read_flow_files(
 
     `as_codes` are Parquet column paths to be read as dictionaries instead of text.
     """
+    found.fetch(found.flows)
     rows = _matching_rows(found)
     for path in found.flows:
         table = read_stored(found, path, columns, as_codes=as_codes)
@@ -279,7 +285,7 @@ def _matching_rows(found: LakePeriod) -> dict[str, I8] | None:
     sql = statement("matching_flows").replace("/*terms*/", " AND ".join(terms.text))
     files = (*found.flows, *found.structures, *found.params)
     verify(found, files)
-    matches = arrays(found.root, files, sql, {**lists, **terms.values})
+    matches = arrays(found, files, sql, {**lists, **terms.values})
     if len(matches["row"]) == 0:
         refuse_unknown_keys(found)
     names = matches["filename"].astype(str)

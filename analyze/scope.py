@@ -7,7 +7,7 @@ snapshot, whatever is imported meanwhile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,9 +16,11 @@ from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
 from schemas.ranges import united
 from schemas.windows import Window
+from stitch.lake.copies import Copies
 from stitch.lake.layout import WindowTable
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
-from stitch.lake.store import LocalStore
+from stitch.lake.place import LakePlace, open_place
+from stitch.lake.store import LocalStore, Store
 
 if TYPE_CHECKING:
     from stitch.drivers.live.provisional import ProvisionalFile
@@ -30,7 +32,7 @@ class LakePeriod:
 
     period: Period
     root: Path
-    """Folder of the lake."""
+    """Folder of the lake, or that of its copies."""
     window_ns: int
     """Length of its windows."""
     flows: tuple[Path, ...]
@@ -48,6 +50,46 @@ class LakePeriod:
     """[windows] flows in each."""
     unsealed: int = 0
     """Windows among them of which more is expected: what is listed of them is provisional."""
+    copies: Copies | None = None
+    """Brings the listed files of a lake in a bucket to `root`, when asked to; None for a folder."""
+
+    @property
+    def lake(self) -> str:
+        """Name of the lake, for messages and to open it again."""
+        return str(self.root) if self.copies is None else self.copies.lake
+
+    @property
+    def store(self) -> Store:
+        """The lake itself."""
+        return LocalStore.at(self.root) if self.copies is None else self.copies.store
+
+    def fetch(self, paths: Iterable[Path]) -> None:
+        """See to it that listed files, and tables of reports, can be read at their paths, all at once.
+
+        Nothing happens for a folder. Raises LakeError where a file cannot be had.
+        """
+        if self.copies is not None:
+            # What live lanes hold open lies elsewhere, and is there.
+            names = {path: self.name_of(path) for path in paths if path.is_relative_to(self.root)}
+            self.copies.fetch((name, self.sums[path]) for path, name in names.items() if path in self.sums)
+            self.copies.fetch_tables(name for path, name in names.items() if path not in self.sums)
+
+    def name_of(self, path: Path) -> str:
+        """Name of a file within the lake, for messages."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+
+    def report_files(self) -> list[Path]:
+        """Tables of the lake's finished reports, by path; to be fetched before they are read."""
+        if self.copies is not None:
+            return sorted(self.copies.report_files())
+        return [path for folder in self.report_folders() for path in sorted(folder.glob("*.parquet"))]
+
+    def report_folders(self) -> list[Path]:
+        """Folders of the lake's finished reports, by id."""
+        if self.copies is not None:
+            return sorted({path.parent for path in self.copies.report_files()})
+        # One being written has a name that begins with a dot.
+        return sorted(path for path in (self.root / "reports").glob("[!.]*") if path.is_dir())
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]
@@ -71,7 +113,7 @@ class Lakes:
         self._default = default
         self._provisional = provisional
         self._opened: dict[Path, _Opened] = {}
-        """By real path."""
+        """By real path of its root."""
 
     def manifest(self, period: Period) -> Manifest:
         """What the period's lake holds.
@@ -118,6 +160,10 @@ class Lakes:
         lake = self._open(period)
         return _listed(replace(period, lake=lake.name), lake, windows)
 
+    def root(self, period: Period) -> Path:
+        """Real path of the folder that has the files of the period's lake."""
+        return self._open(period).place.root.resolve()
+
     def _windows(self, period: Period) -> list[Window]:
         entries = self._open(period).entries
         if self._provisional is not None:
@@ -134,11 +180,11 @@ class Lakes:
             raise PeriodError(
                 f"Period {period.text} names no lake.", remedy="Write LAKE@RANGE, or give --lake."
             )
-        root = Path(name)
-        place = root.resolve()
-        if place not in self._opened:
-            self._opened[place] = _opened(name, root, self._provisional)
-        return self._opened[place]
+        place = open_place(name)
+        root = place.root.resolve()
+        if root not in self._opened:
+            self._opened[root] = _opened(name, place, self._provisional)
+        return self._opened[root]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,21 +193,32 @@ class _Opened:
 
     name: str
     """As it was called first."""
+    place: LakePlace
     manifest: Manifest
     entries: tuple[WindowEntry, ...]
     provisional: tuple[ProvisionalFile, ...] = ()
+
+
+def _manifest(place: LakePlace) -> Manifest:
+    """Raises LakeError, also where a bucket cannot be read."""
+    try:
+        return open_manifest(place.store, place.name, place.copies)
+    except OSError as error:
+        if place.copies is None:
+            raise
+        raise LakeError(f"The lake '{place.name}' cannot be read: {error.strerror}.") from error
 
 
 _SNAPSHOTS: Final = 5
 """Tries to read what lanes hold open before one of them goes on and sweeps it."""
 
 
-def _opened(name: str, root: Path, provisional: Path | None) -> _Opened:
+def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
     """A lake, with what its live lanes hold open where a folder for that is given."""
-    manifest = open_manifest(LocalStore.at(root), name)
+    manifest = _manifest(place)
     entries = tuple(manifest.windows())
     if provisional is None:
-        return _Opened(name, manifest, entries)
+        return _Opened(name, place, manifest, entries)
     from stitch.drivers.live.provisional import write_provisional  # the kernel: only where it is asked for
 
     for number in range(_SNAPSHOTS):
@@ -170,19 +227,19 @@ def _opened(name: str, root: Path, provisional: Path | None) -> _Opened:
         except LakeError:
             if number + 1 == _SNAPSHOTS:
                 raise
-            manifest = open_manifest(LocalStore.at(root), name)
+            manifest = _manifest(place)
         else:
             break
     entries = tuple(manifest.windows())
     known = {entry.window for entry in entries}
     more = {file.window for file in found} - known
     entries += tuple(WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more)
-    return _Opened(name, manifest, tuple(sorted(entries, key=lambda entry: entry.window)), found)
+    return _Opened(name, place, manifest, tuple(sorted(entries, key=lambda entry: entry.window)), found)
 
 
 def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
-    found = _sealed_files(period, lake.manifest, windows)
+    found = _sealed_files(period, lake, windows)
     held = [file for file in lake.provisional if file.window in set(windows)]
     open_ = {entry.window for entry in lake.entries if not entry.sealed}
     flows = Counter({file.window: file.rows for file in held if file.table == "flows"})
@@ -201,9 +258,9 @@ def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePer
     )
 
 
-def _sealed_files(period: Period, manifest: Manifest, windows: Sequence[Window]) -> LakePeriod:
+def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """What was published."""
-    root = Path(manifest.lake)
+    manifest, root = lake.manifest, lake.place.root
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
     files = [manifest.files(table, windows) for table in tables]
     flows, structures, params = (tuple(root / file.name for file in listed) for listed in files)
@@ -218,6 +275,7 @@ def _sealed_files(period: Period, manifest: Manifest, windows: Sequence[Window])
         sums={root / file.name: file.sha256 for listed in files for file in listed},
         windows=tuple(windows),
         n_flows=tuple(sum(file.rows for file in files[0] if file.window == window) for window in windows),
+        copies=lake.place.copies,
     )
 
 

@@ -35,25 +35,26 @@ def verify(found: LakePeriod, paths: Iterable[Path]) -> None:
     checksums of their pages.
     """
     paths = [*paths]
+    found.fetch(paths)  # which verifies what it brings
     for path in paths:
         if path not in found.sums:
             _read_pages(found, path)
     listed = [path for path in paths if path in found.sums]
-    if not listed:
+    if not listed or found.copies is not None:
         return
     with ThreadPoolExecutor(min(HASHERS, len(listed))) as pool:
         for path, there in zip(listed, pool.map(_sum, listed), strict=True):
             if isinstance(there, OSError):
-                raise unreadable(found.root, path, str(there.strerror).lower()) from there
+                raise unreadable(found.lake, found.name_of(path), str(there.strerror).lower()) from there
             if there != found.sums[path]:
-                raise unreadable(found.root, path, "its content is not what was committed")
+                raise unreadable(found.lake, found.name_of(path), "its content is not what was committed")
 
 
 def _read_pages(found: LakePeriod, path: Path) -> None:
     try:
         deque(pq.ParquetFile(path, page_checksum_verification=True).iter_batches(), maxlen=0)
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(found.root, path) from error
+        raise unreadable(found.lake, found.name_of(path)) from error
 
 
 def _sum(path: Path) -> str | OSError:

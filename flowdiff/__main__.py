@@ -35,6 +35,12 @@ class Listed:
 
 COMMANDS: Final = {
     "import": Listed("import_", "Import trace files into a lake."),
+    "ingest": Listed("ingest", "Ingest topics of Kafka into a lake, continuously and exactly once."),
+    "top": Listed("top", "Show what a running `flowdiff ingest` does, in a terminal."),
+    "config": Listed(
+        "config",
+        "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",
+    ),
     "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
     "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
     "windows": Listed(
@@ -57,6 +63,8 @@ COMMANDS: Final = {
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",
     ),
     "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
+    "produce": Listed("produce", "Write trace files to a Kafka topic, all of a request to one partition."),
+    "rekey": Listed("rekey", "Write a Kafka topic to another one, all of a request to one partition."),
     "fsck": Listed(
         "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."
     ),

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 PeriodsLakeOption = Annotated[
-    Path | None, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Lake of periods that name none.")
+    str | None,
+    typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."),
 ]
 ReferenceOption = Annotated[
     list[str] | None,

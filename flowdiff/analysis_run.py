@@ -86,17 +86,21 @@ def analysed(
             history=read.history,
             refined=refine,
             source=", ".join(roots),
-            calibration=calibration_sentence(found.compared[-1][1][0].root, chosen[0], refine),
+            calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
         )
 
 
-def publish(outcome: Outcome, lake: Path, to: Destinations, *, done: str) -> None:
+def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None:
     """Write the report where it was asked for, then print it: as text, or as JSON.
 
-    `done` begins the line that tells of output that could not be printed. Raises LakeError, InputError.
+    `done` begins the line that tells of output that could not be printed. Raises LakeError, InputError,
+    ConfigError where a page is to be opened that is in a bucket.
     """
     from analyze.report.terminal import print_report
+    from stitch.lake.place import is_bucket
 
+    if to.open_page and to.html_file is None and is_bucket(lake):
+        raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
     page = _write(outcome, lake, to)
     if to.json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())
@@ -108,24 +112,25 @@ def publish(outcome: Outcome, lake: Path, to: Destinations, *, done: str) -> Non
             if page is not None:
                 console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
     if to.open_page and page is not None:
-        webbrowser.open(page.resolve().as_uri())
+        webbrowser.open(Path(page).resolve().as_uri())
 
 
-def _write(outcome: Outcome, lake: Path, to: Destinations) -> Path | None:
-    """Write what was asked for; the page's path, where there is one. Raises LakeError, InputError."""
+def _write(outcome: Outcome, lake: str, to: Destinations) -> str | None:
+    """Write what was asked for; where the page is, if there is one. Raises LakeError, InputError."""
     from analyze.report.page import render_html
-    from analyze.report.store import HTML_FILE, write_report
+    from analyze.report.store import keep_report
+    from stitch.lake.place import open_place
 
     where = None
     with _stage("Writing the report"):
         page = render_html(outcome.report, outcome.views) if to.save or to.html_file is not None else ""
         if to.save:
-            where = write_report(lake, outcome, page) / HTML_FILE
+            where = keep_report(open_place(lake), outcome, page)
         if to.json_file is not None and to.json_file != STDOUT:
             _write_text(Path(to.json_file), to_json(outcome.report))
         if to.html_file is not None:
             _write_text(to.html_file, page)
-            where = to.html_file
+            where = str(to.html_file)
     return where
 
 

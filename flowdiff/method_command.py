@@ -87,12 +87,11 @@ def _analyse(
         asked,
         (),
         now_ns=time.time_ns(),
-        lake=None if lake is None else str(lake),
+        lake=lake,
         where=where,
         own_where=own_where,
     )
     warn_of_pending(found.periods)
     outcome = analysed(found, chosen, refine, "never")
-    last = found.compared[-1][1][0].root
     to = Destinations(json_file, html_file, save=save, open_page=open_page)
-    publish(outcome, lake or last, to, done="The analysis is done")
+    publish(outcome, lake or found.compared[-1][1][0].lake, to, done="The analysis is done")

@@ -18,7 +18,8 @@ from schemas.visible import visible
 if TYPE_CHECKING:
     from analyze.scope import LakePeriod
 
-LakeOption = Annotated[Path, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake.")]
+LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
 PeriodOption = Annotated[
     str, typer.Option(help="Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'.")
 ]
@@ -48,7 +49,7 @@ class TableFormat(StrEnum):
 
 
 def period_of(
-    lake: Path, period: str, where: str | None = None, *, may_be_empty: bool = False, unsealed: bool = False
+    lake: str, period: str, where: str | None = None, *, may_be_empty: bool = False, unsealed: bool = False
 ) -> LakePeriod:
     """The period that was asked for, found in the lake; `may_be_empty` as in `resolve`.
 
@@ -62,7 +63,7 @@ def period_of(
     asked = parse_period(period, now_ns=time.time_ns(), where=where)
     found = resolve(
         asked,
-        default_lake=str(lake),
+        default_lake=lake,
         may_be_empty=may_be_empty,
         provisional=provisional_folder() if unsealed else None,
     )

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ingest.codecs.port import Codec
 from ingest.framing import MessageShape
 from schemas.errors import UnknownFormatError
+
+if TYPE_CHECKING:
+    from ingest.codecs.port import Codec
 
 
 class Layout(StrEnum):

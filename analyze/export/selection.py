@@ -70,7 +70,7 @@ def selection(found: LakePeriod, asked: Asked) -> Selection | None:
     if asked.category == "":
         raise ConfigError("The category is empty.", remedy="Give its key, or the beginning of one.")
     if asked.report is not None:
-        return _of_reports(found, [_report_folder(found.root, asked.report)], asked)
+        return _of_reports(found, [_report_folder(found, asked.report)], asked)
     if asked.sample is not None:
         raise ConfigError("Samples are those of a report.", remedy="Give --report, too.")
     if asked.category is None:
@@ -78,7 +78,7 @@ def selection(found: LakePeriod, asked: Asked) -> Selection | None:
     stored = _stored(found, asked.category)
     if len(stored):
         return Selection(_of(asked), categories=stored)
-    return _of_reports(found, _report_folders(found.root), asked)
+    return _of_reports(found, found.report_folders(), asked)
 
 
 def _stored(found: LakePeriod, key: str) -> pa.Array:
@@ -90,18 +90,13 @@ def _stored(found: LakePeriod, key: str) -> pa.Array:
     return known.filter(pc.starts_with(known, key))
 
 
-def _report_folders(root: Path) -> list[Path]:
-    """Folders of a lake's finished reports; one being written has a name that begins with a dot."""
-    return sorted(path for path in (root / "reports").glob("[!.]*") if path.is_dir())
-
-
-def _report_folder(root: Path, report: str) -> Path:
+def _report_folder(found: LakePeriod, report: str) -> Path:
     """Folder of a report: `report` is a path, an id, or the beginning of one."""
     if not report:
         raise ConfigError("The report is empty.", remedy="Give its id, or the beginning of one.")
     if len(Path(report).parts) > 1 and Path(report).is_dir():
         return Path(report)
-    matching = [folder for folder in _report_folders(root) if folder.name.startswith(report)]
+    matching = [folder for folder in found.report_folders() if folder.name.startswith(report)]
     if len(matching) > 1:
         raise ConfigError(
             f"{len(matching)} reports begin with '{report}': {', '.join(f.name for f in matching[:3])}.",
@@ -109,7 +104,7 @@ def _report_folder(root: Path, report: str) -> Path:
         )
     if not matching:
         raise NotFoundError(
-            f"No report '{report}' in lake {root.name}.",
+            f"No report '{report}' in lake {found.root.name}.",
             remedy="Give the name of a folder under reports/ of the lake, or the folder of another lake's.",
         )
     return matching[0]
@@ -138,6 +133,7 @@ def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> Selecti
 
 def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
     """Rows of a report's table whose category begins with `key`; no table where the report has none."""
+    found.fetch([path])
     if not path.is_file():
         return []
     table = read_stored(found, path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -69,7 +68,7 @@ def cut_history(
     stretches: list[_Stretch] = []
     left_out: list[Period] = []
     for period in united(told):
-        root = Path(lakes.manifest(period).lake).resolve()
+        root = lakes.root(period)
         taken = [part for part in compared if part.root.resolve() == root and overlap(part.period, period)]
         left_out += [part.period for part in taken]
         for rest in _without(period, taken):

@@ -6,9 +6,11 @@ can be read is read, whoever asks; what had to be made is kept if the lake can b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import pyarrow as pa
 
 from analyze.history.stored_profiles import decode, encode, version
 from analyze.load import load_population
@@ -18,8 +20,9 @@ from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import profile_of
 from schemas.errors import PeriodError
 from schemas.windows import Window
+from stitch.lake.abreast import ahead
 from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
-from stitch.lake.store import LocalStore
+from stitch.lake.store import Store
 
 Watch = Callable[[int, int], None]
 """Called with (windows done, windows in all)."""
@@ -54,16 +57,21 @@ def sample_profile(
     """
     told = Tally() if tally is None else tally
     wanted = [
-        (place, part, window)
+        (place, _piece(part, window))
         for place, sample in enumerate(samples)
         for part in parts_of(sample)
         for window in part.windows
     ]
     found: list[Profile] = []
-    for done, (place, part, window) in enumerate(wanted):
+    kept = _kept_ahead([here for _, here in wanted], settings)
+    for done, ((place, here), data) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
             watch(done, len(wanted))
-        profile = _piece(part, window, settings, told)
+        if _is_whole(here):
+            profile = _kept_or_made(data, here, settings, told)
+        else:
+            told.made += 1
+            profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
         if profile is not None:
             found.append(replace(profile, slots=tuple(replace(slot, sample=place) for slot in profile.slots)))
     if watch is not None:
@@ -87,19 +95,30 @@ def keep_profiles(
     wanted = {(part.root, window): part for part in periods for window in part.windows}
     for done, ((_, window), part) in enumerate(wanted.items()):
         watch(done, len(wanted))
-        window_profile(of_window(part, window, window.start_ns, window.end_ns), window, settings, tally)
+        window_profile(of_window(part, window, window.start_ns, window.end_ns), settings, tally)
     watch(len(wanted), len(wanted))
 
 
-def _piece(part: LakePeriod, window: Window, settings: RefineSettings, told: Tally) -> Profile | None:
-    """What a period has of one window; None for no request."""
-    start_ns = max(window.start_ns, part.period.start_ns)
-    end_ns = min(window.end_ns, part.period.end_ns)
-    here = of_window(part, window, start_ns, end_ns)
-    if part.period.where is None and (start_ns, end_ns) == (window.start_ns, window.end_ns):
-        return window_profile(here, window, settings, told)
-    told.made += 1
-    return _made(here, Slot(0, start_ns, end_ns), settings)
+def _piece(part: LakePeriod, window: Window) -> LakePeriod:
+    """What a period has of one window."""
+    return of_window(
+        part, window, max(window.start_ns, part.period.start_ns), min(window.end_ns, part.period.end_ns)
+    )
+
+
+def _is_whole(here: LakePeriod) -> bool:
+    """Whether it is all of its window, so that statistics of it are kept."""
+    (window,) = here.windows
+    bounds = (here.period.start_ns, here.period.end_ns)
+    return here.period.where is None and bounds == (window.start_ns, window.end_ns)
+
+
+def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Iterator[pa.Buffer | None]:
+    """What is kept of each, read ahead where a lake is in a bucket; None for a part of a window."""
+    if not pieces:
+        return iter(())
+    slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
+    return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
 
 
 def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
@@ -118,31 +137,34 @@ def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> L
     )
 
 
-def window_profile(
-    here: LakePeriod, window: Window, settings: RefineSettings, tally: Tally | None = None
-) -> Profile | None:
+def window_profile(here: LakePeriod, settings: RefineSettings, tally: Tally | None = None) -> Profile | None:
     """The profile of a whole window, `here`, kept or made; None where it holds no request."""
     told = Tally() if tally is None else tally
-    store = LocalStore.at(here.root)
-    key = key_of(here, window, settings)
+    return _kept_or_made(_read(here, settings), here, settings, told)
+
+
+def _kept_or_made(
+    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, told: Tally
+) -> Profile | None:
+    """The profile of a whole window from what is kept, if that is one; else made, and kept."""
+    (window,) = here.windows
     slot = Slot(0, window.start_ns, window.end_ns)
-    profile = _read(store, key)
+    profile = None if data is None else decode(data)
     if profile is not None and profile.slots == (slot,):
         told.read += 1
         return profile
     told.made += 1
     profile = _made(here, slot, settings)
     if profile is not None:
-        _keep(store, key, encode(profile), told)
+        _keep(here.store, key_of(here, window, settings), encode(profile), told)
     return profile
 
 
-def _read(store: LocalStore, key: StatsKey) -> Profile | None:
+def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
     try:
-        kept = read_stats(store, key)
+        return read_stats(here.store, key_of(here, here.windows[0], settings))
     except OSError:  # a cache that may not be read is none
         return None
-    return None if kept is None else decode(kept)
 
 
 def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | None:
@@ -153,7 +175,7 @@ def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | N
     return profile_of(loaded.population, [slot]).profile
 
 
-def _keep(store: LocalStore, key: StatsKey, data: bytes, told: Tally) -> None:
+def _keep(store: Store, key: StatsKey, data: bytes, told: Tally) -> None:
     """Write it if that is possible: a lake that may only be read is compared all the same."""
     try:
         put_stats(store, key, data)

@@ -1,8 +1,9 @@
-"""Reports on disk: `reports/<id>/` of a lake, whole and durable, or not there.
+"""Reports of a lake: `reports/<id>/`, whole and durable, or not there.
 
-A report is written beside its place, every file and then the folder is synced, the folder renamed into place
-and its parent synced. So after a power cut there is the whole report or none; a report that was damaged in
-another way (or by an earlier flowdiff, which did not sync) is replaced when it is made again.
+On disk a report is written beside its place, every file and then the folder is synced, the folder renamed
+into place and its parent synced. So after a power cut there is the whole report or none; a report that was
+damaged in another way (or by an earlier flowdiff, which did not sync) is replaced when it is made again. In a
+bucket its files are put one by one, `report.json` last, and readers pass by a report that has none.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ import pyarrow.parquet as pq
 from analyze.report.outcome import Outcome
 from schemas.errors import LakeError
 from schemas.report.report import to_json
+from stitch.lake.copies import REPORT_END
+from stitch.lake.layout import REPORTS, STAGE
+from stitch.lake.place import LakePlace
+from stitch.lake.store import Store
 
-JSON_FILE: Final = "report.json"
+JSON_FILE: Final = REPORT_END
 HTML_FILE: Final = "report.html"
 _STAGED: Final = ".staged-"
 """Readers of `reports/` pass by what begins with a dot."""
@@ -67,6 +72,47 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return final
+
+
+def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:
+    """Write a report into a lake, a folder or a bucket; where its page is. Raises LakeError."""
+    if place.copies is None:
+        return str(write_report(place.root, outcome, page) / HTML_FILE)
+    return put_report(place.store, outcome, page, place.name)
+
+
+def put_report(store: Store, outcome: Outcome, page: str, lake: str) -> str:
+    """Write a report into a bucket, file by file; where its page is. `lake` is the lake's name.
+
+    Files of the same content are kept, others replaced. Raises LakeError where it cannot be written.
+    """
+    folder = f"{REPORTS}/{outcome.report.id}"
+    files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
+    files |= {HTML_FILE: page.encode(), REPORT_END: to_json(outcome.report).encode()}
+    try:
+        for name, data in files.items():
+            _put_same(store, f"{folder}/{name}", data)
+    except OSError as error:
+        raise LakeError(
+            f"Report '{lake}/{folder}' cannot be written: {error.strerror or error}.",
+            remedy="Use --no-save, and --json and --html to write it elsewhere.",
+        ) from error
+    return f"{lake}/{folder}/{HTML_FILE}"
+
+
+def _put_same(store: Store, name: str, data: bytes) -> None:
+    """Put a file of a report, in the place of one with other content: a report of this id has this one."""
+    try:
+        store.put_if_absent(name, data, STAGE)
+    except FileExistsError:
+        if not store.read(name).equals(pa.py_buffer(data)):
+            store.replace(name, data, STAGE)
+
+
+def _table_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return bytes(sink.getvalue())
 
 
 def _write_files(folder: Path, tables: Mapping[str, pa.Table], texts: Mapping[str, bytes]) -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyze.scope import LakePeriod
 from schemas.errors import ConfigError, LakeError
 from stitch.lake.reading import unreadable
 
@@ -61,9 +62,9 @@ def interruptible() -> Iterator[None]:
 
 
 def arrays(
-    lake: Path, readable: Sequence[Path], text: str, values: Mapping[str, object]
+    found: LakePeriod, readable: Sequence[Path], text: str, values: Mapping[str, object]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the answer to one statement of ours on files of a lake.
+    """Columns of the answer to one statement of ours on files of a lake, which were fetched.
 
     Raises LakeError where one of the files cannot be read.
     """
@@ -71,14 +72,14 @@ def arrays(
         try:
             answer: dict[str, npt.NDArray[Any]] = connection.execute(text, dict(values)).fetchnumpy()
         except duckdb.Error as error:
-            broken = unreadable_file(lake, readable, error)
+            broken = unreadable_file(found, readable, error)
             if broken is None:
                 raise
             raise broken from error
     return answer
 
 
-def unreadable_file(lake: Path, readable: Sequence[Path], error: Exception) -> LakeError | None:
+def unreadable_file(found: LakePeriod, readable: Sequence[Path], error: Exception) -> LakeError | None:
     """The error that says so, where `error` is about one of the files.
 
     DuckDB names the file, but for a page or footer that does not parse: then all are read again to find it.
@@ -86,8 +87,8 @@ def unreadable_file(lake: Path, readable: Sequence[Path], error: Exception) -> L
     message = str(error)
     path = next((path for path in readable if str(path) in message), None)
     if path is None and _NO_THRIFT in message:
-        path = next((path for path in readable if not _is_whole(path)), lake)
-    return None if path is None else unreadable(lake, path)
+        path = next((path for path in readable if not _is_whole(path)), found.root)
+    return None if path is None else unreadable(found.lake, found.name_of(path))
 
 
 def _is_whole(path: Path) -> bool:

@@ -54,6 +54,15 @@ DEFAULT_SECONDS: Final = 300.0
 
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
+_REPORT_TABLES: Final = {
+    "findings": "findings",
+    "evidence": "evidence",
+    "account": "account",
+    "mutations": "mutations",
+    "report_requests": "requests",
+}
+"""Tables of reports, each by the name of its files."""
+
 Clock = Callable[[], float]
 
 
@@ -61,11 +70,16 @@ class Session:
     """Queries on one snapshot of a lake. Get one from `open_session`."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, found: LakePeriod, seconds: float, clock: Clock
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        found: LakePeriod,
+        files: Mapping[str, Sequence[Path]],
+        seconds: float,
+        clock: Clock,
     ) -> None:
         self._connection = connection
         self._found = found
-        self._files = _files(found)
+        self._files = files
         self._unread = {table for table, files in self._files.items() if files}
         self._seconds = seconds
         self._clock = clock
@@ -135,7 +149,7 @@ class Session:
                 remedy="Look whether a join lacks its condition; take a shorter --period; raise --timeout.",
             )
         readable = [path for files in self._files.values() for path in files]
-        broken = unreadable_file(self._found.root, readable, error)
+        broken = unreadable_file(self._found, readable, error)
         return QueryError(f"The query failed: {_first_lines(error)}") if broken is None else broken
 
 
@@ -168,16 +182,15 @@ def _first_lines(error: Exception) -> str:
 
 def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
     """Files of each table."""
+    reports = found.report_files()
     return {
         "flows": found.flows,
         "structures": found.structures,
         "params": found.params,
         **{
-            name: sorted((found.root / "reports").glob(f"*/{name}.parquet"))
-            for name in ("findings", "evidence", "account")
+            table: [path for path in reports if path.name == f"{name}.parquet"]
+            for table, name in _REPORT_TABLES.items()
         },
-        "mutations": sorted((found.root / "reports").glob("*/mutations.parquet")),
-        "report_requests": sorted((found.root / "reports").glob("*/requests.parquet")),
         "dead_letters": found.dead_letters,
     }
 
@@ -206,7 +219,7 @@ def open_session(
             _create_views(connection, files)
         except duckdb.OutOfMemoryException as error:
             raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
-        yield Session(connection, found, seconds, clock)
+        yield Session(connection, found, files, seconds, clock)
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Sequence[Path]]) -> None:

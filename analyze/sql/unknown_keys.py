@@ -29,8 +29,7 @@ def refuse_unknown_keys(found: LakePeriod) -> None:
         return
     sql = statement("parameter_keys")
     keys = [
-        str(key)
-        for key in arrays(found.root, found.params, sql, {"params": [*map(str, found.params)]})["key"]
+        str(key) for key in arrays(found, found.params, sql, {"params": [*map(str, found.params)]})["key"]
     ]
     for condition in asked:
         if condition.key not in keys:

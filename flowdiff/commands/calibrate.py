@@ -57,7 +57,7 @@ def command(
     if not compared.samples.allows(2):
         raise ConfigError(f"The method '{method}' takes {compared.samples.text}, not a pair.")
     chosen = Chosen(compared, _settings(compared.settings, setting or ()))
-    lakes = Lakes(str(lake))
+    lakes = Lakes(lake)
     asked = parse_ranges(period or ["all"], now_ns=time.time_ns(), where=where)
     found = [lakes.sealed_part(part) for part in asked]
     if len({part.root for part in found}) > 1:
@@ -75,7 +75,7 @@ def command(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             created_by=f"flowdiff {version()}",
         )
-    kept = keep_record(found[0].root, record) if save else None
+    kept = keep_record(found[0], record) if save else None
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
         return

@@ -112,7 +112,7 @@ def _compare(
         asked,
         history or (),
         now_ns=time.time_ns(),
-        lake=None if lake is None else str(lake),
+        lake=lake,
         where=where,
         own_where=own_filters(reference_where, problem_where),
         provisional=provisional_folder() if unsealed else None,
@@ -121,9 +121,8 @@ def _compare(
     # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
     use = _use(statistics)
     outcome = analysed(found, chosen, refine, "history" if unsealed and use != "never" else use)
-    last = found.compared[-1][1][0].root
     to = Destinations(json_file, html_file, save=save, open_page=open_page)
-    publish(outcome, lake or last, to, done="The comparison is done")
+    publish(outcome, lake or found.compared[-1][1][0].lake, to, done="The comparison is done")
     if code := gate_code(outcome, counts, floor):
         raise typer.Exit(code)
 

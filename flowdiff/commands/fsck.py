@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from flowdiff.options import LAKE_HELP
 from schemas.errors import ConfigError, LakeError
 
 
 def command(
-    folder: Annotated[Path | None, typer.Argument(metavar="[LAKE]", help="Folder of the lake.")] = None,
+    folder: Annotated[str | None, typer.Argument(metavar="[LAKE]", help=LAKE_HELP)] = None,
     lake: Annotated[
-        Path | None, typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="The same, as elsewhere.")
+        str | None,
+        typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="The same, as elsewhere."),
     ] = None,
     convert: Annotated[
         bool, typer.Option("--upgrade", help="Convert a lake of an older layout version first, in place.")
@@ -21,16 +23,18 @@ def command(
 ) -> None:
     """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
     from stitch.lake.fsck import check
-    from stitch.lake.store import LocalStore
+    from stitch.lake.place import is_bucket, open_store
 
-    root = lake if folder is None else folder
-    if root is None:
+    name = lake if folder is None else folder
+    if name is None:
         raise ConfigError("No lake is named.", remedy="Write `flowdiff fsck LAKE`.")
-    if not root.is_dir():
-        raise LakeError(f"There is no lake at '{root}'.", remedy="Check the path.")
+    if not is_bucket(name) and not Path(name).is_dir():
+        raise LakeError(f"There is no lake at '{name}'.", remedy="Check the path.")
     if convert:
-        _upgrade(root)
-    findings = check(LocalStore.at(root), str(root))
+        if is_bucket(name):
+            raise ConfigError("--upgrade is for folders: no lake in a bucket is of an older version.")
+        _upgrade(Path(name))
+    findings = check(open_store(name), name)
     for finding in findings:
         typer.echo(f"{finding.invariant}: {finding.detail}")
     typer.echo("1 error" if len(findings) == 1 else f"{len(findings)} errors")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import shlex
 import sys
 import uuid
@@ -23,23 +22,21 @@ from flowdiff.streams import told_afterwards
 from flowdiff.version import version
 from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
 from schemas.errors import ConfigError, InputError
+from schemas.sizes import parse_size
 from schemas.windows import window_length_ns
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_SIZE = re.compile(r"^(\d+)\s*(K|M|G|T)?(i?B)?$", re.IGNORECASE)
 HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def _parse_size(text: str) -> int:
     """Bytes of `512MB`, `1GiB`, `1G`: units of 1024. Raises ConfigError below 64 MB."""
-    match = _SIZE.match(text.strip())
-    size = 0 if match is None else int(match[1]) * 1024 ** _POWERS[(match[2] or "").upper()]
-    if size < 64 * 2**20:
+    size = parse_size(text)
+    if size is None or size < 64 * 2**20:
         raise ConfigError(f"'{text}' is not a memory budget.", remedy="Write 64MB or more: 512MB, 1GB, 8GB.")
     return size
 
@@ -48,7 +45,12 @@ def _parse_size(text: str) -> int:
 def command(
     files: Annotated[list[str], typer.Argument(help="Files or globs; `-` reads standard input.")],
     lake: Annotated[
-        Path, typer.Option(envvar="FLOWDIFF_LAKE", help="Folder of the lake; made where it is missing.")
+        str,
+        typer.Option(
+            envvar="FLOWDIFF_LAKE",
+            help="Lake: a folder, made where it is missing, or s3://BUCKET/PREFIX.",
+            metavar="LAKE",
+        ),
     ],
     settings: Annotated[
         ImportSettings,
@@ -108,7 +110,7 @@ def command(
         _print(summary, lake, as_json=as_json)
 
 
-def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
+def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
     from schemas.rejects import Reason
 
     if as_json:
@@ -119,7 +121,7 @@ def _print(summary: ImportSummary, lake: Path, *, as_json: bool) -> None:
         typer.echo("nothing new: the lake is unchanged")
     if rejected := sum(summary.counters.rejects.values()):
         query = "select * from dead_letters"
-        typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(str(lake))} -c '{query}'")
+        typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
     if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
         typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
 

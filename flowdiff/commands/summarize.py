@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from analyze.refine.settings import RefineSettings
 from flowdiff.model_options import takes_models
-from flowdiff.options import JsonOption, warn_of_pending
+from flowdiff.options import LAKE_HELP, JsonOption, warn_of_pending
 from flowdiff.progress import counted_progress
 from flowdiff.refine_options import REFINE_OPTIONS
 from schemas.errors import ConfigError, LakeError
@@ -19,8 +18,8 @@ from schemas.errors import ConfigError, LakeError
 @takes_models
 def command(
     lake: Annotated[
-        Path | None,
-        typer.Option("--lake", envvar="FLOWDIFF_LAKE", help="Folder of the lake."),
+        str | None,
+        typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP),
     ] = None,
     period: Annotated[
         list[str] | None, typer.Option(help="Ranges, as in `compare`; repeated. Default: all.")
@@ -41,17 +40,16 @@ def command(
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges
     from stitch.lake.stats_files import sweep
-    from stitch.lake.store import LocalStore
 
     if lake is None:
         raise ConfigError("No lake is named.", remedy="Give --lake, or set FLOWDIFF_LAKE.")
-    lakes = Lakes(str(lake))
+    lakes = Lakes(lake)
     found = [lakes.sealed_part(p) for p in parse_ranges(period or ["all"], now_ns=time.time_ns())]
     warn_of_pending(found)
     tally = Tally()
     with counted_progress("Windows") as watch:
-        for root in dict.fromkeys(part.root for part in found):
-            sweep(LocalStore.at(root))
+        for part in {part.root: part for part in found}.values():
+            sweep(part.store)
         keep_profiles(found, refine, tally=tally, watch=watch)
     if tally.refusals:
         raise LakeError(

@@ -6,11 +6,13 @@ of the lake depends on what the files hold, not on their names, order or number,
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final
@@ -37,11 +39,13 @@ from stitch.drivers.prefetch import prefetch
 from stitch.drivers.quarantine import DaysSeen, is_absurd
 from stitch.drivers.spill import EventSpill, Load
 from stitch.kernel import Stitched, reject_rows, stitch
+from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.lane import Lane
 from stitch.lake.layout import STAGE, ensure_lake
 from stitch.lake.manifest import Manifest, open_manifest
+from stitch.lake.place import is_bucket, open_place
 from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.windowing import cut, starts_of
@@ -62,7 +66,7 @@ MEMO_BYTES_PER_STRUCTURE: Final = 20_000
 
 
 def import_into(
-    lake: Path,
+    lake: Path | str,
     names: Sequence[str],
     settings: ImportSettings,
     *,
@@ -71,15 +75,37 @@ def import_into(
     stdin: BinaryIO,
     progress: Progress,
 ) -> ImportSummary:
-    """Import files into a lake on this machine, which is made where it is missing.
+    """Import files into a lake, a folder or `s3://bucket/prefix`, which is made where it is missing.
 
-    One writer at a time. Raises LakeError (the disk's errors included), InputError, and UnknownFormatError
-    for a format that is none or that neither is given nor shows. In every case the lake is as it was, or the
-    next import finishes what was committed; files on their way are removed.
+    One writer at a time: on this machine the second waits for nobody and is refused, in a bucket it fences
+    off the first, which is told so. Raises LakeError (errors of disk and network included), InputError,
+    ConfigError, and UnknownFormatError for a format that is none or that neither is given nor shows. In every
+    case the lake is as it was, or the next import finishes what was committed; files on their way are
+    removed.
     """
     if settings.format is not None:
         # Commits hold its own name, whichever alias was asked for.
         settings = settings.model_copy(update={"format": format_of(settings.format).name})
+    run = partial(
+        import_files,
+        names=names,
+        settings=settings,
+        owner=owner,
+        created_by=created_by,
+        stdin=stdin,
+        progress=progress,
+        lake=str(lake),
+    )
+    try:
+        return _into_bucket(str(lake), run) if is_bucket(str(lake)) else _into_folder(Path(lake), run)
+    except OSError as error:
+        raise LakeError(
+            f"Writing the lake '{lake}' failed: {error.strerror or error}.",
+            remedy="Nothing is lost: see to it, then run the same import again.",
+        ) from error
+
+
+def _into_folder(lake: Path, run: Callable[..., ImportSummary]) -> ImportSummary:
     try:
         lake.parent.mkdir(parents=True, exist_ok=True)
         make_private_folder(lake)
@@ -89,28 +115,19 @@ def import_into(
         ) from error
     store = LocalStore.at(lake)
     scratch = f"{STAGE}/scratch"
-    try:
-        with exclusive_lock(lake):
+    with exclusive_lock(lake):
+        store.remove(scratch)
+        try:
+            return run(store, lake / scratch)
+        finally:
             store.remove(scratch)
-            try:
-                return import_files(
-                    store,
-                    lake / scratch,
-                    names,
-                    settings,
-                    owner=owner,
-                    created_by=created_by,
-                    stdin=stdin,
-                    progress=progress,
-                    lake=str(lake),
-                )
-            finally:
-                store.remove(scratch)
-    except OSError as error:
-        raise LakeError(
-            f"Writing the lake '{lake}' failed: {error.strerror or error}.",
-            remedy="Nothing is lost: see to the disk, then run the same import again.",
-        ) from error
+
+
+def _into_bucket(lake: str, run: Callable[..., ImportSummary]) -> ImportSummary:
+    """What spills goes to the folder for temporary files of this machine."""
+    place = open_place(lake)
+    with tempfile.TemporaryDirectory(prefix="flowdiff-import-") as scratch:
+        return run(place.store, Path(scratch), copies=place.copies)
 
 
 def import_files(
@@ -124,8 +141,12 @@ def import_files(
     stdin: BinaryIO,
     progress: Progress,
     lake: str = "LAKE",
+    copies: Copies | None = None,
 ) -> ImportSummary:
-    """As `import_into`, on any store; the caller holds the lock and clears `scratch`."""
+    """As `import_into`, on any store; the caller holds the lock and clears `scratch`.
+
+    `copies`: where files of the lake are read, if not in the store.
+    """
     info = ensure_lake(store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
     lane = Lane(store, info, owner=owner, created_by=created_by)
     sources = open_sources(
@@ -134,7 +155,7 @@ def import_files(
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
     with lane.stage() as staging:
-        run = _Import(staging, open_manifest(store, lake), settings, progress)
+        run = _Import(staging, open_manifest(store, lake, copies), settings, progress)
         counters, spilled = run.run(sources.fresh, scratch)
         body = CommitBody(
             kind="import",

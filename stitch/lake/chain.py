@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from schemas.commits import NO_COMMIT, CommitRecord
 from schemas.errors import LakeError
+from stitch.lake.abreast import ahead
 from stitch.lake.layout import COMMITS, SUFFIX, commit_name, lane_folder, record_file
 from stitch.lake.store import Store
 
@@ -88,14 +89,18 @@ def numbers(store: Store, lane: int, above: int) -> list[int]:
     return list(range(above + 1, above + 1 + len(found)))
 
 
+def read_records(store: Store, lane: int, seqs: Sequence[int]) -> Iterator[Chained]:
+    """Records in the order of `seqs`, read ahead as far as the store likes. Raises as `read_record`."""
+    return ahead(store, lambda seq: read_record(store, lane, seq), seqs)
+
+
 def read_chain(store: Store, lane: int) -> Iterator[Chained]:
     """Every commit of a lane in order, verified: no gap, each naming the hash of the one before.
 
     Raises LakeError at the first that does not. O(records of the lane's life).
     """
     previous = NO_COMMIT
-    for seq in numbers(store, lane, above=0):
-        link = read_record(store, lane, seq)
+    for link in read_records(store, lane, numbers(store, lane, above=0)):
         verify_links([link], previous)
         previous = link.sha256
         yield link

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from schemas.commits import NO_COMMIT, CheckpointRef, CommitRecord, InputFile
 from schemas.errors import LakeError
 from schemas.windows import Window
-from stitch.lake.chain import Chained, broken, numbers, read_chain, read_record, verify_links
+from stitch.lake.chain import Chained, broken, numbers, read_chain, read_records, verify_links
 from stitch.lake.layout import LAKE_FILE, checkpoint_folder, commit_name
 from stitch.lake.store import Move, Store
 
@@ -94,8 +94,7 @@ def read_tail(store: Store, lane: int) -> Tail:
     if floor and not found:
         raise broken(commit_name(lane, floor + 1), "it is missing, and a checkpoint says it was there")
     newest_first: list[Chained] = []
-    for seq in range(found[-1] if found else 0, 0, -1):
-        link = read_record(store, lane, seq)
+    for link in read_records(store, lane, range(found[-1] if found else 0, 0, -1)):
         newest_first.append(link)
         reference = link.record.checkpoint
         published = None if reference is None else _table(store, reference.files, reference.files_sha256)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from schemas.commits import CommitRecord, Publish
 from schemas.config import Config
 from schemas.errors import LakeError
+from stitch.lake.abreast import abreast
 from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import lanes, read_chain
 from stitch.lake.checkpoint import read_tail
@@ -74,7 +75,8 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
         findings.append(Finding(invariant=invariant, detail=detail))
     if whole:  # else the files of a lane that cannot be read would all be in no commit
         findings += _unnamed_files(store, commits)
-    findings += [finding for record in commits for item in record.publish for finding in _file(store, item)]
+    published = [item for record in commits for item in record.publish]
+    findings += [f for found in abreast(store, lambda item: [*_file(store, item)], published) for f in found]
     if not findings:
         findings += _request_ids(store, commits)
     return [*findings, *_caches(store), *_reports(store)]
@@ -158,12 +160,9 @@ def _request_ids(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Find
     """A request is a flow of spans, of records, or one of each, in its lane. Of a log that is not keyed by
     request, parts of one come in several lanes; `flowdiff rekey` is for that.
     """
-    tables = [
-        decode("flows", store.read(item.final), ["request_id", "kind", "lane"])
-        for record in commits
-        for item in record.publish
-        if item.table == "flows"
-    ]
+    columns = ["request_id", "kind", "lane"]
+    files = [item.final for record in commits for item in record.publish if item.table == "flows"]
+    tables = abreast(store, lambda name: decode("flows", store.read(name), columns), files)
     if not tables:
         return
     flows = pa.concat_tables(tables).unify_dictionaries()

@@ -67,7 +67,7 @@ class KnownRequests:
 
     def _read(self, file: LakeFile, columns: list[str]) -> pa.Table:
         try:
-            return decode("flows", self._manifest.store.read(file.name), columns)
+            return decode("flows", self._manifest.read(file), columns)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self._manifest.lake, file.name) from error
 

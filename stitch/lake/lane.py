@@ -14,6 +14,7 @@ from typing import Final
 
 from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
+from stitch.lake.abreast import abreast
 from stitch.lake.chain import CommitTakenError, put_record, taken
 from stitch.lake.checkpoint import (
     Tail,
@@ -46,8 +47,9 @@ MAX_FENCE_ATTEMPTS: Final = 8
 class Lane:
     """One lane of a lake, open for writing.
 
-    On this machine the caller holds `exclusive_lock`. Raises LakeError where the lane is not what its chain
-    says, CommitTakenError (a LakeError) where another writer went on, OSError.
+    On a disk the caller holds `exclusive_lock`; in a bucket there is none, and put-if-absent alone fences.
+    Raises LakeError where the lane is not what its chain says, CommitTakenError (a LakeError) where another
+    writer went on, OSError.
     """
 
     def __init__(
@@ -159,8 +161,9 @@ class Lane:
     def _publish(self, items: Iterable[Publish]) -> None:
         """Step 4. Files that are there already must be those that were committed."""
         found = tuple(items)
-        for item in found:
-            verify_target(self._store, item)
+        there = self._store.sizes([item.final for item in found])
+        taken_names = [item for item, size in zip(found, there, strict=True) if size is not None]
+        abreast(self._store, lambda item: verify_target(self._store, item), taken_names)
         try:
             self._store.publish([Move(item.stage, item.final) for item in found])
         except FileNotFoundError as error:

@@ -200,8 +200,4 @@ def _refuse_foreign(store: Store) -> None:
 def data_files(store: Store) -> Iterator[str]:
     """Every file under a folder that readers look into, named in a commit or not. O(files)."""
     for folder in (*WINDOW_TABLES, *SIDE_TABLES):
-        for name in store.names(folder):
-            if name.startswith("window="):
-                yield from (f"{folder}/{name}/{below}" for below in store.names(f"{folder}/{name}"))
-            else:
-                yield f"{folder}/{name}"
+        yield from store.below(folder, lambda name: name.startswith("window="))

@@ -20,8 +20,10 @@ import pyarrow.compute as pc
 from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.windows import Window
+from stitch.lake.abreast import abreast
 from stitch.lake.chain import lanes
 from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
+from stitch.lake.copies import Copies
 from stitch.lake.layout import LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
@@ -87,6 +89,8 @@ class Manifest:
     listing: pa.Table
     """FILES_SCHEMA: the visible files, by lane, then commit."""
     store: Store
+    copies: Copies | None = None
+    """Where files are read, if not in the store: they are verified on the way there."""
     open_lanes: tuple[OpenLane, ...] = ()
 
     def windows(self) -> list[WindowEntry]:
@@ -118,7 +122,8 @@ class Manifest:
         """Files of a table, of all windows or of some, sorted by window and name.
 
         Each is looked at: raises LakeError where one is missing, or has not the size or the footer that was
-        committed. O(files of the table), about 50 µs a file that is given.
+        committed. O(files of the table), about 50 µs a file that is given. With `copies` none is looked at
+        before it is read.
         """
         wanted = _of_table(self.listing, table)
         if windows is not None:
@@ -145,22 +150,33 @@ class Manifest:
 
     def _checked(self, listed: pa.Table) -> list[LakeFile]:
         length = self.info.window_length_ns
-        found = []
-        for row in listed.to_pylist():
-            self._check(row["name"], row["size"], row["footer_size"], row["footer_sha256"])
-            found.append(
-                LakeFile(
-                    table=row["table"],
-                    window=None if row["window_ns"] is None else Window(row["window_ns"], length),
-                    name=row["name"],
-                    rows=row["rows"],
-                    size=row["size"],
-                    sha256=row["sha256"].hex(),
-                    lane=row["lane"],
-                    seq=row["seq"],
-                )
+        rows = listed.to_pylist()
+        if self.copies is None:
+            abreast(
+                self.store,
+                lambda row: self._check(row["name"], row["size"], row["footer_size"], row["footer_sha256"]),
+                rows,
             )
+        found = [
+            LakeFile(
+                table=row["table"],
+                window=None if row["window_ns"] is None else Window(row["window_ns"], length),
+                name=row["name"],
+                rows=row["rows"],
+                size=row["size"],
+                sha256=row["sha256"].hex(),
+                lane=row["lane"],
+                seq=row["seq"],
+            )
+            for row in rows
+        ]
         return sorted(found, key=lambda file: (file.window is not None and file.window.start_ns, file.name))
+
+    def read(self, file: LakeFile) -> pa.Buffer:
+        """Content of a file that was given. Raises OSError; LakeError where a copy cannot be had."""
+        if self.copies is None:
+            return self.store.read(file.name)
+        return self.copies.read(file.name, file.sha256)
 
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
         """Its size, and its footer, which a reader would believe; pages have checksums of their own."""
@@ -181,8 +197,8 @@ def _of_table(listed: pa.Table, table: str) -> npt.NDArray[np.bool_]:
     return found
 
 
-def open_manifest(store: Store, lake: str = "LAKE") -> Manifest:
-    """Read and verify the end of every lane's chain. `lake` is its name for messages.
+def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None) -> Manifest:
+    """Read and verify the end of every lane's chain. `lake` is its name for messages; `copies`: see Manifest.
 
     Raises LakeError where there is no lake or a broken one: also where flowdiff.json tells another window
     length than the commits, and where a file of the last commit is neither published nor waiting for it, for
@@ -193,7 +209,7 @@ def open_manifest(store: Store, lake: str = "LAKE") -> Manifest:
         raise LakeError(
             f"There is no lake at '{lake}': {LAKE_FILE} is missing.", remedy="Run `flowdiff import` first."
         )
-    tails = [read_tail(store, lane) for lane in lanes(store)]
+    tails = abreast(store, lambda lane: read_tail(store, lane), lanes(store))
     pending = 0
     listings = [FILES_SCHEMA.empty_table()]
     for tail in tails:
@@ -213,6 +229,7 @@ def open_manifest(store: Store, lake: str = "LAKE") -> Manifest:
         sealed_to_ns=_sealed_to_ns(tails),
         listing=pa.concat_tables(listings),
         store=store,
+        copies=copies,
         open_lanes=tuple(
             OpenLane(record.lane, record.standing.segments, record.config)
             for record in (tail.records[-1].record for tail in tails if tail.records)
@@ -237,7 +254,9 @@ def _waiting(store: Store, tail: Tail, lake: str) -> list[str]:
     if not tail.records:
         return []
     last = tail.records[-1].record
-    missing = [item for item in (*last.carried, *last.publish) if store.size(item.final) is None]
+    items = [*last.carried, *last.publish]
+    sizes = store.sizes([item.final for item in items])
+    missing = [item for item, size in zip(items, sizes, strict=True) if size is None]
     waiting = []
     for item in missing:
         # Looked at again after the stage: a writer may move it in between.

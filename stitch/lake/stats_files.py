@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from schemas.windows import Window
+from stitch.lake.abreast import ahead
 from stitch.lake.layout import STAGE
 from stitch.lake.store import Store
 
@@ -83,10 +84,9 @@ def put_stats(store: Store, key: StatsKey, data: bytes) -> None:
 
 def damaged_stats(store: Store) -> Iterator[str]:
     """Names of files under `stats/` that are not what was written there. Reads them all. Raises OSError."""
-    for folder in store.names(STATS):
-        for name in store.names(f"{STATS}/{folder}"):
-            if not _is_whole(name, _read(store, f"{STATS}/{folder}/{name}")):
-                yield f"{STATS}/{folder}/{name}"
+    names = [*store.below(STATS, lambda name: name.startswith("window="))]
+    whole = ahead(store, lambda name: _is_whole(name.rpartition("/")[2], _read(store, name)), names)
+    yield from (name for name, is_whole in zip(names, whole, strict=True) if not is_whole)
 
 
 def sweep(store: Store) -> None:

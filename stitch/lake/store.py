@@ -2,13 +2,13 @@
 
 Names use `/` and are relative to the lake. Two operations carry the protocol: `put_if_absent`, which decides
 who commits, and `publish`, which moves files from the stage to names that nobody else uses. On an object
-store the first is a put with `If-None-Match: *`, the second a copy and a delete, a put is durable when it
-returns, and folders do not exist; links, renames and syncs are the business of `LocalStore` alone.
+store the first is a put with `If-None-Match: *`, the second a copy and a delete, what was put is durable,
+and folders do not exist (`stitch.lake.bucket`); links, renames and syncs are `LocalStore`'s business alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -37,6 +37,11 @@ class UncertainError(OSError):
 class Store(Protocol):
     """Operations on a lake. Every method may raise OSError."""
 
+    @property
+    def concurrency(self) -> int:
+        """Requests that are worth having under way at once; 1 on a disk, which answers at once."""
+        ...
+
     def read(self, name: str) -> pa.Buffer:
         """Whole content. Raises FileNotFoundError."""
         ...
@@ -49,12 +54,27 @@ class Store(Protocol):
         """Bytes of a file; None where it is not there."""
         ...
 
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """`size` of each."""
+        ...
+
     def names(self, folder: str, after: str = "") -> list[str]:
         """Sorted names in a folder (last parts only) that sort behind `after`; empty for a missing folder."""
         ...
 
+    def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
+        """Names of all files in a folder and the folders in it, sorted; none for a missing folder.
+
+        `is_folder` tells a folder from a file by the last part of its name.
+        """
+        ...
+
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
-        """Write a new file on the stage; it is durable after `persist`. Raises FileExistsError."""
+        """Write a new file on the stage; it is durable after `persist`.
+
+        It may still be under way when this returns: then `persist` raises what went wrong. Raises
+        FileExistsError, here or there.
+        """
         ...
 
     def persist(self, names: Sequence[str]) -> None:
@@ -94,6 +114,8 @@ class Store(Protocol):
 class LocalStore:
     """A store on a disk of this machine."""
 
+    concurrency: Final = 1
+
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._made: set[str] = set()
@@ -119,9 +141,22 @@ class LocalStore:
         """See Store."""
         return self._disk.size(name)
 
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """See Store."""
+        return [self._disk.size(name) for name in names]
+
     def names(self, folder: str, after: str = "") -> list[str]:
         """See Store."""
         return [name for name in self._disk.names(folder) if name > after]
+
+    def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
+        """See Store."""
+        for name in self._disk.names(folder):
+            whole = f"{folder}/{name}" if folder else name
+            if is_folder(name):
+                yield from self.below(whole, is_folder)
+            else:
+                yield whole
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
         """See Store."""

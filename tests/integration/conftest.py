@@ -1,14 +1,16 @@
-"""A real Kafka for the tests that read one."""
+"""Servers for the tests that talk to one: real ones, on free ports of this machine."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, own, shared
+from oracles.bucket_server import BucketServer, moto_server, versitygw_server
 
 # The client tells at length what tests do to it.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -23,9 +25,38 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(params=["python", "fast"])
+def client(request: pytest.FixtureRequest) -> str:
+    """What a source fetches with: the suite is the same for both."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBench]:
     """Topics, messages and sources on a broker: the one of FLOWDIFF_TEST_KAFKA, or a started one."""
     broker = own() or request.getfixturevalue("secure_broker")
     with KafkaBench(broker) as bench:
         yield bench
+
+
+@pytest.fixture(scope="session")
+def bucket_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
+    """moto's server; with FLOWDIFF_TEST_VERSITYGW=<program> (see `make buckets`) that gateway instead."""
+    folder = tmp_path_factory.mktemp("bucket-server")
+    program = os.environ.get("FLOWDIFF_TEST_VERSITYGW")
+    start = moto_server(folder / "log") if program is None else versitygw_server(Path(program), folder)
+    with start as server:
+        yield server
+
+
+@pytest.fixture
+def bucket_environ(
+    bucket_server: BucketServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """The environment of a user of that server, with a cache of its own, also set for this process."""
+    told = {**bucket_server.environ, "FLOWDIFF_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3", "FLOWDIFF_CACHE_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    return told

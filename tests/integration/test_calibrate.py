@@ -65,22 +65,22 @@ def calibrate(lake: Path, *more: str) -> int:
 
 def test_a_record_is_kept_and_told(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chosen = Chosen(method_of("paper"), method_of("paper").settings())
-    assert newest_record(lake) is None
-    assert calibration_sentence(lake, chosen, RefineSettings()) == ""
+    assert newest_record(LocalStore.at(lake)) is None
+    assert calibration_sentence(LocalStore.at(lake), chosen, RefineSettings()) == ""
     assert calibrate(lake) == 0
     out = capsys.readouterr().out
     assert out.startswith("In 2 pairs of ordinary times of this lake (about 3")
     assert "Verdicts: 2 " in out
-    record = newest_record(lake)
+    record = newest_record(LocalStore.at(lake))
     assert record is not None
     assert (record.pairs, record.method) == (2, "paper")
     assert record.sentence in out
     assert sum(record.verdicts.values()) == 2
     assert 20 <= record.requests0 <= 40
     assert 3 <= record.requests1 <= 14
-    told = calibration_sentence(lake, chosen, RefineSettings())
+    told = calibration_sentence(LocalStore.at(lake), chosen, RefineSettings())
     assert told == f"{record.sentence} Measured {record.created_at[:10]}."
-    other = calibration_sentence(lake, chosen, RefineSettings(host_policy="none"))
+    other = calibration_sentence(LocalStore.at(lake), chosen, RefineSettings(host_policy="none"))
     assert "other settings gave" in other
     assert check(LocalStore.at(lake)) == []
 
@@ -98,11 +98,11 @@ def test_a_damaged_record_is_passed_by(lake: Path, capsys: pytest.CaptureFixture
     assert calibrate(lake) == 0
     assert calibrate(lake, "--seed", "1", "--history-windows", "0") == 0
     first, second = sorted((lake / "calibration").iterdir())
-    newest = newest_record(lake)
+    newest = newest_record(LocalStore.at(lake))
     assert newest is not None
     assert newest.chosen.seed == 1
     second.write_bytes(second.read_bytes().replace(b'"paper"', b'"robot"'))
-    newest = newest_record(lake)
+    newest = newest_record(LocalStore.at(lake))
     assert newest is not None
     assert newest.chosen.seed == 0
     (finding,) = check(LocalStore.at(lake))

@@ -13,9 +13,10 @@ from oracles.memory_log import Member, MemoryLog
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.watch import Unwatched
+from stitch.drivers.live.watch import Unwatched, Watch
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import decode
 from stitch.lake.layout import ensure_lake
@@ -72,6 +73,7 @@ class World:
     step_s: float = 4
     """Between two turns."""
     log: MemoryLog = field(default_factory=MemoryLog)
+    watch: Watch = field(default_factory=Unwatched)
     processes: dict[str, LiveRun] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
     _written: int = 0
@@ -89,7 +91,10 @@ class World:
         info = ensure_lake(store, self.settings.window_length_ns, NS_PER_MINUTE, "test")
         member = self.members[name] = self.log.join()
         identity = LiveIdentity(owner=name, created_by="test")
-        run = LiveRun(member, store, info, self.settings, identity, lambda: self.now_ns, Unwatched())
+        run = LiveRun(member, store, info, self.settings, identity, lambda: self.now_ns, self.watch)
+        # Threads decode when they come to it; here every turn takes all, so that a schedule repeats exactly.
+        decoders = run._decoders
+        decoders.take = lambda **_: Decoders.take(decoders, drain=True)  # type: ignore[method-assign]
         self.processes[name] = run
         return run
 

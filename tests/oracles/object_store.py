@@ -5,7 +5,7 @@ What is put is durable. It stops at any request, before it did what was asked or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ class ObjectStore:
     """See the module. `crash_at` counts mutating requests from 1; 0 never stops."""
 
     crash_at: int = 0
+    concurrency: int = 1
+    """Requests that its users have under way at once."""
     times_out: bool = False
     """The request at which it stops is stored, and its answer lost."""
     steps: int = 0
@@ -58,10 +60,16 @@ class ObjectStore:
     def size(self, name: str) -> int | None:
         return len(self.objects[name]) if name in self.objects else None
 
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        return [self.size(name) for name in names]
+
     def names(self, folder: str, after: str = "") -> list[str]:
         prefix = f"{folder}/" if folder else ""
         found = {n.removeprefix(prefix).split("/")[0] for n in self.objects if n.startswith(prefix)}
         return sorted(name for name in found if name > after)
+
+    def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
+        yield from sorted(name for name in self.objects if name.startswith(f"{folder}/" if folder else ""))
 
     def put(self, name: str, data: pa.Buffer | bytes) -> None:
         self._put(name, bytes(data))

@@ -286,6 +286,7 @@ def test_under_pressure_the_oldest_requests_are_closed_as_incomplete() -> None:
     held = buffer.bytes
     buffer.relieve()
     assert 0 < buffer.open_flows < 10
+    assert buffer.relieved_flows == 20 - buffer.open_flows
     due = commit(buffer, buffer.due(early=True))
     assert ids(due) == [f"t{i:02d}" for i in range(buffer.open_flows, 20)]
     assert due.counters.quality["INCOMPLETE"] == due.counters.flows
@@ -303,9 +304,10 @@ def test_bytes_come_back_to_nothing() -> None:
     commit(buffer, buffer.everything())
     assert (buffer.open_events, buffer.open_flows, buffer.pending_flows) == (0, 0, 0)
     assert buffer.bytes == 0
+    assert buffer._memory.bytes > 0
     buffer.advance(START + 1200 * S)
     commit(buffer)
-    assert buffer.bytes == 0
+    assert buffer._memory.bytes == 0
 
 
 def test_memory_forgets_the_oldest_windows_first() -> None:
@@ -355,3 +357,22 @@ def test_a_provisional_reading_has_what_was_not_published_yet() -> None:
     made = provisional_flows(segments, SETTINGS.stitch)
     rows = [*trace("u", 30), span("c", "b", (AT + 31 * S, AT + 32 * S), trace="u")]
     assert made.flows.to_pylist() == stitch(batch(*rows), SETTINGS.stitch).flows.to_pylist()
+
+
+def test_what_is_settled_says_nothing_of_segments_to_come() -> None:
+    """An id that comes again after it was forgotten is another request."""
+    buffer = lane()
+    add(buffer, *trace("t"), *trace("u", 30))
+    segments = [commit(buffer).new_events]
+    buffer.advance(START + 20 * S)
+    segments.append(commit(buffer, buffer.due(early=True)).new_events)
+    buffer._memory.requests.forget(START + 3600 * S)
+    add(buffer, *trace("t", 70))
+    due = commit(buffer)
+    segments.append(due.new_events)
+    assert due.counters.events_open == 4
+    after = lane()
+    after.load(segments)
+    assert after.open_events == 4
+    flows = provisional_flows(segments, SETTINGS.stitch).flows
+    assert sorted(flows["start_ns"].to_pylist()) == [START + 30 * S, START + 70 * S]

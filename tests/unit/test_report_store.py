@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.memory_disk import CrashError
+from oracles.object_store import ObjectStore
 from oracles.shop import shop_outcome
 
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
-from analyze.report.store import write_report
+from analyze.report.store import put_report, write_report
+from schemas.errors import LakeError
 
 FILES = (
     "categories.parquet",
@@ -202,3 +205,49 @@ def test_another_process_may_finish_first(tmp_path: Path, outcome: Outcome, page
     assert len(raced) == 1
     assert tuple(sorted(contents(folder))) == FILES
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+# -- in a bucket ---------------------------------------------------------------------------------------
+
+
+def test_a_report_in_a_bucket_has_the_files_of_one_on_disk(
+    tmp_path: Path, outcome: Outcome, page: str
+) -> None:
+    store = ObjectStore()
+    where = put_report(store, outcome, page, "s3://lakes/shop")
+    folder = write_report(tmp_path, outcome, page)
+    assert where == f"s3://lakes/shop/reports/{folder.name}/report.html"
+    assert {name.rpartition("/")[2]: data for name, data in store.objects.items()} == contents(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_broken_in_a_bucket_is_replaced_and_the_rest_kept(
+    name: str, outcome: Outcome, page: str
+) -> None:
+    store = ObjectStore()
+    put_report(store, outcome, page, "s3://lakes/shop")
+    whole = dict(store.objects)
+    (broken,) = (stored for stored in whole if stored.endswith(f"/{name}"))
+    store.objects[broken] = whole[broken][:-3]
+    steps = store.steps
+    put_report(store, outcome, page, "s3://lakes/shop")
+    assert store.objects == whole
+    assert store.steps == steps + len(FILES) + 1
+
+
+def test_report_json_comes_last_so_that_half_a_report_is_none(outcome: Outcome, page: str) -> None:
+    for at in range(1, len(FILES) + 1):
+        store = ObjectStore(crash_at=at)
+        with pytest.raises(CrashError):
+            put_report(store, outcome, page, "s3://lakes/shop")
+        assert len(store.objects) == at - 1
+        assert not any(name.endswith("report.json") for name in store.objects)
+
+
+def test_a_bucket_that_refuses_is_told(outcome: Outcome, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError(13, "access is denied (403 AccessDenied)")
+
+    monkeypatch.setattr(ObjectStore, "put_if_absent", refuses)
+    with pytest.raises(LakeError, match=r"access is denied \(403 AccessDenied\)\. Use --no-save"):
+        put_report(ObjectStore(), outcome, page, "s3://lakes/shop")

@@ -35,7 +35,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
 from stitch.drivers.live.request_keys import record_words
-from stitch.drivers.live.unsettled import segment_rows, settled_keys
+from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import stitch_closed
 from stitch.structures import StructureMemo
 
@@ -87,6 +87,8 @@ class LaneBuffer:
         window of these. They are kept while something may come late."""
         self._segment = 0
         """Number of the coming segment, from 0 for the first that was loaded."""
+        self.relieved_flows = 0
+        """Requests that were closed to make room, in the buffer's life."""
         self.sealed_to_ns = sealed_to_ns
         """Every window that ends here or before is published whole."""
 
@@ -134,12 +136,12 @@ class LaneBuffer:
         Events of requests that a segment calls settled are dropped: they were accounted for. All others are
         open again, however late they are, and whatever else the lake has of their requests.
         """
-        settled = settled_keys(segments)
+        settled = Settled(segments)
         # When exactly they were is not told: they count as of the window that goes on.
         end_ns = 0 if self.sealed_to_ns is None else self.sealed_to_ns + self._length_ns
-        self._memory.words.add(settled, np.full(len(settled), end_ns))
+        self._memory.words.add(settled.keys, np.full(len(settled.keys), end_ns))
         for number, segment in enumerate(segments):
-            rows = segment_rows(segment, settled)
+            rows = segment_rows(segment, number, settled)
             if len(settled_of(segment)):
                 self._ties.append((number, end_ns))
             gone = rows.settled
@@ -247,6 +249,7 @@ class LaneBuffer:
         if self._open.bytes > spare and self._open.n_events:
             n_events = int(self._open.n_events * (1 - spare / self._open.bytes)) + 1
             for closed in self._open.close_oldest(n_events, max_events=STITCH_EVENTS):
+                self.relieved_flows += len(np.unique(closed.key))
                 self._stitch(closed)
 
     def _stitch(self, closed: ClosedEvents) -> None:

@@ -18,7 +18,7 @@ from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.windows import Window
 from stitch.drivers.flow_counts import shared_params
-from stitch.drivers.live.unsettled import segment_rows, settled_keys
+from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import encode
 from stitch.lake.layout import WINDOW_TABLES, WindowTable
@@ -47,8 +47,8 @@ def provisional_flows(segments: Sequence[pa.Table], config: StitchConfig, *, lan
     segments: all that the lane's last commit needs, in their order. What they hold of published requests is
     left out. O(events).
     """
-    settled = settled_keys(segments)
-    open_ = [segment_rows(segment, settled).open() for segment in segments]
+    settled = Settled(segments)
+    open_ = [segment_rows(segment, number, settled).open() for number, segment in enumerate(segments)]
     return stitch(concat_events([events for events in open_ if events.num_rows]), config, lane=lane)
 
 

@@ -38,19 +38,40 @@ class SegmentRows:
         return self.events.filter(pa.array(~self.settled)).combine_chunks()
 
 
-def settled_keys(segments: Sequence[pa.Table]) -> U8:
-    """What the segments of a lane say was settled, ascending."""
-    return np.unique(np.concatenate([np.zeros(0, np.uint64), *map(settled_of, segments)]))
+class Settled:
+    """What the segments of a lane say was settled. A segment speaks of itself and of those before it."""
+
+    def __init__(self, segments: Sequence[pa.Table]) -> None:
+        """`segments` are all that the lane needs, in their order."""
+        told = [settled_of(segment) for segment in segments]
+        keys = np.concatenate([np.zeros(0, np.uint64), *told])
+        number = np.repeat(np.arange(len(told)), [len(part) for part in told])
+        order = np.lexsort((number, keys))
+        keys, number = keys[order], number[order]
+        last = np.ones(len(keys), dtype=np.bool_)
+        last[:-1] = keys[1:] != keys[:-1]
+        self.keys: U8 = keys[last]
+        """Ascending."""
+        self._by: I8 = number[last]
+        """[keys] the last segment that says so."""
+
+    def has(self, keys: U8, segment: int) -> B1:
+        """[keys] whether what a segment holds of each is settled."""
+        if not len(self.keys):
+            return np.zeros(len(keys), dtype=np.bool_)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found: B1 = (self.keys[place] == keys) & (self._by[place] >= segment)
+        return found
 
 
-def segment_rows(segment: pa.Table, settled: U8) -> SegmentRows:
-    """The rows of one segment; `settled` are the `settled_keys` of all that the lane needs."""
+def segment_rows(segment: pa.Table, number: int, settled: Settled) -> SegmentRows:
+    """The rows of one segment, the `number`th of those that `settled` was made of."""
     events = concat_events([segment.cast(EVENT_SCHEMA)] if segment.num_rows else [])
     key, loose = request_keys(events)
-    gone = np.isin(key, settled)
+    gone = settled.has(key, number)
     row, word = record_words(events)
     if loose is not None:
         gone &= ~loose
-        tied = row[np.isin(word, settled)]
+        tied = row[settled.has(word, number)]
         gone[tied] |= loose[tied]
     return SegmentRows(events, key, loose, gone, (row, word))

@@ -1,0 +1,70 @@
+"""`flowdiff top`: what a running ingest does, in a terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from flowdiff.settings.units import duration_of
+
+if TYPE_CHECKING:
+    from flowdiff.live.scrape import Scrape
+
+_AROUND_ROWS = 14
+"""Lines of the screen that are not rows of its two tables."""
+
+
+def command(
+    url: Annotated[
+        str, typer.Argument(help="Address of its metrics: host:port, or a URL.")
+    ] = "127.0.0.1:9464",
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Time between two looks.")] = "2s",
+    once: Annotated[
+        bool, typer.Option("--once", help="Print it once; so it does where the output is no terminal.")
+    ] = False,
+) -> None:
+    """Show what a running `flowdiff ingest` does, in a terminal."""
+    from flowdiff.live.scrape import metrics_url, scrape
+    from flowdiff.live.top_view import view
+
+    console = Console()
+    page, wait_s = metrics_url(url), max(0.2, duration_of(every) / 1e9)
+    now = scrape(page, time.monotonic())
+    if once or not console.is_terminal:
+        console.print(view(page, now, None))
+        return
+    _follow(console, page, now, wait_s)
+
+
+def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
+    """Look again and again until Ctrl-C. What does not answer is said, and asked again."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from flowdiff.live.scrape import scrape
+    from flowdiff.live.top_view import view
+    from schemas.errors import InputError
+    from schemas.visible import visible
+
+    before: Scrape | None = None
+    with Live(view(page, now, None, rows=_rows(console)), console=console, screen=True) as live:
+        while True:
+            try:
+                time.sleep(wait_s)
+            except KeyboardInterrupt:
+                return
+            try:
+                before, now = now, scrape(page, time.monotonic())
+            except InputError as error:
+                told = Text(visible(error.message), style="bold red")
+                live.update(Group(told, view(page, now, before, rows=_rows(console))), refresh=True)
+            else:
+                live.update(view(page, now, before, rows=_rows(console)), refresh=True)
+
+
+def _rows(console: Console) -> int:
+    return max(1, (console.height - _AROUND_ROWS) // 2)

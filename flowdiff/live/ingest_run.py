@@ -1,0 +1,173 @@
+"""`flowdiff ingest` from its settings to its end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from flowdiff.live.run_log import LogWatch, open_log
+from flowdiff.live.run_metrics import RunMetrics, StatusCollector
+from flowdiff.live.status_server import StatusServer
+from flowdiff.live.stopping import StopOnSignal
+from flowdiff.live.timed_store import TimedStore
+from flowdiff.live.watches import Watches
+from flowdiff.outcome import FAILED
+from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
+from flowdiff.version import version
+from ingest.kafka.kafka_settings import OnCorrupt
+from ingest.source import LiveSource
+from schemas.errors import FlowdiffError, InputError
+from schemas.windows import NS_PER_SECOND
+from stitch.drivers.batch import DEFAULT_WINDOW_NS
+from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.lake.layout import ensure_lake
+from stitch.lake.store import Store
+
+TURN_S: Final = 0.25
+"""Longest wait for messages in a turn: a signal is heeded after it."""
+PATIENCE_S: Final = 30.0
+"""`--until-end` gives up where the log cannot be read, or gives us nothing to read, for so long."""
+
+
+def ingest(config: IngestConfig, *, until_end: bool) -> int:
+    """Ingest until a signal, or the end of the topics. Returns the exit code; raises FlowdiffError."""
+    log = open_log(config.log, sys.stderr)
+    _warn(config, log)
+    registry = CollectorRegistry()
+    with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
+        store = _open_store(config.lake)
+        info = ensure_lake(
+            store, config.live.window_length_ns, DEFAULT_WINDOW_NS, _created_by(), lake=config.lake
+        )
+        source = _source(config)
+        run = LiveRun(
+            source,
+            TimedStore(store, registry),
+            info,
+            config.live,
+            LiveIdentity(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}", _created_by()),
+            time.time_ns,
+            Watches(LogWatch(log), RunMetrics(registry, version())),
+        )
+        registry.register(StatusCollector(run.status, time.time_ns, config.live.memory_bytes))
+        try:
+            with _served(config.serve, registry, run) as address:
+                log.info(
+                    "started", lake=config.lake, version=version(), group=config.kafka.group, serves=address
+                )
+                return _turns(run, stop, log, until_end=until_end)
+        except FlowdiffError:
+            source.close()
+            raise
+
+
+@contextmanager
+def _served(settings: ServeSettings, registry: CollectorRegistry, run: LiveRun) -> Iterator[str | None]:
+    """Metrics and health; gives the address, None where there is none. Raises ConfigError."""
+    if not settings.address:
+        yield None
+        return
+    server = StatusServer(settings.address, registry, run.status, time.time_ns, settings.stalled_after_ns)
+    try:
+        yield f"{settings.address.rpartition(':')[0]}:{server.port}"
+    finally:
+        server.close()
+
+
+def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> int:
+    ends = _Ends() if until_end else None
+    while not stop.asked and not run.all_halted and not (ends and ends.reached(run, time.monotonic())):
+        run.turn(TURN_S)
+    is_whole = ends is not None and ends.are_reached
+    log.info("stopping", at="the end of the topics" if is_whole else "request" if stop.asked else "halted")
+    stop.begin()
+    run.stop(whole=is_whole)
+    log.info("stopped")
+    if run.halted:
+        lane, why = next(iter(run.halted.items()))
+        raise InputError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
+    if ends is not None and not is_whole and not stop.asked:
+        return FAILED
+    return 0
+
+
+class _Ends:
+    """The ends of our streams as they were when each was first seen."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, int] = {}
+        self._waits_since_s: float | None = None
+        self.are_reached = False
+
+    def reached(self, run: LiveRun, now_s: float) -> bool:
+        """Whether all were read up to there. Raises InputError where nothing is ours for PATIENCE_S."""
+        status = run.status()
+        streams = [stream for lane in status.lanes for stream in lane.streams]
+        for stream in streams:
+            if stream.end is not None:
+                self._ends.setdefault(stream.name, stream.end)
+        if streams and status.trouble is None:
+            self._waits_since_s = None
+        elif self._waits_since_s is None:
+            self._waits_since_s = now_s
+        elif now_s > self._waits_since_s + PATIENCE_S:
+            raise InputError(
+                status.trouble
+                or "No partition of the topics came to us: other members of the group have them.",
+                remedy="Check the topics, or stop the other members.",
+            )
+        self.are_reached = bool(streams) and all(
+            stream.name in self._ends and stream.position >= self._ends[stream.name] for stream in streams
+        )
+        return self.are_reached
+
+
+def _created_by() -> str:
+    return f"flowdiff {version()}"
+
+
+def _open_store(lake: str) -> Store:
+    from pathlib import Path
+
+    from stitch.lake.disk import make_private_folder
+    from stitch.lake.place import is_bucket, open_store
+
+    if not is_bucket(lake):
+        make_private_folder(Path(lake))
+    return open_store(lake)
+
+
+def _source(config: IngestConfig) -> LiveSource:
+    """By the client that was asked for. Raises InputError where no broker can be used, ConfigError."""
+    from ingest.kafka.kafka_source import KafkaSource
+
+    return KafkaSource(config.kafka, config.live.decode)
+
+
+def _warn(config: IngestConfig, log: Any) -> None:
+    """What is allowed, and should be known."""
+    security = config.kafka.security
+    if not security.protocol.has_tls:
+        log.warning("plain text", why="What is read from Kafka is not encrypted on its way.")
+    elif not security.check_hostname:
+        log.warning("any host", why="The names of brokers are not checked against their certificates.")
+    if config.serve.is_open:
+        log.warning("open address", why=f"Anyone who reaches {config.serve.address} reads the metrics.")
+    if config.live.accept_gaps:
+        log.warning("gaps accepted", why="What retention took before it was read is passed over.")
+    if config.kafka.on_corrupt is OnCorrupt.SKIP:
+        log.warning("corrupt skipped", why="Messages that cannot be read are passed over, into dead letters.")
+
+
+def _too_slow(log: Any) -> None:
+    """In a thread of its own, while the orderly end hangs."""
+    log.error("stop budget over", why="Ending now: the next process goes on at the last commits.")
+    os._exit(FAILED)

@@ -1,0 +1,105 @@
+"""The log of a live run: one line an event on standard error, as JSON or as text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
+
+import structlog
+
+from flowdiff.settings.ingest_config import LogFormat, LogSettings
+from schemas.commits import CommitRecord
+from schemas.periods import format_instant
+from schemas.visible import visible
+
+_HOW_BAD: Final = {"waiting": logging.WARNING, "lost": logging.WARNING, "halted": logging.ERROR}
+"""Of what becomes of a lane; anything else is told as information."""
+
+
+def open_log(settings: LogSettings, stream: TextIO) -> Any:
+    """A structlog logger that writes to `stream`. Safe to use from several threads."""
+    is_json = settings.format is LogFormat.JSON or (settings.format is LogFormat.AUTO and not stream.isatty())
+    last: list[Any] = (
+        [structlog.processors.JSONRenderer()]
+        if is_json
+        else [_one_line, structlog.processors.LogfmtRenderer(key_order=("timestamp", "level", "event"))]
+    )
+    return structlog.wrap_logger(
+        structlog.PrintLogger(stream),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(settings.level.value),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _one_line(_logger: Any, _method: str, event: Any) -> Any:
+    """Names of others as they can be shown on a terminal. JSON spells such characters anyway."""
+    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+class LogWatch:
+    """A `Watch` that writes to a log."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
+        """Commits tell it, summed up."""
+
+    def committed(self, record: CommitRecord, took_s: float) -> None:
+        """Published windows, refused items and gaps are worth a line; any other commit one for debugging."""
+        counters, standing = record.counters, record.standing
+        self._log.debug(
+            "commit",
+            lane=record.lane,
+            commit=record.seq,
+            seconds=round(took_s, 3),
+            messages=counters.messages,
+            events=counters.events_read,
+            open_events=counters.events_open,
+        )
+        if counters.flows:
+            self._log.info(
+                "published",
+                lane=record.lane,
+                commit=record.seq,
+                flows=counters.flows,
+                events=counters.events_published,
+                windows=len({file.window for file in record.publish if file.table == "flows"}),
+                sealed_to=None if standing.sealed_to_ns is None else format_instant(standing.sealed_to_ns),
+            )
+        if counters.rejects:
+            self._log.warning("rejected", lane=record.lane, commit=record.seq, **_by_reason(counters.rejects))
+        if counters.events_late:
+            self._log.warning("late", lane=record.lane, commit=record.seq, events=counters.events_late)
+        for gap in record.gaps:
+            self._log.error(
+                "gap",
+                lane=record.lane,
+                stream=f"{gap.topic}/{gap.partition}",
+                messages=gap.end - gap.start,
+                first=gap.start,
+                until=gap.end,
+            )
+
+    def lane(self, lane: int, state: str, why: str) -> None:
+        """Every change is a line."""
+        told = {"why": why} if why else {}
+        self._log.log(_HOW_BAD.get(state, logging.INFO), f"lane {state}", lane=lane, **told)
+
+    def trouble(self, why: str | None) -> None:
+        """Its beginning, and its end."""
+        if why is None:
+            self._log.info("the log can be read again")
+        else:
+            self._log.warning("trouble", why=why)
+
+
+def _by_reason(rejects: Mapping[str, int]) -> dict[str, int]:
+    """Keys of a line hold no dash."""
+    return {reason.replace("-", "_"): count for reason, count in sorted(rejects.items())}

@@ -1,0 +1,176 @@
+"""What a live run tells Prometheus: counters as things happen, gauges of where it stands when asked.
+
+Names follow Prometheus: `flowdiff_` in front, base units (seconds, bytes) at the end, `_total` for what only
+grows. `docs/live.md` lists them; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from schemas.commits import CommitRecord
+from schemas.rejects import Reason
+from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus
+
+COMMIT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LANE_CHANGES: Final = ("gained", "released", "lost", "waiting", "running", "halted")
+_NS_PER_S: Final = 1e9
+_STREAM: Final = ["topic", "partition"]
+
+
+class RunMetrics:
+    """A `Watch` that counts."""
+
+    def __init__(self, registry: CollectorRegistry, version: str) -> None:
+        ProcessCollector(registry=registry)
+        build = Gauge("flowdiff_build_info", "Always 1.", ["version", "python_version"], registry=registry)
+        build.labels(version, platform.python_version()).set(1)
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"flowdiff_{name}", about, labels, registry=registry)
+
+        self._messages = counter("messages_total", "Messages read.", *_STREAM)
+        self._bytes = counter("message_bytes_total", "Bytes of their values, unpacked.", *_STREAM)
+        self._events = counter("events_total", "Events decoded: spans, or records.", *_STREAM)
+        self._commits = counter("commits_total", "Commits of lanes.")
+        self._flows = counter("published_flows_total", "Requests published.")
+        self._published = counter("published_events_total", "Events of published requests.")
+        self._late = counter("late_events_total", "Events that came after their window was sealed.")
+        self._duplicate = counter("duplicate_events_total", "Events that had come before; counted once.")
+        self._rejected = counter("rejected_total", "Items that became dead letters.", "reason")
+        self._quality = counter("quality_flows_total", "Published requests with a quality flag.", "flag")
+        self._gaps = counter("gap_messages_total", "Messages passed over by order: retention took them.")
+        self._changes = counter("lane_changes_total", "What became of lanes.", "change")
+        self._commit_s = Histogram(
+            "flowdiff_commit_seconds",
+            "Time of a commit: encode, write, link, publish.",
+            buckets=COMMIT_BUCKETS_S,
+            registry=registry,
+        )
+        self._trouble = Gauge("flowdiff_source_trouble", "1: the log cannot be read.", registry=registry)
+        for reason in Reason:  # a series that begins at its first increment hides it from `rate`
+            self._rejected.labels(reason.value)
+        for change in LANE_CHANGES:
+            self._changes.labels(change)
+
+    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:  # noqa: ARG002 - as Watch has it
+        """See Watch. Refused items count when they are committed, as all the ledger does."""
+        topic, _, partition = stream.rpartition("/")
+        self._messages.labels(topic, partition).inc(messages)
+        self._bytes.labels(topic, partition).inc(size)
+        self._events.labels(topic, partition).inc(events)
+
+    def committed(self, record: CommitRecord, took_s: float) -> None:
+        """See Watch."""
+        counters = record.counters
+        self._commits.inc()
+        self._commit_s.observe(took_s)
+        self._flows.inc(counters.flows)
+        self._published.inc(counters.events_published)
+        self._late.inc(counters.events_late)
+        self._duplicate.inc(counters.events_duplicate)
+        for reason, count in counters.rejects.items():
+            self._rejected.labels(reason).inc(count)
+        for flag, count in counters.quality.items():
+            self._quality.labels(flag).inc(count)
+        self._gaps.inc(sum(gap.end - gap.start for gap in record.gaps))
+
+    def lane(self, lane: int, state: str, why: str) -> None:  # noqa: ARG002 - as Watch has it
+        """See Watch."""
+        self._changes.labels(state).inc()
+
+    def trouble(self, why: str | None) -> None:
+        """See Watch."""
+        self._trouble.set(why is not None)
+
+
+class StatusCollector(Collector):
+    """Gauges made from the status of a run at every scrape. Times are as of the clock then."""
+
+    def __init__(self, status: Callable[[], LiveStatus], clock: Callable[[], int], memory_bytes: int) -> None:
+        self._status = status
+        self._clock = clock
+        self._memory_bytes = memory_bytes
+
+    def collect(self) -> Iterator[Metric]:
+        """See Collector."""
+        status, now_ns = self._status(), self._clock()
+        yield _gauge("ready", "1: it does its work (/readyz).", status.ready)
+        yield _gauge("paused", "1: reading waits for memory or for the lake.", status.paused)
+        yield _gauge("turn_age_seconds", "Since the loop last turned.", _since(status.now_ns, now_ns))
+        yield _gauge("memory_budget_bytes", "What lanes may hold together.", self._memory_bytes)
+        yield _states(status)
+        yield from _streams(status)
+        for name, about, value in _LANE_GAUGES:
+            family = GaugeMetricFamily(f"flowdiff_{name}", about, labels=["lane"])
+            for lane in status.lanes:
+                told = value(lane, now_ns)
+                if told is not None:
+                    family.add_metric([str(lane.lane)], told)
+            yield family
+
+
+def _since(then_ns: int | None, now_ns: int) -> float | None:
+    """Seconds; None where there is no then. Below zero where then is ahead of the clock."""
+    return None if then_ns is None else (now_ns - then_ns) / _NS_PER_S
+
+
+_LANE_GAUGES: Final[tuple[tuple[str, str, Callable[[LaneStatus, int], float | None]], ...]] = (
+    ("open_events", "Events of requests that go on.", lambda lane, _: lane.open_events),
+    ("open_flows", "Requests that go on.", lambda lane, _: lane.open_flows),
+    ("pending_flows", "Closed requests that wait for their window.", lambda lane, _: lane.pending_flows),
+    ("state_bytes", "Memory of both.", lambda lane, _: lane.bytes),
+    (
+        "oldest_open_flow_age_seconds",
+        "Since the first event of the oldest request that goes on; 0: none does.",
+        lambda lane, now_ns: _since(lane.oldest_open_ns, now_ns) or 0.0,
+    ),
+    (
+        "watermark_delay_seconds",
+        "How far the watermark is behind the clock.",
+        lambda lane, now_ns: _since(lane.watermark_ns, now_ns),
+    ),
+    (
+        "seal_delay_seconds",
+        "How far the end of the last sealed window is behind the clock.",
+        lambda lane, now_ns: _since(lane.sealed_to_ns, now_ns),
+    ),
+    (
+        "commit_age_seconds",
+        "Since the lane's last commit by this process.",
+        lambda lane, now_ns: _since(lane.committed_at_ns, now_ns),
+    ),
+)
+
+
+def _gauge(name: str, about: str, value: float | None) -> Metric:
+    return GaugeMetricFamily(f"flowdiff_{name}", about, value=value or 0.0)
+
+
+def _states(status: LiveStatus) -> Metric:
+    family = GaugeMetricFamily("flowdiff_lanes", "Lanes of this process by state.", labels=["state"])
+    states = [lane.state for lane in status.lanes]
+    for state in LaneState:
+        family.add_metric([state.value], states.count(state))
+    family.add_metric(["halted"], len(status.halted))
+    return family
+
+
+def _streams(status: LiveStatus) -> Iterator[Metric]:
+    lag = GaugeMetricFamily("flowdiff_lag_messages", "Messages still to be read.", labels=_STREAM)
+    position = GaugeMetricFamily("flowdiff_position", "Offset of the next message.", labels=_STREAM)
+    idle = GaugeMetricFamily("flowdiff_idle", "1: silent, its lane goes by the clock for it.", labels=_STREAM)
+    for lane in status.lanes:
+        for stream in lane.streams:
+            topic, _, partition = stream.name.rpartition("/")
+            position.add_metric([topic, partition], stream.position)
+            idle.add_metric([topic, partition], stream.idle)
+            if stream.end is not None:
+                lag.add_metric([topic, partition], stream.lag)
+    yield from (lag, position, idle)

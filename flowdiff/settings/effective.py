@@ -1,0 +1,198 @@
+"""From a file, the environment and flags to one model, with the origin of every value. Flags win."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from flowdiff.settings.ingest_config import IngestConfig
+from flowdiff.settings.keys import PREFIX, Key, Kind, keys_of
+from schemas.errors import ConfigError, FlowdiffError, InputError
+
+CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+DEFAULT: Final = "default"
+KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
+"""Every key by its name."""
+_SECTIONS: Final = {".".join(key.path[:n]) for key in KEYS.values() for n in range(1, len(key.path))}
+_HASH_KEY: Final = "live.decode.params.hash_key"
+_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
+"""Variables that Kubernetes sets in a pod for every service of its namespace: `flowdiff-kafka` is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What counts, and why."""
+
+    config: IngestConfig
+    origins: Mapping[str, str]
+    """Where a key's value comes from: a flag, a variable or a file; keys at their default are not there."""
+
+    def value(self, key: Key) -> Any:
+        """A key's value in the model."""
+        value: Any = self.config
+        for part in key.field:
+            value = getattr(value, part)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A value somebody gave, and where."""
+
+    value: Any
+    origin: str
+
+
+def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None = None) -> Effective:
+    """The settings. `flags` by key, only those given; `file` None: the one of FLOWDIFF_CONFIG, or none.
+
+    Raises ConfigError with the key and where its value came from, InputError for a file that cannot be read.
+    """
+    if file is None and environ.get(CONFIG_VARIABLE):
+        file = Path(environ[CONFIG_VARIABLE])
+    told = {} if file is None else _of_file(file)
+    told |= _of_environment(environ)
+    told |= {name: _Told(value, str(KEYS[name].flag)) for name, value in flags.items()}
+    _read_hash_key(told)
+    values: dict[str, Any] = {"kafka": {}}
+    for name, each in told.items():
+        _put(values, KEYS[name].field, _read(KEYS[name], each))
+    try:
+        config = IngestConfig.model_validate(values)
+    except ValidationError as error:
+        raise _refusal(error, told) from None  # pydantic's text holds the values, secrets too
+    return Effective(config, {name: each.origin for name, each in told.items()})
+
+
+def _of_file(file: Path) -> dict[str, _Told]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"The configuration '{file}' cannot be read: {error.strerror}.", remedy="Check the path."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not TOML: {error}.") from error
+    found: dict[str, _Told] = {}
+    _walk(document, "", str(file), found)
+    return found
+
+
+def _walk(table: Mapping[str, Any], prefix: str, origin: str, found: dict[str, _Told]) -> None:
+    for word, value in table.items():
+        name = prefix + word
+        if name in _SECTIONS and isinstance(value, dict):
+            _walk(value, f"{name}.", origin, found)
+        elif name in _SECTIONS:
+            raise ConfigError(f"{name} ({origin}) is a table: write [{name}].")
+        elif name not in KEYS:
+            raise ConfigError(f"{origin}: there is no key '{name}'.{_nearest(name, [*KEYS, *_SECTIONS])}")
+        elif KEYS[name].kind is Kind.SECRET:
+            raise ConfigError(
+                f"{name} ({origin}) is a secret and does not belong into a configuration.",
+                remedy=_remedy_of_secret(KEYS[name]),
+            )
+        else:
+            found[name] = _Told(value, origin)
+
+
+def _remedy_of_secret(key: Key) -> str:
+    in_file = "hash_key_file" if key.name == _HASH_KEY else f"{key.name}_file"
+    return f"Set {key.variable}, or name a file that holds it: {in_file}."
+
+
+def _of_environment(environ: Mapping[str, str]) -> dict[str, _Told]:
+    """Of every variable with one of our names; an empty one counts as not set."""
+    by_variable = {key.variable: name for name, key in KEYS.items()}
+    sections = tuple({f"{PREFIX}{key.path[0].upper()}_" for key in KEYS.values() if len(key.path) > 1})
+    found: dict[str, _Told] = {}
+    for variable, value in environ.items():
+        if variable in by_variable and value:
+            found[by_variable[variable]] = _Told(value, variable)
+        elif (
+            variable.startswith(sections)
+            and variable not in by_variable
+            and not _SERVICE_LINK.fullmatch(variable)
+        ):
+            raise ConfigError(f"The variable {variable} sets nothing.{_nearest(variable, [*by_variable])}")
+    return found
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """The known name that was meant, by its whole or by its last part."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    if not close:
+        last = {each.rpartition(".")[2]: each for each in reversed(known)}
+        close = [last[each] for each in difflib.get_close_matches(name.rpartition(".")[2], list(last), n=1)]
+    return f" Did you mean {close[0]}?" if close else " `flowdiff config --defaults` lists them."
+
+
+def _read_hash_key(told: dict[str, _Told]) -> None:
+    """The key of hashed parameters, from its file."""
+    file = told.get("hash_key_file")
+    if file is None or _HASH_KEY in told:
+        return
+    try:
+        key = Path(str(file.value)).read_bytes().strip()
+    except OSError as error:
+        raise InputError(
+            f"hash_key_file ({file.origin}): '{file.value}' cannot be read: {error.strerror}.",
+            remedy="Check the path.",
+        ) from error
+    told[_HASH_KEY] = _Told(key.decode("utf-8", "surrogateescape"), "hash_key_file")
+
+
+def _put(values: dict[str, Any], field: tuple[str, ...], value: Any) -> None:
+    for part in field[:-1]:
+        values = values.setdefault(part, {})
+    values[field[-1]] = value
+
+
+def _read(key: Key, told: _Told) -> Any:
+    try:
+        value = key.read(told.value)
+    except FlowdiffError as error:
+        raise ConfigError(f"{_where(key, told)}: {error.message}", remedy=error.remedy) from None
+    except ValueError as error:
+        raise ConfigError(f"{_where(key, told)} cannot be {_shown(key, told)}: {error}.") from None
+    return value.encode("utf-8", "surrogateescape") if key.name == _HASH_KEY else value
+
+
+def _where(key: Key, told: _Told | None) -> str:
+    return key.name if told is None else f"{key.name} ({told.origin})"
+
+
+def _shown(key: Key, told: _Told | None) -> str:
+    return "what it is" if told is None or key.kind is Kind.SECRET else f"'{told.value}'"
+
+
+def _refusal(error: ValidationError, told: Mapping[str, _Told]) -> ConfigError:
+    """The first thing that the model has against the values, in terms of keys."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    place = tuple(part for part in first["loc"] if isinstance(part, str))
+    why = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+    key = next((key for key in KEYS.values() if place[: len(key.field)] == key.field), None)
+    if key is not None and first["type"] == "missing":
+        return ConfigError(
+            f"{key.name} is not set.", remedy=f"Give {key.flag}, set {key.variable}, or write it into a file."
+        )
+    if key is not None:
+        each = told.get(key.name)
+        return ConfigError(f"{_where(key, each)} cannot be {_shown(key, each)}: {why[:1].lower()}{why[1:]}.")
+    inside = [key for key in KEYS.values() if key.field[: len(place)] == place]
+    named = []
+    for key in sorted(inside, key=lambda key: -len(key.field[-1])):
+        spelled, uses = re.subn(rf"(?<![\w.]){key.field[-1]}(?!\w)", key.name, why)
+        if uses:
+            why = spelled
+            if key.name in told:
+                named.append(_where(key, told[key.name]))
+    tail = f" Set: {', '.join(named)}." if named else ""
+    return ConfigError(f"{'.'.join(place) or 'settings'}: {why}.{tail}")

@@ -1,0 +1,106 @@
+"""All settings of `flowdiff ingest`, one model. Where a value comes from: `flowdiff.settings.effective`."""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ingest.kafka.kafka_settings import KafkaSettings
+from schemas.config import Config
+from schemas.windows import NS_PER_SECOND
+from stitch.drivers.live.live_settings import LiveSettings
+
+
+class LogLevel(StrEnum):
+    """The least that is logged."""
+
+    DEBUG = "debug"
+    """Every commit too."""
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    AUTO = "auto"
+    """Text on a terminal, else JSON."""
+    JSON = "json"
+    TEXT = "text"
+
+
+class ServeSettings(Config):
+    """Metrics and health over HTTP. What is told there holds names of topics and no data, and no secret."""
+
+    address: str = "127.0.0.1:9464"
+    """`host:port` for /metrics, /healthz and /readyz; port 0 takes a free one, the empty text serves nothing.
+    Anyone who can connect can read them: other addresses than loopback are for networks of your own."""
+    stalled_after_ns: int = Field(default=60 * NS_PER_SECOND, ge=NS_PER_SECOND)
+    """/healthz fails once the loop has not turned for so long."""
+
+    @field_validator("address")
+    @classmethod
+    def _is_address(cls, address: str) -> str:
+        if address:
+            split_address(address)
+        return address
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines may connect."""
+        if not self.address:
+            return False
+        host, _ = split_address(self.address)
+        return host != "localhost" and not (_is_ip(host) and ipaddress.ip_address(host).is_loopback)
+
+
+class LogSettings(Config):
+    """The log, on standard error: one line an event."""
+
+    level: LogLevel = LogLevel.INFO
+    """debug, info, warning, error; debug tells of every commit."""
+    format: LogFormat = LogFormat.AUTO
+    """auto (text on a terminal, else JSON), json, text."""
+
+
+class IngestConfig(Config):
+    """What `flowdiff ingest` reads, where to, and how."""
+
+    lake: str
+    """Folder of the lake, or s3://bucket/prefix; made where it is missing."""
+    stop_budget_ns: int = Field(default=25 * NS_PER_SECOND, ge=NS_PER_SECOND)
+    """SIGTERM and SIGINT commit, give the lanes up and leave the group within this time; then it just ends.
+    Less than the grace of what stops it: 30 s in Kubernetes, 90 s of systemd."""
+    hash_key_file: Path | None = None
+    """File with the key of `live.decode.params.hash`; else the variable FLOWDIFF_HASH_KEY."""
+    kafka: KafkaSettings
+    live: LiveSettings = LiveSettings()
+    serve: ServeSettings = ServeSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _has_lake(self) -> Self:
+        if not self.lake:
+            raise ValueError("lake must not be empty")
+        return self
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`, `[::1]:9464`, `:9464` (every address). Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError("write host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

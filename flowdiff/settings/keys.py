@@ -1,0 +1,216 @@
+"""The keys of a settings model: what a value is called in a file, in the environment and as a flag.
+
+Made from the model, so that a new field is a new key. `live.commit_interval_ns` of the model is the key
+`live.commit_interval`, the variable FLOWDIFF_LIVE_COMMIT_INTERVAL and the flag --commit-interval; its value
+is written `10s`, as one in bytes is `512MB`. Only secrets have no flag, which any list of processes would
+show, and no place in a file, which people pass around.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic.fields import FieldInfo
+
+from flowdiff.settings.units import duration_of, shown_duration, shown_size, size_of
+from schemas.windows import window_length_ns
+
+PREFIX: Final = "FLOWDIFF_"
+FLAGLESS_SECTIONS: Final = ("kafka", "live")
+"""Left out of a flag's name."""
+_UNIT: Final = re.compile(r"`(\w+?)_(?:ns|ms|bytes)`")
+"""A field as descriptions name it; its key has no unit."""
+_SUFFIXES: Final = (("_ns", 1), ("_ms", 1_000_000), ("_bytes", 0))
+
+
+class Kind(StrEnum):
+    """What a value is; the word stands for it in help."""
+
+    DURATION = "DURATION"
+    WINDOW = "LENGTH"
+    SIZE = "SIZE"
+    SWITCH = "BOOL"
+    INTEGER = "INTEGER"
+    NUMBER = "NUMBER"
+    CHOICE = "CHOICE"
+    TEXT = "TEXT"
+    LIST = "LIST"
+    PAIRS = "PATTERN=FORMAT"
+    SECRET = "SECRET"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One value of the model."""
+
+    path: tuple[str, ...]
+    """As people write it."""
+    field: tuple[str, ...]
+    """In the model."""
+    kind: Kind
+    unit_ns: int
+    """Of a duration: nanoseconds of one of the field's units."""
+    default: Any
+    is_required: bool
+    about: str
+    choices: tuple[str, ...] = ()
+    pair: tuple[str, ...] = ()
+    """PAIRS: names of both parts."""
+
+    @property
+    def name(self) -> str:
+        """`live.commit_interval`."""
+        return ".".join(self.path)
+
+    @property
+    def variable(self) -> str:
+        """FLOWDIFF_LIVE_COMMIT_INTERVAL."""
+        if self.path[-1] == "hash_key":  # as `flowdiff import` has it
+            return f"{PREFIX}HASH_KEY"
+        return PREFIX + "_".join(self.path).upper()
+
+    @property
+    def flag(self) -> str | None:
+        """--commit-interval; None for a secret."""
+        if self.kind is Kind.SECRET:
+            return None
+        path = self.path[1:] if self.path[0] in FLAGLESS_SECTIONS else self.path
+        return "--" + "-".join(path).replace("_", "-")
+
+    def read(self, value: Any) -> Any:
+        """What the model takes, of a value from a file, or of text. Raises ValueError, ConfigError."""
+        match self.kind:
+            case Kind.DURATION:
+                ns = duration_of(_text(value, "'10s'"))
+                if ns % self.unit_ns:
+                    raise ValueError(f"whole {shown_duration(self.unit_ns)} only")
+                return ns // self.unit_ns
+            case Kind.WINDOW:
+                return window_length_ns(_text(value, "'5m'"))
+            case Kind.SIZE:
+                return size_of(_text(value, "'64MB'"))
+            case Kind.LIST:
+                return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+            case Kind.PAIRS:
+                return (
+                    [self._pair(part) for part in value.split(",") if part]
+                    if isinstance(value, str)
+                    else value
+                )
+            case Kind.INTEGER | Kind.NUMBER if isinstance(value, bool):
+                raise ValueError("a number is wanted")
+            case Kind.TEXT | Kind.CHOICE | Kind.SECRET:
+                return _text(value, "text")
+        return value
+
+    def _pair(self, text: str) -> dict[str, str]:
+        """The last `=` parts them, so that a regular expression may hold one."""
+        left, equals, right = text.rpartition("=")
+        if not equals or not left or not right:
+            raise ValueError(f"write {self.kind}")
+        return dict(zip(self.pair, (left, right), strict=True))
+
+    def shown(self, value: Any) -> str:
+        """A value of the model as TOML; `read` takes it back. Never one of a secret, never None."""
+        assert self.kind is not Kind.SECRET
+        match self.kind:
+            case Kind.DURATION | Kind.WINDOW:
+                return _toml(shown_duration(value * self.unit_ns))
+            case Kind.SIZE:
+                return _toml(shown_size(value))
+            case Kind.LIST:
+                return f"[{', '.join(map(_toml, value))}]"
+            case Kind.PAIRS:
+                rows = (
+                    ", ".join(f"{part} = {_toml(getattr(row, part))}" for part in self.pair) for row in value
+                )
+                return f"[{', '.join(f'{{ {row} }}' for row in rows)}]"
+        return _toml(value)
+
+
+def _text(value: Any, example: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"write {example}" if example != "text" else "text is wanted")
+    return value
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = value.value if isinstance(value, Enum) else str(value)
+    # JSON's strings are TOML's, but for DEL; and surrogates, which no TOML can hold, are already gone.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def keys_of(model: type[BaseModel], path: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> Iterator[Key]:
+    """Every key of a model and the models in it, its own values before those of its parts."""
+    parts: list[tuple[str, type[BaseModel]]] = []
+    for name, info in model.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            parts.append((name, info.annotation))
+        else:
+            yield _key((*path, _word(name)), (*field, name), info)
+    for name, part in parts:
+        yield from keys_of(part, (*path, name), (*field, name))
+
+
+def _word(name: str) -> str:
+    return next((name.removesuffix(suffix) for suffix, _ in _SUFFIXES if name.endswith(suffix)), name)
+
+
+def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
+    kind, type_ = _kind(field[-1], info)
+    return Key(
+        path,
+        field,
+        kind,
+        next((unit for suffix, unit in _SUFFIXES if field[-1].endswith(suffix)), 0) or 1,
+        None if info.is_required() else info.get_default(call_default_factory=True),
+        info.is_required(),
+        _UNIT.sub(r"`\1`", " ".join((info.description or "").split())),
+        tuple(member.value for member in type_) if kind is Kind.CHOICE else (),
+        tuple(type_.model_fields) if kind is Kind.PAIRS else (),
+    )
+
+
+def _kind(name: str, info: FieldInfo) -> tuple[Kind, Any]:
+    """What a field's values are, and the type that says so. Raises TypeError for what nobody can write."""
+    type_: Any = info.annotation
+    if get_origin(type_) in (Union, UnionType):
+        (type_,) = (part for part in get_args(type_) if part is not type(None))
+    if get_origin(type_) is tuple:
+        item = get_args(type_)[0]
+        if item is str:
+            return Kind.LIST, item
+        if issubclass(item, BaseModel) and len(item.model_fields) == 2:
+            return Kind.PAIRS, item
+    elif issubclass(type_, SecretStr | SecretBytes):
+        return Kind.SECRET, type_
+    elif issubclass(type_, Enum):
+        return Kind.CHOICE, type_
+    elif type_ is int and name.endswith(("_ns", "_ms")):
+        return Kind.WINDOW if name == "window_length_ns" else Kind.DURATION, type_
+    elif type_ is int and name.endswith("_bytes"):
+        return Kind.SIZE, type_
+    elif type_ in _SCALARS:
+        return _SCALARS[type_], type_
+    raise TypeError(f"the field '{name}' cannot be a key: {type_}")
+
+
+_SCALARS: Final = {
+    bool: Kind.SWITCH,
+    int: Kind.INTEGER,
+    float: Kind.NUMBER,
+    str: Kind.TEXT,
+    Path: Kind.TEXT,
+}

@@ -1,0 +1,292 @@
+"""A lake in a bucket: the store port over S3's requests.
+
+A put with `If-None-Match: *` decides who commits. The client says "exists" also for 409 (two puts met, and
+perhaps none was stored) and cannot say whether a request that lost its answer was carried out, so it retries
+no such put; this module does, and looks at what is there before it says anything (FAULTS 20).
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
+from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from schemas.errors import LakeError
+from stitch.lake.bucket.bucket_client import client_of
+from stitch.lake.bucket.bucket_settings import BucketSettings
+from stitch.lake.bucket.failures import Failure, failure_of
+from stitch.lake.bucket.room import Room
+from stitch.lake.store import Move, UncertainError
+
+R = TypeVar("R")
+
+AT_ONCE: Final = 32
+"""Requests under way. At 20 ms each, 1,000 small files take 0.6 s."""
+PUT_ATTEMPTS: Final = 5
+"""Of one conditional put; pauses of 0.1, 0.2, 0.4 and 0.8 s between."""
+FIRST_PAUSE_S: Final = 0.1
+READ_RETRIES: Final = 5
+HEADS_AT_MOST: Final = 64
+"""Names that are asked for one by one; more are found in listings of 1,000 names."""
+BYTES_UNDER_WAY: Final = 128 * 2**20
+"""Of puts that nobody waits for: twelve times what a line of 100 MB/s takes in 100 ms."""
+CHUNK_BYTES: Final = 4 * 2**20
+
+
+class Listed(NamedTuple):
+    """One object of a listing."""
+
+    name: str
+    size: int
+    tag: str
+    """Of its content (ETag); empty where the store has none."""
+
+
+class BucketStore:
+    """See `stitch.lake.store.Store`. What `put` writes is under way until `persist` or `remove`.
+
+    Errors are OSErrors whose text says what to do. Threads may share it.
+    """
+
+    concurrency: Final = AT_ONCE
+
+    def __init__(self, settings: BucketSettings) -> None:
+        """Nothing is asked of the bucket yet: `check` does."""
+        self.url = settings.url
+        self._client = client_of(settings, retries=READ_RETRIES)
+        self._once = client_of(settings, retries=0)
+        """For what must not be repeated unseen."""
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket")
+        self._room = Room(BYTES_UNDER_WAY)
+        self._under_way: dict[str, Future[None]] = {}
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Raises LakeError, saying what to do, where the bucket cannot be reached or may not be listed."""
+        try:
+            self.names("")
+        except OSError as error:
+            why, _, remedy = str(error.strerror).partition("; ")
+            remedy = f"{remedy[:1].upper()}{remedy[1:]}." if remedy else ""
+            raise LakeError(f"The lake '{self.url}' cannot be opened: {why}.", remedy=remedy) from error
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def read(self, name: str) -> pa.Buffer:
+        """See Store."""
+        import obstore
+
+        return self._asked(name, lambda: pa.py_buffer(obstore.get(self._client, name).bytes()))
+
+    def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
+        """See Store."""
+        import obstore
+
+        if n_bytes <= 0:
+            return self.read(name).slice(0, 0)
+        end: Any = {"range": {"suffix": n_bytes}}
+        return self._asked(name, lambda: pa.py_buffer(obstore.get(self._client, name, options=end).bytes()))
+
+    def download(self, name: str, out: BinaryIO) -> None:
+        """Write a file's content to `out`, piece by piece. Raises FileNotFoundError, OSError."""
+        import obstore
+
+        def get() -> None:
+            for piece in obstore.get(self._client, name).stream(min_chunk_size=CHUNK_BYTES):
+                out.write(piece)
+
+        self._asked(name, get)
+
+    def size(self, name: str) -> int | None:
+        """See Store. A folder has none."""
+        import obstore
+
+        try:
+            return self._asked(name, lambda: int(obstore.head(self._client, name)["size"]))
+        except FileNotFoundError:
+            return None
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """See Store. Many names are looked for in listings from the first to the last of each top folder."""
+        if len(names) <= HEADS_AT_MOST:
+            return [*self._pool.map(self.size, names)]
+        found: dict[str, int] = {}
+        for top, group in groupby(sorted(set(names)), key=lambda name: name.partition("/")[0]):
+            mine = [*group]
+            for entry in self._entries(top, after=mine[0][:-1]):
+                if entry.name > mine[-1]:
+                    break
+                found[entry.name] = entry.size
+        return [found.get(name) for name in names]
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        """See Store."""
+        import obstore
+
+        if after:
+            start = f"{folder}/{after}"
+            cut = len(folder) + 1
+            below = {entry.name[cut:].partition("/")[0] for entry in self._entries(folder, after=start)}
+            return sorted(name for name in below if name > after)
+        told = self._asked(folder, lambda: obstore.list_with_delimiter(self._client, folder or None))
+        paths = [*told["common_prefixes"], *(entry["path"] for entry in told["objects"])]
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+
+    def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
+        """See Store. The bucket itself knows what is a file."""
+        del is_folder
+        return iter(sorted(entry.name for entry in self._entries(folder)))
+
+    def listed(self, folder: str) -> list[Listed]:
+        """Every file below a folder, with its size and tag, by name."""
+        return sorted(self._entries(folder))
+
+    def _entries(self, folder: str, after: str | None = None) -> Iterator[Listed]:
+        """Files below a folder, in order of their bytes, page by page; only those behind `after`."""
+        import obstore
+
+        pages = obstore.list(self._client, folder or None, offset=after, chunk_size=1000)
+        while (page := self._asked(folder, lambda: next(pages, None))) is not None:
+            for entry in page:
+                yield Listed(entry["path"], int(entry["size"]), entry["e_tag"] or "")
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def put(self, name: str, data: pa.Buffer | bytes) -> None:
+        """See Store. Waits only for room; what goes wrong is raised by `persist`."""
+        n_bytes = len(data) if isinstance(data, bytes) else data.size
+        self._room.take(n_bytes)
+        future = self._pool.submit(self._create, name, data)
+        future.add_done_callback(lambda _: self._room.give_back(n_bytes))
+        with self._lock:
+            self._under_way[name] = future
+
+    def persist(self, names: Sequence[str]) -> None:
+        """See Store."""
+        wanted = {*names}
+        for future in self._settled(lambda name: name in wanted):
+            future.result()
+        for name, size in zip(names, self.sizes(names), strict=True):
+            if size is None:
+                raise FileNotFoundError(errno.ENOENT, "it was removed by another writer", name)
+
+    def settle(self, folder: str) -> None:
+        """See Store: what can be seen is durable."""
+
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        """See Store. No draft is needed: `stage` stays empty."""
+        del stage
+        self._create(name, data)
+
+    def publish(self, moves: Sequence[Move]) -> None:
+        """See Store: every file is copied and seen there, then those on the stage are deleted.
+
+        A store may answer 200 to a copy that failed: the stage is not given up for such an answer.
+        """
+        deque(self._pool.map(self._copy, moves), maxlen=0)
+        finals = [move.final for move in moves]
+        for name, size in zip(finals, self.sizes(finals), strict=True):
+            if size is None:
+                raise OSError(errno.EIO, "the store did not copy it, and said it did", self._url(name))
+        self._delete([move.stage for move in moves])
+
+    def replace(self, name: str, data: bytes, stage: str) -> None:
+        """See Store. A put of the whole is one step."""
+        import obstore
+
+        del stage
+        self._asked(name, lambda: obstore.put(self._client, name, data, use_multipart=False))
+
+    def remove(self, name: str) -> None:
+        """See Store. What is still on its way there is waited for."""
+        for future in self._settled(lambda other: other == name or other.startswith(f"{name}/")):
+            future.exception()
+        self._delete([name, *(entry.name for entry in self._entries(name))])
+
+    def _settled(self, mine: Callable[[str], bool]) -> list[Future[None]]:
+        """Puts of some names, no longer remembered."""
+        with self._lock:
+            return [self._under_way.pop(name) for name in [n for n in self._under_way if mine(n)]]
+
+    def _create(self, name: str, data: pa.Buffer | bytes) -> None:
+        """Put a file under a free name: see `Store.put_if_absent`, and the module."""
+        import obstore
+
+        failure: Failure | None = None
+        uncertain = False
+        for attempt in range(PUT_ATTEMPTS):
+            if attempt:
+                time.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
+            try:
+                obstore.put(self._once, name, _bytes_like(data), mode="create", use_multipart=False)
+            except obstore.exceptions.AlreadyExistsError as error:
+                there = self._content(name)
+                if there is not None and not (uncertain and there.equals(pa.py_buffer(data))):
+                    raise FileExistsError(errno.EEXIST, "it is there already", self._url(name)) from None
+                if there is not None:
+                    return  # an earlier attempt of ours, whose answer was lost
+                failure = failure_of(error, self._url(name))
+            except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+                failure = failure_of(error, self._url(name))
+                uncertain = uncertain or not failure.certain
+                if not failure.passing:
+                    break
+            else:
+                return
+        assert failure is not None, "the loop ends by an answer or a failure"
+        if uncertain:
+            told = f"{failure.error.strerror}; '{name}' may be there or not"
+            raise UncertainError(failure.error.errno, told, self._url(name)) from failure.error
+        raise failure.error
+
+    def _content(self, name: str) -> pa.Buffer | None:
+        """What is there; None where nothing is. Raises UncertainError where that cannot be seen."""
+        try:
+            return self.read(name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            told = f"{error.strerror}; '{name}' may be ours or another's"
+            raise UncertainError(error.errno, told, self._url(name)) from error
+
+    def _copy(self, move: Move) -> None:
+        """Unless it has its name already. The same bytes again do no harm, so nobody is asked before."""
+        import obstore
+
+        try:
+            self._asked(move.stage, lambda: obstore.copy(self._client, move.stage, move.final))
+        except FileNotFoundError as error:
+            if self.size(move.final) is None:
+                raise FileNotFoundError(errno.ENOENT, "neither published nor staged", move.final) from error
+
+    def _delete(self, names: Iterable[str]) -> None:
+        import obstore
+
+        doomed = [*names]
+        if doomed:
+            self._asked(doomed[0], lambda: obstore.delete(self._client, doomed))
+
+    def _asked(self, name: str, ask: Callable[[], R]) -> R:
+        """The answer to a request; what goes wrong is an OSError about `name`."""
+        import obstore
+
+        try:
+            return ask()
+        except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+            # Not chained: the client's text may hold a signature, and tracebacks are logged.
+            raise failure_of(error, self._url(name)).error from None
+
+    def _url(self, name: str) -> str:
+        return f"{self.url}/{name}" if name else self.url
+
+
+def _bytes_like(data: pa.Buffer | bytes) -> bytes | memoryview:
+    """The client refuses buffers whose items are signed."""
+    return data if isinstance(data, bytes) else memoryview(data).cast("B")

@@ -1,0 +1,75 @@
+"""Where a lake is, by its name: a folder of this machine, or `s3://bucket/prefix`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from stitch.lake.bucket.bucket_settings import BucketSettings, bucket_settings
+from stitch.lake.bucket.bucket_settings import is_bucket as is_bucket
+from stitch.lake.bucket.bucket_store import BucketStore
+from stitch.lake.copies import Copies
+from stitch.lake.file_cache import FileCache, cache_at
+from stitch.lake.store import LocalStore, Store
+
+
+@dataclass(frozen=True, slots=True)
+class LakePlace:
+    """A lake that may be there, for reading and writing."""
+
+    name: str
+    """As it was called."""
+    store: Store
+    root: Path
+    """Folder in which its files are found: the lake itself, or that of its copies."""
+    copies: Copies | None = None
+    """Makes the copies; None for a folder."""
+
+
+def open_store(name: str, environ: Mapping[str, str] | None = None) -> Store:
+    """The store of a lake, which need not be there yet.
+
+    `environ`: the process's own where None. Raises ConfigError for a name or settings that are wrong,
+    LakeError where a bucket cannot be reached.
+    """
+    if not is_bucket(name):
+        return LocalStore.at(Path(name))
+    return _bucket(bucket_settings(name, os.environ if environ is None else environ))
+
+
+def open_place(name: str, environ: Mapping[str, str] | None = None) -> LakePlace:
+    """As `open_store`, with copies of a bucket's files in the user's cache: the same for a whole process.
+
+    Raises as `open_store`, and LakeError where the cache cannot be used.
+    """
+    if not is_bucket(name):
+        root = Path(name)
+        return LakePlace(name, LocalStore.at(root), root)
+    told = os.environ if environ is None else environ
+    settings = bucket_settings(name, told)
+    copies = _copies(settings, *(told.get(variable) for variable in _CACHE_VARIABLES))
+    return LakePlace(name, copies.store, copies.root, copies)
+
+
+_CACHE_VARIABLES = ("FLOWDIFF_CACHE", "FLOWDIFF_CACHE_SIZE", "XDG_CACHE_HOME", "HOME")
+
+
+@lru_cache(maxsize=16)
+def _bucket(settings: BucketSettings) -> BucketStore:
+    store = BucketStore(settings)
+    store.check()
+    return store
+
+
+@lru_cache(maxsize=16)
+def _copies(settings: BucketSettings, *cache: str | None) -> Copies:
+    told = {name: value for name, value in zip(_CACHE_VARIABLES, cache, strict=True) if value is not None}
+    return Copies(_bucket(settings), _cache(tuple(told.items())), settings.short_name)
+
+
+@lru_cache(maxsize=4)
+def _cache(told: tuple[tuple[str, str], ...]) -> FileCache:
+    return cache_at(dict(told))

@@ -1,0 +1,87 @@
+"""`flowdiff ingest` as people run it, on a real broker: to the end of a topic, to a signal, to an error."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from fixtures.ingest_process import NS_PER_SECOND, ingesting, records
+from fixtures.kafka_bench import KafkaBench
+
+from stitch.lake.encoding import decode
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalStore
+
+QUICK = (
+    *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
+    *("--session-timeout", "6s", "--heartbeat-interval", "200ms"),
+)
+
+
+def hour_ago() -> int:
+    return time.time_ns() // NS_PER_SECOND * NS_PER_SECOND - 3600 * NS_PER_SECOND
+
+
+def request_ids(lake: Path) -> list[str]:
+    """Of every published request, sorted; the lake is sound."""
+    store = LocalStore.at(lake)
+    assert check(store) == []
+    files = open_manifest(store).files("flows")
+    return sorted(
+        request
+        for file in files
+        for request in decode("flows", store.read(file.name))["request_id"].to_pylist()
+    )
+
+
+def options(kafka: KafkaBench, topic: str, lake: Path, group: str = "") -> tuple[object, ...]:
+    """What every run needs."""
+    told = ("--bootstrap", ",".join(kafka.broker.bootstrap), "--topics", topic, "--lake", lake)
+    return (*told, "--group", group or topic, *QUICK)
+
+
+def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path) -> None:
+    topic, lake = kafka.topic(2), tmp_path / "lake"
+    kafka.fill(topic, [*records(40, hour_ago()), b"not a record"], 0)
+    kafka.fill(topic, records(40, hour_ago(), name="s"), 1)
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
+        assert run.ended() == 0, run.text
+        assert run.wait_for("rejected")["bad_json"] == 1
+        assert run.wait_for("plain text")["level"] == "warning"
+        assert run.wait_for("stopping")["at"] == "the end of the topics"
+    assert request_ids(lake) == sorted(f"{name}{i}" for name in "rs" for i in range(40))
+
+
+def test_a_signal_ends_it_in_order_and_the_next_one_goes_on(kafka: KafkaBench, tmp_path: Path) -> None:
+    topic, lake = kafka.topic(), tmp_path / "lake"
+    began = hour_ago()
+    kafka.fill(topic, records(30, began))
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--log-level", "debug") as run:
+        run.wait_for("commit", lambda told: told["messages"] > 0)
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0, run.text
+        assert [told["event"] for told in run.events()][-2:] == ["lane released", "stopped"]
+        assert run.wait_for("lane released")["lane"] == 1
+    kafka.fill(topic, records(30, began + 60 * NS_PER_SECOND, name="s"))
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
+        assert run.ended() == 0, run.text
+    assert request_ids(lake) == sorted(f"{name}{i}" for name in "rs" for i in range(30))
+
+
+def test_what_it_cannot_do_is_one_line(tmp_path: Path) -> None:
+    told = (
+        "--bootstrap",
+        "127.0.0.1:1",
+        "--topics",
+        "t",
+        "--lake",
+        tmp_path / "lake",
+        "--request-timeout",
+        "1s",
+    )
+    with ingesting(tmp_path, *told) as run:
+        assert run.ended() == 2
+        assert "127.0.0.1:1" in run.text.splitlines()[-1]
+        assert "Traceback" not in run.text
