@@ -46,6 +46,7 @@ COMMANDS: Final = {
         "distalyze",
         "Hold two classes of requests against each other: what diverges, and what response time depends on.",
     ),
+    "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
