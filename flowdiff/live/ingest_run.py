@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -24,11 +25,13 @@ from flowdiff.settings.ingest_config import Client, IngestConfig, ServeSettings
 from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
-from schemas.errors import FlowdiffError, InputError
+from schemas.errors import FlowdiffError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
+from stitch.lake.place import is_bucket, open_store
 from stitch.lake.store import Store
 
 TURN_S: Final = 0.25
@@ -43,7 +46,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     _warn(config, log)
     registry = CollectorRegistry()
     with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
-        store = _open_store(config.lake)
+        store = _opened(config.lake)
         info = ensure_lake(
             store, config.live.window_length_ns, DEFAULT_WINDOW_NS, _created_by(), lake=config.lake
         )
@@ -134,14 +137,16 @@ def _created_by() -> str:
     return f"flowdiff {version()}"
 
 
-def _open_store(lake: str) -> Store:
-    from pathlib import Path
-
-    from stitch.lake.disk import make_private_folder
-    from stitch.lake.store import LocalStore
-
-    make_private_folder(Path(lake))
-    return LocalStore.at(Path(lake))
+def _opened(lake: str) -> Store:
+    """The store of a lake by its name; a folder is made. Raises LakeError, ConfigError."""
+    if not is_bucket(lake):
+        try:
+            make_private_folder(Path(lake))
+        except OSError as error:
+            raise LakeError(
+                f"The folder '{lake}' cannot be made: {error.strerror}.", remedy="Check --lake."
+            ) from error
+    return open_store(lake)
 
 
 def _source(config: IngestConfig) -> LiveSource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -51,6 +51,11 @@ class TimedStore:
         finally:
             self._seconds.labels(operation).observe(time.perf_counter() - began)
 
+    @property
+    def concurrency(self) -> int:
+        """See Store."""
+        return self._store.concurrency
+
     def read(self, name: str) -> pa.Buffer:
         """See Store."""
         with self._timed("read"):
@@ -63,6 +68,14 @@ class TimedStore:
     def size(self, name: str) -> int | None:
         """See Store."""
         return self._store.size(name)
+
+    def sizes(self, names: Sequence[str]) -> list[int | None]:
+        """See Store."""
+        return self._store.sizes(names)
+
+    def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
+        """See Store."""
+        return self._store.below(folder, is_folder)
 
     def names(self, folder: str, after: str = "") -> list[str]:
         """See Store."""
