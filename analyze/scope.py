@@ -82,8 +82,14 @@ class LakePeriod:
         """Tables of the lake's finished reports, by path; to be fetched before they are read."""
         if self.copies is not None:
             return sorted(self.copies.report_files())
+        return [path for folder in self.report_folders() for path in sorted(folder.glob("*.parquet"))]
+
+    def report_folders(self) -> list[Path]:
+        """Folders of the lake's finished reports, by id."""
+        if self.copies is not None:
+            return sorted({path.parent for path in self.copies.report_files()})
         # One being written has a name that begins with a dot.
-        return sorted((self.root / "reports").glob("[!.]*/*.parquet"))
+        return sorted(path for path in (self.root / "reports").glob("[!.]*") if path.is_dir())
 
 
 LakePeriods = LakePeriod | Sequence[LakePeriod]

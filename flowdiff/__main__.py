@@ -42,6 +42,11 @@ COMMANDS: Final = {
         "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",
     ),
     "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
+    "distalyze": Listed(
+        "distalyze",
+        "Hold two classes of requests against each other: what diverges, and what response time depends on.",
+    ),
+    "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
@@ -62,6 +67,8 @@ COMMANDS: Final = {
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",
     ),
     "simulate": Listed("simulate", "Simulate a storage service and write its traces."),
+    "produce": Listed("produce", "Write trace files to a Kafka topic, all of a request to one partition."),
+    "rekey": Listed("rekey", "Write a Kafka topic to another one, all of a request to one partition."),
     "fsck": Listed(
         "fsck", "Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."
     ),

@@ -156,6 +156,8 @@ def concat_events(batches: list[pa.Table]) -> pa.Table:
     """
     if not batches:
         return empty_events()
-    if len(batches) == 1 and all(column.num_chunks == 1 for column in batches[0].columns):
+    if len(batches) == 1 and all(
+        column.num_chunks == 1 and column.chunk(0).offset == 0 for column in batches[0].columns
+    ):  # a slice is copied: it would keep all that it was cut from
         return batches[0]
     return pa.concat_tables(batches).unify_dictionaries().combine_chunks()

@@ -78,7 +78,7 @@ def selection(found: LakePeriod, asked: Asked) -> Selection | None:
     stored = _stored(found, asked.category)
     if len(stored):
         return Selection(_of(asked), categories=stored)
-    return _of_reports(found, _report_folders(found), asked)
+    return _of_reports(found, found.report_folders(), asked)
 
 
 def _stored(found: LakePeriod, key: str) -> pa.Array:
@@ -90,18 +90,13 @@ def _stored(found: LakePeriod, key: str) -> pa.Array:
     return known.filter(pc.starts_with(known, key))
 
 
-def _report_folders(found: LakePeriod) -> list[Path]:
-    """Folders of a lake's finished reports."""
-    return sorted({path.parent for path in found.report_files()})
-
-
 def _report_folder(found: LakePeriod, report: str) -> Path:
     """Folder of a report: `report` is a path, an id, or the beginning of one."""
     if not report:
         raise ConfigError("The report is empty.", remedy="Give its id, or the beginning of one.")
     if len(Path(report).parts) > 1 and Path(report).is_dir():
         return Path(report)
-    matching = [folder for folder in _report_folders(found) if folder.name.startswith(report)]
+    matching = [folder for folder in found.report_folders() if folder.name.startswith(report)]
     if len(matching) > 1:
         raise ConfigError(
             f"{len(matching)} reports begin with '{report}': {', '.join(f.name for f in matching[:3])}.",

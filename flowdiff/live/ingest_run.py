@@ -21,7 +21,7 @@ from flowdiff.live.stopping import StopOnSignal
 from flowdiff.live.timed_store import TimedStore
 from flowdiff.live.watches import Watches
 from flowdiff.outcome import FAILED
-from flowdiff.settings.ingest_config import Client, IngestConfig, ServeSettings
+from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
@@ -89,16 +89,13 @@ def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> in
     ends = _Ends() if until_end else None
     while not stop.asked and not run.all_halted and not (ends and ends.reached(run, time.monotonic())):
         run.turn(TURN_S)
-    is_whole = ends is not None and ends.are_reached
-    log.info("stopping", at="the end of the topics" if is_whole else "request" if stop.asked else "halted")
-    stop.begin()
+    is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
+    log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
     run.stop(whole=is_whole)
     log.info("stopped")
-    if run.halted:
+    if run.halted and not was_asked:
         lane, why = next(iter(run.halted.items()))
         raise InputError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
-    if ends is not None and not is_whole and not stop.asked:
-        return FAILED
     return 0
 
 
@@ -150,12 +147,10 @@ def _opened(lake: str) -> Store:
 
 
 def _source(config: IngestConfig) -> LiveSource:
-    """The client that was asked for. Raises InputError where no broker can be used, ConfigError."""
-    if config.client is Client.FAST:
-        raise InputError("The client 'fast' is not there.", remedy="Use --client python.")
+    """By the client that was asked for. Raises InputError where no broker can be used, ConfigError."""
     from ingest.kafka.kafka_source import KafkaSource
 
-    return KafkaSource(config.kafka)
+    return KafkaSource(config.kafka, config.live.decode)
 
 
 def _warn(config: IngestConfig, log: Any) -> None:

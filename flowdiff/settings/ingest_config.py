@@ -15,15 +15,6 @@ from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.live_settings import LiveSettings
 
 
-class Client(StrEnum):
-    """Who reads Kafka."""
-
-    PYTHON = "python"
-    """kafka-python, always there."""
-    FAST = "fast"
-    """confluent-kafka, of the extra `fast`."""
-
-
 class LogLevel(StrEnum):
     """The least that is logged."""
 
@@ -82,8 +73,6 @@ class IngestConfig(Config):
 
     lake: str
     """Folder of the lake, or s3://bucket/prefix; made where it is missing."""
-    client: Client = Client.PYTHON
-    """Who reads Kafka: python, or fast (confluent-kafka, of the extra `fast`)."""
     stop_budget_ns: int = Field(default=25 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """SIGTERM and SIGINT commit, give the lanes up and leave the group within this time; then it just ends.
     Less than the grace of what stops it: 30 s in Kubernetes, 90 s of systemd."""

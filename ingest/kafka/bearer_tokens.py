@@ -14,7 +14,7 @@ from typing import Final
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from ingest.kafka.kafka_security import secret
+from ingest.kafka.kafka_security import needed_secret
 from ingest.kafka.kafka_settings import KafkaSecurity
 
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -98,6 +98,6 @@ def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
     assert security.client_id is not None, "checked by the settings"
 
     def read_secret() -> str:
-        return secret(security.client_secret, security.client_secret_file) or ""
+        return needed_secret(security, "client_secret")
 
     return ClientCredentials(security.token_url, security.client_id, read_secret, security.token_scope)

@@ -12,7 +12,7 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticati
 from kafka.net.compat import KafkaNetClient
 
 from ingest.kafka.kafka_security import client_security
-from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings
 from schemas.errors import FlowdiffError
 
 PROBE_TIMEOUT_S: Final = 2.0
@@ -100,8 +100,7 @@ def _refusal(server: str, settings: KafkaSettings) -> str | None:
     try:
         manager.run(connect)
     except SaslAuthenticationFailedError:
-        who = f"user '{security.username}'" if security.mechanism.has_password else "the token"
-        return f"{server} refuses {who} ({security.mechanism}): check the name and the secret."
+        return _refused(server, security)
     except IncompatibleBrokerVersion:
         return f"{server} is no broker that clients may use: a controller, perhaps."
     except (KafkaError, OSError, RuntimeError) as error:
@@ -111,10 +110,19 @@ def _refusal(server: str, settings: KafkaSettings) -> str | None:
     return None
 
 
+def _refused(server: str, security: KafkaSecurity) -> str:
+    who = f"user '{security.username}'" if security.mechanism.has_password else "the token"
+    return f"{server} refuses {who} ({security.mechanism}): check the name and the secret."
+
+
 def _told(server: str, error: str, settings: KafkaSettings) -> str:
     """A sentence for what the client's error text is known to mean."""
     security = settings.security
     lower = error.lower()
+    if "disconnected" in lower and security.protocol.has_sasl:
+        # Some brokers answer credentials that they do not take by closing the connection, and the answer
+        # of the others may come too late to be read.
+        return _refused(server, security)
     if "hostname mismatch" in lower or "ip address mismatch" in lower:
         return f"The certificate of {server} is of another host: dial the name that it has."
     if "certificate has expired" in lower:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
-from ingest.kafka.kafka_settings import KafkaSecurity, Mechanism
+from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings, Mechanism
 from schemas.errors import ConfigError
 
 
@@ -26,8 +27,27 @@ def client_security(security: KafkaSecurity) -> dict[str, Any]:
             arguments["sasl_oauth_token_provider"] = token_provider(security)
         else:
             arguments["sasl_plain_username"] = security.username
-            arguments["sasl_plain_password"] = secret(security.password, security.password_file)
+            arguments["sasl_plain_password"] = needed_secret(security, "password")
     return arguments
+
+
+SECRETS: Final = {
+    "password": "FLOWDIFF_KAFKA_SECURITY_PASSWORD",
+    "key_password": "FLOWDIFF_KAFKA_SECURITY_KEY_PASSWORD",
+    "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
+}
+"""Variables of the environment with secrets; files are the other way."""
+
+
+def with_secrets(settings: KafkaSettings, environment: Mapping[str, str]) -> KafkaSettings:
+    """The settings with those secrets of the environment that no file is named for."""
+    security = settings.security
+    found = {
+        name: SecretStr(environment[variable])
+        for name, variable in SECRETS.items()
+        if variable in environment and getattr(security, f"{name}_file") is None
+    }
+    return settings.model_copy(update={"security": security.model_copy(update=found)})
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -59,6 +79,17 @@ def _context_of(ca_file: Path | None) -> ssl.SSLContext:
 
 def _why(error: OSError) -> str:
     return error.strerror or str(error)
+
+
+def needed_secret(security: KafkaSecurity, name: str) -> str:
+    """The secret in a field or its file. Raises ConfigError where there is none."""
+    found = secret(getattr(security, name), getattr(security, f"{name}_file"))
+    if found is None:
+        raise ConfigError(
+            f"{security.mechanism} needs a {name.replace('_', ' ')}.",
+            remedy=f"Set {SECRETS[name]}, or name a file: {name}_file.",
+        )
+    return found
 
 
 def secret(value: SecretStr | None, file: Path | None) -> str | None:

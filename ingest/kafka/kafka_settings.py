@@ -9,13 +9,9 @@ from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from ingest.formats import format_of
 from schemas.config import Config
 from schemas.errors import UnknownFormatError
 
-MAX_METADATA_AGE_MS: Final = 5_000
-"""Topics, partitions and their leaders are looked up this often: it bounds how long a new partition, and a
-topic that was deleted and made anew, stay unseen. A request of a few hundred bytes."""
 FETCH_BYTES: Final = 4 * 2**20
 """Of a partition in one fetch: 1.5 times as fast as the usual megabyte; more only costs memory."""
 MAX_RECONNECT_BACKOFF_MS: Final = 1_000
@@ -53,6 +49,15 @@ class Mechanism(StrEnum):
     def has_password(self) -> bool:
         """Whether it takes a user name and a password."""
         return self is not Mechanism.OAUTHBEARER
+
+
+class Client(StrEnum):
+    """What fetches messages. The group's work is kafka-python's in both."""
+
+    PYTHON = "python"
+    """kafka-python, always there."""
+    FAST = "fast"
+    """confluent-kafka (librdkafka), of the extra `fast`."""
 
 
 class OnCorrupt(StrEnum):
@@ -113,18 +118,15 @@ class KafkaSecurity(Config):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if self.protocol.has_sasl and self.mechanism.has_password:
-            if self.username is None:
-                raise ValueError(f"{self.mechanism} needs a username")
-            if self.password is None and self.password_file is None:
-                raise ValueError(f"{self.mechanism} needs password or password_file")
+        if self.protocol.has_sasl and self.mechanism.has_password and self.username is None:
+            raise ValueError(f"{self.mechanism} needs a username")
         if self.protocol.has_sasl and self.mechanism is Mechanism.OAUTHBEARER:
             if (self.token_file is None) == (self.token_url is None):
                 raise ValueError("OAUTHBEARER needs either token_file or token_url")
             if self.token_url is not None:
                 _check_token_url(self.token_url)
-                if self.client_id is None or (self.client_secret is None and self.client_secret_file is None):
-                    raise ValueError("token_url needs client_id, and client_secret or client_secret_file")
+                if self.client_id is None:
+                    raise ValueError("token_url needs client_id")
         if (
             self.protocol is Protocol.SASL_PLAINTEXT
             and self.mechanism in (Mechanism.PLAIN, Mechanism.OAUTHBEARER)
@@ -155,6 +157,9 @@ class TopicFormat(Config):
     @field_validator("format")
     @classmethod
     def _is_known(cls, name: str) -> str:
+        # Codecs' types load Arrow; a command that only shows its options does without.
+        from ingest.formats import format_of
+
         try:
             return format_of(name).name
         except UnknownFormatError as error:
@@ -181,6 +186,9 @@ class KafkaSettings(Config):
     partitions back without a rebalance if it returns within `session_timeout_ms`."""
     client_name: str = "flowdiff"
     """How brokers name this client in their logs and quotas."""
+    client: Client = Client.PYTHON
+    """What fetches messages: `python` (kafka-python), or `fast` (confluent-kafka, of the extra `fast`), which
+    does not bound what a batch unpacks to."""
     start_at: StartAt = StartAt.EARLIEST
     """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
     on_corrupt: OnCorrupt = OnCorrupt.HALT
@@ -197,6 +205,9 @@ class KafkaSettings(Config):
     """Partitions that another member is to have wait this long for their commit, and are lost then."""
     request_timeout_ms: int = Field(default=15_000, ge=1_000)
     """Bound of every request."""
+    metadata_max_age_ms: int = Field(default=5_000, ge=100)
+    """Topics, partitions and leaders are looked up this often: it bounds how long a new partition, and a
+    topic that was deleted and made anew, stay unseen. A request of a few hundred bytes."""
     security: KafkaSecurity = KafkaSecurity()
 
     @field_validator("topic_pattern")

@@ -1,46 +1,37 @@
-"""Kafka as a `LiveSource`, by kafka-python."""
+"""Kafka as a `LiveSource`: membership, fetching and their errors put together."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from importlib.util import find_spec
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import (
-    FencedInstanceIdError,
-    KafkaError,
-    KafkaTimeoutError,
-    LogTruncationError,
-    OffsetOutOfRangeError,
-)
+from kafka import TopicPartition
+from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
-from ingest.kafka.diagnosis import silence_client, what_is_wrong
-from ingest.kafka.fetched_batches import BatchRecords, DamagedBatch, FetchedBatch
-from ingest.kafka.kafka_security import client_security
-from ingest.kafka.kafka_settings import (
-    FETCH_BYTES,
-    MAX_METADATA_AGE_MS,
-    MAX_RECONNECT_BACKOFF_MS,
-    KafkaSettings,
-    OnCorrupt,
-    StartAt,
-)
+from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
+from ingest.kafka.fetching import fetching_of
+from ingest.kafka.group_consumer import group_consumer
+from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.kafka.membership import Membership, monotonic_s
-from ingest.source import Change, CorruptStreamError, GapError, Payloads, StreamId, TopicChangedError
-from schemas.errors import ConfigError, InputError
+from ingest.kafka.stream_errors import cut_back, gap, other_topic
+from ingest.messages import payloads_of_messages
+from ingest.source import Change, CorruptStreamError, Payloads, StreamId, TopicChangedError
+from schemas.config import DecodeConfig
+from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
 REFETCHES: Final = 3
 """How often a damaged batch is fetched before it counts as damaged on the disk."""
-MIN_POLL_MS: Final = 50
-"""A poll that waits less may never see the answer to a join."""
 _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
+_SILENT_S: Final = 5.0
+"""Brokers that told nothing of topics for so long, and when they were asked twice, are looked at."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -61,11 +52,16 @@ class KafkaSource:
     batch of up to `max_unpacked_bytes`.
     """
 
-    def __init__(self, settings: KafkaSettings) -> None:
-        """Raises InputError where no broker can be used, saying why; ConfigError."""
+    def __init__(self, settings: KafkaSettings, decode: DecodeConfig | None = None) -> None:
+        """`decode` bounds a payload. Raises InputError where no broker can be used, and why; ConfigError."""
         self._settings = settings
+        self._decode = decode or DecodeConfig()
+        self._pieces: deque[tuple[StreamId, Iterator[Payloads]]] = deque()
+        """Payloads of the last poll that are not given yet."""
+        self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
-        self._consumer = _consumer(settings, self._assignor)
+        self._consumer = group_consumer(settings, self._assignor)
+        self._fetching = fetching_of(settings, self._consumer)
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
         self._is_unconfirmed = True
@@ -89,7 +85,8 @@ class KafkaSource:
         """See `LiveSource.change`."""
         change = self._membership.change(monotonic_s())
         for stream in change.lost:
-            self._streams.pop(stream, None)
+            self._forget(stream)
+        self._fetching.drop(change.lost)
         return change
 
     def poll(self, timeout_s: float) -> Payloads | None:
@@ -102,9 +99,10 @@ class KafkaSource:
         self._membership.look_for_forgotten(now_s)
         self._membership.finish_joining()
         self._refuse_other_topics()
+        if (piece := self._next_piece()) is not None:
+            return piece
         try:
-            # One record is one bite of batches (`BatchRecords.take`).
-            fetched = self._consumer.poll(max(MIN_POLL_MS, int(timeout_s * 1000)), max_records=1)
+            fetched = self._fetching.fetch(timeout_s)
         except OffsetOutOfRangeError as error:
             raise self._out_of_range(error) from error
         except LogTruncationError as error:
@@ -114,51 +112,63 @@ class KafkaSource:
         except KafkaError as error:
             self._trouble = self._probed_trouble(now_s) or self._trouble or f"Kafka: {error}."
             return None
-        self._watch(bool(fetched), now_s)
-        for partition, bite in fetched.items():
-            self._is_unconfirmed = True
-            return self._payloads(StreamId(partition.topic, partition.partition), bite)
-        return None
+        self._watch(fetched is not None, now_s)
+        if fetched is None:
+            return None
+        self._is_unconfirmed = True
+        return self._payloads(*fetched)
 
     def start(self, stream: StreamId, position: int | None, topic_id: str | None) -> int:
         """See `LiveSource.start`."""
         current = self.topic_id(stream.topic)
         if topic_id is not None and current != topic_id:
-            raise _other_topic(stream)
+            raise other_topic(stream)
         partition = TopicPartition(stream.topic, stream.partition)
         first, end = self._bounds(partition)
         if position is None:
             position = first if self._settings.start_at is StartAt.EARLIEST else end
         elif position < first:
-            raise _gap(stream, position, first)
+            raise gap(stream, position, first)
         elif position > end:
-            raise _cut_back(stream, position, end)
+            raise cut_back(stream, position, end)
+        self._forget(stream)
         self._streams[stream] = _Stream(current, end)
         if partition in self._consumer.assignment():
-            self._consumer.seek(partition, position)
-            self._consumer.resume(partition)
+            self._fetching.begin(stream, position)
         return position
 
     def release(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.release`."""
         self._membership.release(streams)
         for stream in streams:
-            self._streams.pop(stream, None)
+            self._forget(stream)
+        self._fetching.drop(streams)
+
+    def committed(self, stream: StreamId) -> int | None:
+        """Where the group is, as `commit_offsets` told; None: nowhere yet. Raises InputError."""
+        try:
+            position: int | None = self._consumer.committed(
+                TopicPartition(stream.topic, stream.partition), timeout_ms=self._settings.request_timeout_ms
+            )
+        except KafkaError as error:
+            raise InputError(f"The group's offset of {stream.name} is not told: {error}.") from error
+        return position
 
     def pause(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.pause`."""
-        self._consumer.pause(*self._assigned(streams))
+        self._paused |= set(streams)
+        self._fetching.hold(streams)
 
     def resume(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.resume`. What was not started, or stopped for an error, stays paused."""
-        self._consumer.resume(*self._assigned(stream for stream in streams if stream in self._streams))
+        self._paused -= set(streams)
+        self._fetching.go_on([stream for stream in streams if stream in self._streams])
 
     def ends(self) -> Mapping[StreamId, int]:
         """See `LiveSource.ends`."""
-        for partition in self._assigned(self._streams):
-            end = self._consumer.highwater(partition)
-            if end is not None:
-                self._streams[StreamId(partition.topic, partition.partition)].end = end
+        for stream, kept in self._streams.items():
+            end = self._fetching.end_of(stream)
+            kept.end = kept.end if end is None else end
         return {stream: kept.end for stream, kept in self._streams.items()}
 
     def topic_id(self, topic: str) -> str | None:
@@ -184,45 +194,53 @@ class KafkaSource:
         """See `LiveSource.close`."""
         if not self._is_closed:
             self._is_closed = True
+            self._fetching.close()
             self._consumer.close(autocommit=False, timeout_ms=5_000)
 
     def _payloads(self, stream: StreamId, bite: list[FetchedBatch | DamagedBatch]) -> Payloads | None:
         kept = self._streams.get(stream)
         if kept is None:
             return None
+        if isinstance(damaged := bite[-1], DamagedBatch) and len(bite) == 1:
+            return self._passed(stream, kept, damaged)
         good = [batch for batch in bite if isinstance(batch, FetchedBatch)]
-        rejects: list[Reject] = []
-        until = good[-1].until if good else -1
-        if isinstance(damaged := bite[-1], DamagedBatch) and not good:
-            passed = self._refetched(stream, kept, damaged)
-            if passed is None:
-                return None
-            rejects.append(passed)
-            until = damaged.until
-        values = list(chain.from_iterable(batch.messages.values for batch in good))
-        offsets = list(chain.from_iterable(batch.messages.offsets for batch in good))
-        if None in values:
-            empty = [offset for value, offset in zip(values, offsets, strict=True) if value is None]
-            rejects += [Reject(Reason.EMPTY, "the message has no value", b"", offset) for offset in empty]
-            there = [(value, at) for value, at in zip(values, offsets, strict=True) if value is not None]
-            values, offsets = [value for value, _ in there], [at for _, at in there]
-        latest_ms = max((batch.latest_ms for batch in good), default=-1)
-        return Payloads(
+        latest_ms = max(batch.latest_ms for batch in good)
+        latest_ns = None if latest_ms < 0 else latest_ms * _NS_PER_MS
+        pieces = payloads_of_messages(
             stream.name,
-            self._settings.format_of_topic(stream.topic) if values else None,
-            values,  # type: ignore[arg-type]  # no value is None any more
-            offsets,
-            until,
-            rejects,
-            None if latest_ms < 0 else latest_ms * _NS_PER_MS,
+            self._settings.format_of_topic(stream.topic),
+            list(chain.from_iterable(batch.messages.values for batch in good)),
+            list(chain.from_iterable(batch.messages.offsets for batch in good)),
+            good[-1].until,
+            self._decode,
         )
+        self._pieces.append((stream, (replace(piece, latest_ns=latest_ns) for piece in pieces)))
+        return self._next_piece()
+
+    def _next_piece(self) -> Payloads | None:
+        """Of what was fetched already, but for streams that are paused."""
+        for _ in range(len(self._pieces)):
+            stream, pieces = self._pieces[0]
+            if stream not in self._streams:
+                self._pieces.popleft()
+            elif stream in self._paused:
+                self._pieces.rotate(-1)
+            elif (piece := next(pieces, None)) is not None:
+                return piece
+            else:
+                self._pieces.popleft()
+        return None
+
+    def _passed(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Payloads | None:
+        reject = self._refetched(stream, kept, damaged)
+        return None if reject is None else Payloads(stream.name, None, [], [], damaged.until, [reject])
 
     def _refuse_other_topics(self) -> None:
         """Raises TopicChangedError for a topic that is not the one its streams were started in."""
         for stream, kept in self._streams.items():
             if kept.topic_id is not None and self._known_topic_id(stream.topic) not in (None, kept.topic_id):
                 self._stop(stream)
-                raise _other_topic(stream)
+                raise other_topic(stream)
 
     def _refetched(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Reject | None:
         """The reject of a batch that is to be passed; None: fetch it once more. Raises CorruptStreamError."""
@@ -239,8 +257,7 @@ class KafkaSource:
                 stream=stream,
                 remedy="Restore them from a replica, or set on_corrupt = 'skip' to go on without them.",
             )
-        partition = TopicPartition(stream.topic, stream.partition)
-        self._consumer.seek(partition, damaged.until)
+        self._fetching.begin(stream, damaged.until)
         return Reject(Reason.BAD_COMPRESSION, what, b"", damaged.first)
 
     def _out_of_range(self, error: OffsetOutOfRangeError) -> InputError:
@@ -250,11 +267,9 @@ class KafkaSource:
             stream = StreamId(partition.topic, partition.partition)
             kept = self._stop(stream)
             if kept is not None and self.topic_id(stream.topic) not in (None, kept.topic_id):
-                return _other_topic(stream)
+                return other_topic(stream)
             first, end = self._bounds(partition)
-            of_stream = (
-                _gap(stream, position, first) if position < first else _cut_back(stream, position, end)
-            )
+            of_stream = gap(stream, position, first) if position < first else cut_back(stream, position, end)
             found = found or of_stream
         return found or InputError(f"Kafka: {error}.")
 
@@ -277,13 +292,16 @@ class KafkaSource:
 
     def _stop(self, stream: StreamId) -> _Stream | None:
         """Nothing more comes of a stream until it is started again."""
-        self._consumer.pause(*self._assigned([stream]))
-        return self._streams.pop(stream, None)
+        self._fetching.hold([stream])
+        kept = self._streams.get(stream)
+        self._forget(stream)
+        return kept
 
-    def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:
-        assigned = self._consumer.assignment()
-        named = [TopicPartition(stream.topic, stream.partition) for stream in streams]
-        return [partition for partition in named if partition in assigned]
+    def _forget(self, stream: StreamId) -> None:
+        """Nothing is known of it, and nothing of what was fetched will be given."""
+        self._streams.pop(stream, None)
+        self._paused.discard(stream)
+        self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset of a partition and the one after its last. Raises InputError."""
@@ -300,7 +318,9 @@ class KafkaSource:
 
     def _watch(self, has_come: bool, now_s: float) -> None:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
-        if has_come or self._metadata_age_s(now_s) < 2 * MAX_METADATA_AGE_MS / 1000:
+        if has_come or self._metadata_age_s(now_s) < max(
+            _SILENT_S, 2e-3 * self._settings.metadata_max_age_ms
+        ):
             self._trouble = self._missing_topic()
         else:
             self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
@@ -318,76 +338,6 @@ class KafkaSource:
         return f"Topic '{missing[0]}' does not exist, or may not be read." if missing else None
 
     def _metadata_age_s(self, now_s: float) -> float:
-        """How long ago brokers told of topics and leaders; they are asked every MAX_METADATA_AGE_MS."""
+        """How long ago brokers told of topics and leaders; they are asked every metadata_max_age_ms."""
         last_ms: float = self._consumer._cluster._last_successful_refresh_ms
         return now_s - last_ms / 1000
-
-
-def _consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaConsumer:
-    """A member of the group that has not joined yet. Raises InputError, ConfigError."""
-    if find_spec("crc32c") is None:
-        raise ConfigError(
-            "The package crc32c is missing: checksums would take 25 times as long.",
-            remedy="Run: pip install crc32c.",
-        )
-    silence_client()
-    arguments: dict[str, Any] = client_security(settings.security)
-    try:
-        consumer = KafkaConsumer(
-            bootstrap_servers=list(settings.bootstrap),
-            client_id=settings.client_name,
-            group_id=settings.group,
-            group_instance_id=settings.static_member_id,
-            partition_assignment_strategy=[assignor],
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            allow_auto_create_topics=False,
-            isolation_level="read_committed",
-            max_partition_fetch_bytes=FETCH_BYTES,
-            session_timeout_ms=settings.session_timeout_ms,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            max_poll_interval_ms=settings.max_poll_interval_ms,
-            request_timeout_ms=settings.request_timeout_ms,
-            bootstrap_timeout_ms=settings.request_timeout_ms,
-            metadata_max_age_ms=MAX_METADATA_AGE_MS,
-            reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
-            metrics_enabled=False,
-            **arguments,
-        )
-    except KafkaTimeoutError as error:
-        raise InputError(
-            what_is_wrong(settings) or f"No broker of {', '.join(settings.bootstrap)} answers.",
-            remedy="Check the settings of Kafka.",
-        ) from error
-    except KafkaError as error:
-        raise InputError(
-            what_is_wrong(settings) or f"Kafka: {error}.", remedy="Check the settings of Kafka."
-        ) from error
-    limited = type("LimitedRecords", (BatchRecords,), {"max_unpacked_bytes": settings.max_unpacked_bytes})
-    consumer._fetcher.PartitionRecords = limited
-    return consumer
-
-
-def _other_topic(stream: StreamId) -> TopicChangedError:
-    return TopicChangedError(
-        f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
-        stream=stream,
-        remedy="Read it into a lake of its own, or under another name.",
-    )
-
-
-def _gap(stream: StreamId, position: int, first: int) -> GapError:
-    return GapError(
-        f"{stream.name}: {first - position} messages from {position} on are gone, the log begins at {first}.",
-        stream=stream,
-        remedy="--accept-gap goes on behind them; a longer retention keeps it from happening.",
-        first=first,
-    )
-
-
-def _cut_back(stream: StreamId, position: int, end: int) -> TopicChangedError:
-    return TopicChangedError(
-        f"{stream.name}: {position} is behind the end of the log, {end}: it was made anew or cut back.",
-        stream=stream,
-        remedy="Read it into a lake of its own, or under another name.",
-    )

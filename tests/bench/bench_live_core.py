@@ -3,6 +3,7 @@
 Run: `python tests/bench/bench_live_core.py [SPANS] [SECONDS]`. OTLP protobuf messages of 500 spans, 20 to a
 poll, SECONDS of event time; a commit (segment and windows encoded, nothing written) every million spans.
 Beside it, as the baseline, what a batch import does with the same messages (decode, stitch at once, encode).
+Before that, what the process holds when all of the spans are open at once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from oracles import traffic
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.events import concat_events
-from schemas.windows import NS_PER_MINUTE
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
@@ -82,6 +83,30 @@ def live(messages: Sequence[bytes], settings: LiveSettings) -> tuple[int, int]:
     return published + commit(buffer.everything()), most
 
 
+def resident_gb() -> float:
+    """Memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**30
+
+
+def hold(messages: Sequence[bytes], settings: LiveSettings) -> None:
+    """Print what it takes to hold all of it open, and to close it."""
+    before = resident_gb()
+    buffer = LaneBuffer(settings, WINDOW_NS, 1, ClosedMemory(), None)
+    for events in polls(messages):
+        buffer.add(events, traffic.START_NS + 3600 * NS_PER_SECOND)
+        buffer.advance(traffic.START_NS)
+    buffer.committed(buffer.due())
+    held, n = resident_gb(), buffer.open_events
+    written(buffer.everything().windows)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{n:,} spans open: {held:.2f} GB resident, {held - before:.2f} GB of it theirs; "
+        f"to close them all at once took the process to {peak:.2f} GB",
+        flush=True,
+    )
+
+
 def batch(messages: Sequence[bytes], settings: LiveSettings) -> int:
     """The same at once."""
     events = concat_events(list(polls(messages)))
@@ -112,6 +137,7 @@ def main(n_spans: int = 1_000_000, seconds: int = 120, profile: str = "") -> Non
             live(messages, settings)
         pstats.Stats(found).sort_stats("tottime").print_stats(35)
         return
+    hold(messages, settings)
     now = time.perf_counter(), time.process_time()
     published, most = live(messages, settings)
     cost(f"live lane, {most:,} open at most", published, now)

@@ -6,13 +6,14 @@ import os
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from oracles.live_process import World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 
 from schemas.errors import FlowdiffError
 from schemas.events import empty_events
-from stitch.drivers.live import live_lane, taking_over
+from stitch.drivers.live import live_lane, taking_over, unsettled
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
@@ -155,8 +156,9 @@ def _segments_swept_early(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def _published_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking_over, "_remember", lambda *_: None)
+def _settled_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments hold events of requests that were published since."""
+    monkeypatch.setattr(unsettled, "settled_of", lambda _: np.zeros(0, np.uint64))
 
 
 def _segments_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,7 @@ def _released_without_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         _segments_not_durable,
         _segments_swept_early,
-        _published_not_remembered,
+        _settled_not_read,
         _segments_not_loaded,
         _released_without_commit,
     ],

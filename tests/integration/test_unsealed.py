@@ -20,6 +20,8 @@ from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.taking_over import taken_over
+from stitch.lake.checkpoint import read_tail
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest
@@ -146,3 +148,17 @@ def test_a_segment_that_is_gone_is_an_error_after_some_tries(lake: Path, tmp_pat
             resolve(ALL, default_lake=str(lake), provisional=tmp_path)
     finally:
         segment.write_bytes(kept)
+
+
+def test_a_new_owner_knows_what_was_published(lake: Path) -> None:
+    """Of a request that is in the lake a late event is late, and not the beginning of another flow."""
+    store = LocalStore.at(lake)
+    standing = read_tail(store, 1).records[-1].record.standing
+    buffer = taken_over(store, 1, SETTINGS, standing, 2 * 6, None)
+    begin = START - T0 + 130 * S
+    buffer.add(
+        batch(*(span("z", at=(begin, begin + 1), trace=name) for name in ("t10", "t14", "t99"))), 10**19
+    )
+    due = buffer.everything()
+    assert [row["request_id"] for row in due.late.to_pylist()] == ["t10"]
+    assert (due.counters.events_late, due.counters.events_published, due.counters.flows) == (1, 14, 7)

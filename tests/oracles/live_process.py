@@ -13,6 +13,7 @@ from oracles.memory_log import Member, MemoryLog
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.watch import Unwatched, Watch
@@ -91,6 +92,9 @@ class World:
         member = self.members[name] = self.log.join()
         identity = LiveIdentity(owner=name, created_by="test")
         run = LiveRun(member, store, info, self.settings, identity, lambda: self.now_ns, self.watch)
+        # Threads decode when they come to it; here every turn takes all, so that a schedule repeats exactly.
+        decoders = run._decoders
+        decoders.take = lambda **_: Decoders.take(decoders, drain=True)  # type: ignore[method-assign]
         self.processes[name] = run
         return run
 

@@ -175,7 +175,7 @@ def check(lane: SlowLane, rows: list[Row]) -> None:
     assert sorted(r["raw"] for r in lane.letters) == sorted(r.raw for r in expected.rejects if r.raw)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), requests=requests_apart())
 def test_cuts_and_restarts_do_not_show(data: st.DataObject, requests: list[list[Row]]) -> None:
     lane = SlowLane()
@@ -233,7 +233,7 @@ def published_as_accepted(lane: SlowLane, rows: list[Row]) -> None:
     assert counts["rejected"] == expected.counts["rejected"] == len(lane.letters)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), requests=stragglers())
 def test_what_is_late_is_told_and_the_rest_is_published(
     data: st.DataObject, requests: list[list[Row]]

@@ -1,0 +1,62 @@
+"""`flowdiff rekey`: a Kafka topic to another one, all of a request to one partition."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from flowdiff.kafka_options import (
+    BootstrapOption,
+    SecurityOptions,
+    kafka_settings,
+    print_written,
+    told_progress,
+)
+from flowdiff.model_options import ModelOptions, takes_models
+from ingest.kafka.kafka_settings import KafkaSecurity
+from ingest.kafka.produce_settings import ProduceSettings
+
+
+@takes_models
+def command(
+    source: Annotated[list[str], typer.Argument(help="Topics to read.")],
+    topic: Annotated[str, typer.Option("--to", help="Topic to write to.")],
+    settings: Annotated[ProduceSettings, ModelOptions(only=("message_bytes", "compression"))],
+    security: Annotated[KafkaSecurity, SecurityOptions],
+    bootstrap: BootstrapOption = ["localhost:9092"],  # noqa: B006 - typer copies it
+    format_: Annotated[str, typer.Option("--format", help="Format of the messages.")] = "otlp-proto",
+    group: Annotated[
+        str, typer.Option(help="Consumer group; several processes share the work.")
+    ] = "flowdiff-rekey",
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="End when everything that is there was written.")
+    ] = False,
+) -> None:
+    """Write a Kafka topic to another one, all of a request to one partition.
+
+    For producers that spread the spans of a trace over partitions. At least once: after a crash the last
+    second is written again, and dropped where it is ingested.
+    """
+    from ingest.formats import format_of
+    from ingest.kafka.produce import rekey
+
+    kafka = kafka_settings(
+        bootstrap, security, topics=tuple(source), group=group, default_format=format_of(format_).name
+    )
+    stopped = False
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with told_progress("writing") as told:
+            written = rekey(kafka, topic, settings, lambda: stopped, told, until_end=until_end)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    print_written(written)

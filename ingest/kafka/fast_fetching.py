@@ -1,0 +1,215 @@
+"""Messages fetched by librdkafka (confluent-kafka), for topics with one record a message.
+
+Members of a group stay kafka-python's: lanes, static members, ids of topics and offsets are the same for
+both, and a group may have members of both kinds. This client is told what to fetch and knows no group.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Collection
+from typing import Any, Final
+
+from kafka import KafkaConsumer
+from kafka.errors import OffsetOutOfRangeError
+from kafka.structs import TopicPartition as OwnPartition
+
+from ingest.kafka.bearer_tokens import token_provider
+from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
+from ingest.kafka.fetching import MIN_POLL_MS, Bite
+from ingest.kafka.kafka_security import needed_secret, secret
+from ingest.kafka.kafka_settings import (
+    FETCH_BYTES,
+    MAX_RECONNECT_BACKOFF_MS,
+    KafkaSettings,
+    Mechanism,
+)
+from ingest.kafka.record_layout import Messages
+from ingest.source import StreamId
+from schemas.errors import ConfigError
+
+try:
+    from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
+except ImportError as missing:
+    raise ConfigError(
+        "client = 'fast' needs the package confluent-kafka.", remedy="Run: pip install 'flowdiff[fast]'."
+    ) from missing
+
+MESSAGES: Final = 10_000
+"""In one call to librdkafka."""
+_MEMBER_EVERY_S: Final = 0.1
+"""Between looks at the group while messages come."""
+_TOKEN_LIFE_S: Final = 60.0
+"""How long librdkafka keeps a token before it asks for another; the provider keeps the real one."""
+_QUEUE_KB: Final = 64 * 1024
+"""Fetched ahead, over all partitions."""
+
+
+class FastFetching:
+    """See `Fetching`."""
+
+    def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer) -> None:
+        self._member = consumer
+        self._client = Consumer(_configuration(settings), logger=logging.getLogger("kafka.librdkafka"))
+        self._begun: set[StreamId] = set()
+        self._until: dict[StreamId, int] = {}
+        """After what was fetched last."""
+        self._waiting: deque[tuple[StreamId, Bite]] = deque()
+        self._polled = 0.0
+
+    def fetch(self, timeout_s: float) -> tuple[StreamId, Bite] | None:
+        """See `Fetching.fetch`."""
+        now_s = time.monotonic()
+        coordinator = self._member._coordinator
+        is_joining = not self._begun or coordinator.rejoin_needed or coordinator._join_task is not None
+        if is_joining or now_s >= self._polled + _MEMBER_EVERY_S:
+            self._polled = now_s
+            # Everything is held there: this is the group's turn only.
+            self._member.poll(MIN_POLL_MS if is_joining else 1)
+        if self._begun and not self._waiting:
+            self._sort(self._client.consume(MESSAGES, timeout_s))
+        return self._waiting.popleft() if self._waiting else None
+
+    def begin(self, stream: StreamId, position: int) -> None:
+        """See `Fetching.begin`."""
+        self.drop([stream])
+        self._assign(stream, position)
+
+    def hold(self, streams: Collection[StreamId]) -> None:
+        """See `Fetching.hold`."""
+        self._client.pause(self._named(streams))
+
+    def go_on(self, streams: Collection[StreamId]) -> None:
+        """See `Fetching.go_on`."""
+        self._client.resume(self._named(streams))
+
+    def drop(self, streams: Collection[StreamId]) -> None:
+        """See `Fetching.drop`."""
+        named = self._named(streams)
+        if named:
+            self._client.incremental_unassign(named)
+        self._begun -= set(streams)
+        for stream in streams:
+            self._until.pop(stream, None)
+        self._waiting = deque(bite for bite in self._waiting if bite[0] not in streams)
+
+    def end_of(self, stream: StreamId) -> int | None:
+        """See `Fetching.end_of`."""
+        if stream not in self._begun:
+            return None
+        _, high = self._client.get_watermark_offsets(
+            TopicPartition(stream.topic, stream.partition), cached=True
+        )
+        return None if high == OFFSET_INVALID or high < 0 else int(high)
+
+    def close(self) -> None:
+        """See `Fetching.close`."""
+        self._client.close()
+
+    def _assign(self, stream: StreamId, position: int) -> None:
+        """Not by `seek`, which librdkafka refuses while it is not at work on a partition."""
+        partition = TopicPartition(stream.topic, stream.partition, position)
+        if stream in self._begun:
+            self._client.incremental_unassign([partition])
+        self._client.incremental_assign([partition])
+        # It remembers that a partition was paused.
+        self._client.resume([partition])
+        self._begun.add(stream)
+        self._until[stream] = position
+
+    def _named(self, streams: Collection[StreamId]) -> list[Any]:
+        return [TopicPartition(s.topic, s.partition) for s in streams if s in self._begun]
+
+    def _sort(self, messages: list[Any]) -> None:
+        """Messages by stream, in their order. What comes after a damaged one is left for the next fetch."""
+        by_stream: dict[tuple[str, int], list[Any]] = {}
+        for message in messages:
+            key = (message.topic(), message.partition())
+            if key in by_stream:
+                by_stream[key].append(message)
+            else:
+                by_stream[key] = [message]
+        for (topic, partition), those in by_stream.items():
+            stream = StreamId(topic, partition)
+            if stream in self._begun:
+                self._take(stream, those)
+
+    def _take(self, stream: StreamId, messages: list[Any]) -> None:
+        failed = next((i for i, message in enumerate(messages) if message.error() is not None), None)
+        good = messages if failed is None else messages[:failed]
+        if good:
+            self._give(stream, _batch(good))
+        if failed is None:
+            return
+        error, offset = messages[failed].error(), messages[failed].offset()
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            # Markers of transactions and what was compacted away count as passed.
+            if offset > self._until[stream]:
+                self._give(stream, FetchedBatch(Messages([], [], 0), offset, -1))
+            if messages[failed + 1 :]:
+                self._take(stream, messages[failed + 1 :])
+        elif code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise OffsetOutOfRangeError({OwnPartition(stream.topic, stream.partition): offset})
+        elif code in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION):
+            following = next((m.offset() for m in messages[failed + 1 :] if m.error() is None), offset + 1)
+            self._waiting.append((stream, [DamagedBatch(offset, following, error.str())]))
+            self._assign(stream, offset)
+        elif messages[failed + 1 :]:
+            # Of a broker that is away, of rights: librdkafka goes on by itself, and `trouble` says why.
+            self._take(stream, messages[failed + 1 :])
+
+    def _give(self, stream: StreamId, batch: FetchedBatch) -> None:
+        self._until[stream] = batch.until
+        self._waiting.append((stream, [batch]))
+
+
+def _batch(messages: list[Any]) -> FetchedBatch:
+    values = [message.value() for message in messages]
+    offsets = [message.offset() for message in messages]
+    latest_ms = max(message.timestamp()[1] for message in messages)
+    return FetchedBatch(Messages(values, offsets, 0), offsets[-1] + 1, latest_ms)
+
+
+def _configuration(settings: KafkaSettings) -> dict[str, Any]:
+    security = settings.security
+    configuration: dict[str, Any] = {
+        "bootstrap.servers": ",".join(settings.bootstrap),
+        "client.id": settings.client_name,
+        # It never joins: librdkafka wants a name all the same.
+        "group.id": settings.group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "isolation.level": "read_committed",
+        "max.partition.fetch.bytes": FETCH_BYTES,
+        "queued.max.messages.kbytes": _QUEUE_KB,
+        "topic.metadata.refresh.interval.ms": settings.metadata_max_age_ms,
+        "reconnect.backoff.max.ms": MAX_RECONNECT_BACKOFF_MS,
+        "socket.timeout.ms": settings.request_timeout_ms,
+        "security.protocol": security.protocol.value,
+    }
+    if security.protocol.has_tls:
+        if security.ca_file is not None:
+            configuration["ssl.ca.location"] = str(security.ca_file)
+        if not security.check_hostname:
+            configuration["ssl.endpoint.identification.algorithm"] = "none"
+        if security.certificate_file is not None:
+            configuration["ssl.certificate.location"] = str(security.certificate_file)
+            configuration["ssl.key.location"] = str(security.key_file or security.certificate_file)
+            password = secret(security.key_password, security.key_password_file)
+            if password is not None:
+                configuration["ssl.key.password"] = password
+    if security.protocol.has_sasl:
+        configuration["sasl.mechanisms"] = security.mechanism.value
+        if security.mechanism is Mechanism.OAUTHBEARER:
+            provider = token_provider(security)
+            configuration["oauth_cb"] = lambda _: (provider.token(), time.time() + _TOKEN_LIFE_S)
+        else:
+            configuration["sasl.username"] = security.username
+            configuration["sasl.password"] = needed_secret(security, "password")
+    return configuration

@@ -1,0 +1,301 @@
+"""Files to a topic, and a topic to another one, so that all of a request goes to one partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from ingest.files import FileSource
+from ingest.kafka.diagnosis import silence_client, what_is_wrong
+from ingest.kafka.kafka_security import client_security
+from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSettings
+from ingest.kafka.kafka_source import KafkaSource
+from ingest.kafka.produce_settings import ProduceSettings
+from ingest.kafka.request_parts import Gatherer, PartError, RequestPart, request_parts
+from ingest.source import StreamId, drain
+from schemas.config import DecodeConfig
+from schemas.errors import InputError
+
+_BATCH_BYTES: Final = 512 * 1024
+"""To one partition in one request; a broker takes 1 MB."""
+_BUFFER_BYTES: Final = 32 * 2**20
+"""Sent and not yet acknowledged: the client has no bound of its own."""
+_FLUSH_S: Final = 30.0
+_TELL_S: Final = 0.5
+_COMMIT_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written so far."""
+
+    messages: int = 0
+    items: int = 0
+    """Spans or records."""
+    refused: int = 0
+    """Payloads that are not of their format, and were left out."""
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+Told = Callable[[Written], None]
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When the next message may go."""
+
+    settings: ProduceSettings
+    began: float = field(default_factory=time.monotonic)
+    first_ns: int | None = None
+
+    def wait(self, items: int, ts_ns: int) -> None:
+        """Until what comes after `items` others, and happened at `ts_ns`, is due."""
+        due = self.began
+        if self.settings.rate is not None:
+            due = max(due, self.began + items / self.settings.rate)
+        if self.settings.speed is not None and ts_ns:
+            self.first_ns = ts_ns if self.first_ns is None else self.first_ns
+            due = max(due, self.began + (ts_ns - self.first_ns) / 1e9 / self.settings.speed)
+        while (left := due - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether messages wait at all."""
+        return self.settings.rate is not None or self.settings.speed is not None
+
+
+def produce_files(
+    kafka: KafkaSettings,
+    topic: str,
+    files: Iterable[str],
+    format_: str | None,
+    settings: ProduceSettings,
+    told: Told = lambda _: None,
+) -> Written:
+    """Write files of traces to a topic, in the format that they have.
+
+    Raises InputError where a file or the topic cannot be used; what was written till then stays.
+    """
+    written = Written()
+    with _producer(kafka, settings) as producer:
+        partitions = _partitions(producer, topic)
+        writer = _Writer(producer, topic, partitions, settings, written, told)
+        for file in files:
+            source = FileSource(file, format_, DecodeConfig())
+            for polled in drain(source):
+                written.refused += len(polled.rejects)
+                for payload in polled.payloads:
+                    writer.write(polled.format or "", payload)
+        writer.flush()
+    return written
+
+
+def rekey(
+    kafka: KafkaSettings,
+    topic: str,
+    settings: ProduceSettings,
+    stop: Callable[[], bool],
+    told: Told = lambda _: None,
+    *,
+    until_end: bool = False,
+) -> Written:
+    """Write the messages of topics to another one, by request; at least once.
+
+    Offsets of the group are committed after what they cover was written: a restart repeats the last second.
+    Ends when `stop` says so, or at the end of the topics.
+    """
+    written = Written()
+    source = KafkaSource(kafka)
+    try:
+        with _producer(kafka, settings) as producer:
+            writer = _Writer(producer, topic, _partitions(producer, topic), settings, written, told)
+            _Rekeying(source, writer).run(stop, until_end=until_end)
+    finally:
+        source.close()
+    return written
+
+
+class _Rekeying:
+    """The loop of `rekey`."""
+
+    def __init__(self, source: KafkaSource, writer: _Writer) -> None:
+        self._source, self._writer = source, writer
+        self._positions: dict[StreamId, int] = {}
+        self._dirty = False
+
+    def run(self, stop: Callable[[], bool], *, until_end: bool) -> None:
+        committed = time.monotonic()
+        while not stop():
+            change = self._source.change()
+            for stream in change.gained:
+                position = self._source.start(stream, self._source.committed(stream), None)
+                self._positions[stream] = position
+            for stream in change.lost:
+                self._positions.pop(stream, None)
+            if change.asked:
+                self._commit()
+                self._source.release(change.asked)
+                for stream in change.asked:
+                    self._positions.pop(stream, None)
+            polled = self._source.poll(0.2)
+            if polled is not None:
+                for payload in polled.payloads:
+                    self._writer.write(polled.format or "", payload)
+                topic, _, partition = polled.stream.rpartition("/")
+                self._positions[StreamId(topic, int(partition))] = polled.until
+                self._dirty = True
+            elif until_end and self._positions and self._is_at_end():
+                break
+            if time.monotonic() > committed + _COMMIT_S:
+                self._commit()
+                committed = time.monotonic()
+        self._commit()
+
+    def _is_at_end(self) -> bool:
+        return all(self._positions.get(stream, 0) >= end for stream, end in self._source.ends().items())
+
+    def _commit(self) -> None:
+        if self._dirty:
+            self._writer.flush()
+            self._source.commit_offsets(self._positions)
+            self._dirty = False
+
+
+class _Writer:
+    """Payloads in, messages out."""
+
+    def __init__(
+        self,
+        producer: KafkaProducer,
+        topic: str,
+        partitions: int,
+        settings: ProduceSettings,
+        written: Written,
+        told: Told,
+    ) -> None:
+        self._producer, self._topic, self._partitions = producer, topic, partitions
+        self._settings, self._written, self._told = settings, written, told
+        self._pace = _Pace(settings)
+        self._gatherers: dict[str, Gatherer] = {}
+        self._began = self._told_at = time.monotonic()
+        self._taken = 0
+        """Spans or records, written or held."""
+        self._buffered = 0
+        self._failed: list[BaseException] = []
+
+    def write(self, format_: str, payload: bytes) -> None:
+        """Raises InputError where the broker refused something, or the format is not cut by request."""
+        try:
+            parts = request_parts(format_, payload)
+        except PartError:
+            self._written.refused += 1
+            return
+        if self._pace.is_paced:
+            parts.sort(key=lambda part: part.ts_ns)
+        for part in parts:
+            self._add(format_, part)
+
+    def _add(self, format_: str, part: RequestPart) -> None:
+        # Of paced messages each goes at its time.
+        size = 0 if self._settings.speed is not None else self._settings.message_bytes
+        gatherer = self._gatherers.setdefault(format_, Gatherer(format_, self._partitions, size))
+        self._pace.wait(self._taken, part.ts_ns)
+        self._taken += part.items
+        for message in gatherer.add(part):
+            self._send(*message)
+
+    def flush(self) -> None:
+        """Everything that was given is with the broker after this. Raises InputError."""
+        for gatherer in self._gatherers.values():
+            for message in gatherer.rest():
+                self._send(*message)
+        self._await_acknowledgement()
+        self._tell(at_once=True)
+
+    def _await_acknowledgement(self) -> None:
+        self._buffered = 0
+        try:
+            self._producer.flush(_FLUSH_S)
+        except KafkaError as error:
+            self._failed.append(error)
+        self._raise_failed()
+
+    def _send(self, partition: int, value: bytes, key: bytes | None, items: int) -> None:
+        self._raise_failed()
+        try:
+            sent = self._producer.send(self._topic, value, key, partition=partition)
+        except KafkaError as error:
+            self._failed.append(error)
+            self._raise_failed()
+            return
+        sent.add_errback(self._failed.append)
+        self._buffered += len(value)
+        if self._buffered > _BUFFER_BYTES:
+            self._await_acknowledgement()
+        self._written.messages += 1
+        self._written.items += items
+        self._written.bytes += len(value)
+        self._tell(at_once=False)
+
+    def _raise_failed(self) -> None:
+        if self._failed:
+            raise InputError(
+                f"Topic '{self._topic}' does not take messages: {self._failed[0]}.",
+                remedy="Check the broker, its limits and the rights on the topic.",
+            )
+
+    def _tell(self, *, at_once: bool) -> None:
+        now = time.monotonic()
+        self._written.seconds = now - self._began
+        if at_once or now > self._told_at + _TELL_S:
+            self._told_at = now
+            self._told(self._written)
+
+
+@contextmanager
+def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[KafkaProducer]:
+    silence_client()
+    arguments: dict[str, Any] = client_security(kafka.security)
+    try:
+        producer = KafkaProducer(
+            bootstrap_servers=list(kafka.bootstrap),
+            client_id=kafka.client_name,
+            acks="all",
+            compression_type=None if settings.compression == "none" else settings.compression,
+            batch_size=_BATCH_BYTES,
+            linger_ms=20,
+            max_request_size=2**20,
+            max_block_ms=kafka.request_timeout_ms,
+            allow_auto_create_topics=False,
+            request_timeout_ms=kafka.request_timeout_ms,
+            bootstrap_timeout_ms=kafka.request_timeout_ms,
+            reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
+            metrics_enabled=False,
+            **arguments,
+        )
+    except KafkaError as error:
+        raise InputError(
+            what_is_wrong(kafka) or f"Kafka: {error}.", remedy="Check the settings of Kafka."
+        ) from error
+    try:
+        yield producer
+    finally:
+        producer.close(timeout=5)
+
+
+def _partitions(producer: KafkaProducer, topic: str) -> int:
+    try:
+        found = producer.partitions_for(topic)
+    except KafkaError:
+        found = None
+    if not found:
+        raise InputError(f"Topic '{topic}' does not exist, or may not be written.", remedy="Make it first.")
+    return len(found)

@@ -1,0 +1,33 @@
+"""What can be wrong with a stream, in words."""
+
+from __future__ import annotations
+
+from ingest.source import GapError, StreamId, TopicChangedError
+
+
+def other_topic(stream: StreamId) -> TopicChangedError:
+    """The topic is not the one whose offsets were noted."""
+    return TopicChangedError(
+        f"Topic '{stream.topic}' was deleted and made anew: offsets of the old one say nothing of it.",
+        stream=stream,
+        remedy="Read it into a lake of its own, or under another name.",
+    )
+
+
+def gap(stream: StreamId, position: int, first: int) -> GapError:
+    """Retention went past a position."""
+    return GapError(
+        f"{stream.name}: {first - position} messages from {position} on are gone, the log begins at {first}.",
+        stream=stream,
+        remedy="--accept-gaps goes on behind them; a longer retention keeps it from happening.",
+        first=first,
+    )
+
+
+def cut_back(stream: StreamId, position: int, end: int) -> TopicChangedError:
+    """A position is behind the end."""
+    return TopicChangedError(
+        f"{stream.name}: {position} is behind the end of the log, {end}: it was made anew or cut back.",
+        stream=stream,
+        remedy="Read it into a lake of its own, or under another name.",
+    )

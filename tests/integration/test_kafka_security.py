@@ -1,0 +1,178 @@
+"""Every kind of listener of a real broker, and what it looks like when a setting is wrong."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.kafka_bench import KafkaBench, Reader, numbered
+from fixtures.kafka_broker import Broker
+
+from ingest.kafka.kafka_settings import KafkaSettings
+from ingest.kafka.kafka_source import KafkaSource
+from schemas.errors import ConfigError, InputError
+
+
+@pytest.fixture(scope="module")
+def bench(secure_broker: Broker) -> Iterator[KafkaBench]:
+    with KafkaBench(secure_broker) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def topic(bench: KafkaBench) -> str:
+    name = bench.topic()
+    bench.fill(name, numbered(0, 20))
+    return name
+
+
+def settings(bench: KafkaBench, topic: str, client: str, **security: Any) -> KafkaSettings:
+    """On the listener of the protocol; TLS by the broker's authority."""
+    broker, protocol = bench.broker, security["protocol"]
+    if "SSL" in protocol:
+        security = {"ca_file": broker.tls / "ca.pem", **security}
+    listeners = broker.listeners(protocol)
+    return bench.settings(
+        topic, bootstrap=listeners, client=client, security=security, request_timeout_ms=1_000
+    )
+
+
+def scram(bench: KafkaBench, mechanism: str = "SCRAM-SHA-512", **changed: Any) -> dict[str, Any]:
+    env = bench.broker.env
+    who = {"username": env["USERNAME"], "password": env["PASSWORD"]}
+    return {"protocol": "SASL_SSL", "mechanism": mechanism, **who, **changed}
+
+
+def mutual_tls(bench: KafkaBench, **changed: Any) -> dict[str, Any]:
+    tls = bench.broker.tls
+    files = {"certificate_file": tls / "client.crt", "key_file": tls / "client.key"}
+    return {"protocol": "SSL", **files, **changed}
+
+
+def reads(settings: KafkaSettings) -> bool:
+    source = KafkaSource(settings)
+    try:
+        return Reader(source).read(20) == numbered(0, 20)
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+def test_passwords_over_tls(bench: KafkaBench, topic: str, client: str, mechanism: str) -> None:
+    assert reads(settings(bench, topic, client, **scram(bench, mechanism)))
+
+
+def test_scram_without_tls_and_a_password_in_a_file(
+    bench: KafkaBench, topic: str, client: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(bench.broker.env["PASSWORD"] + "\n")
+    security = scram(bench, protocol="SASL_PLAINTEXT", password=None, password_file=file)
+    assert reads(settings(bench, topic, client, **security))
+
+
+def test_mutual_tls(bench: KafkaBench, topic: str, client: str) -> None:
+    assert reads(settings(bench, topic, client, **mutual_tls(bench)))
+
+
+def unsigned_token(seconds: float) -> str:
+    """As the test broker takes them: no signature, a subject and an end."""
+
+    def part(value: dict[str, object]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    now = time.time()
+    return f"{part({'alg': 'none'})}.{part({'sub': 'tester', 'iat': now, 'exp': now + seconds})}."
+
+
+def test_token_from_a_file(bench: KafkaBench, topic: str, client: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(unsigned_token(600))
+    security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "token_file": file}
+    assert reads(settings(bench, topic, client, **security))
+
+
+class _Authority(http.server.BaseHTTPRequestHandler):
+    """Gives out tokens for the right secret (RFC 6749, 4.4)."""
+
+    asked = 0
+
+    def do_POST(self) -> None:
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        type(self).asked += 1
+        if form["client_secret"] != ["s3cret"] or form["grant_type"] != ["client_credentials"]:
+            self.send_error(401)
+            return
+        body = json.dumps({"access_token": unsigned_token(600), "expires_in": 600}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def authority() -> Iterator[str]:
+    _Authority.asked = 0
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Authority) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/token"
+        server.shutdown()
+        thread.join()
+
+
+def token_url(url: str, secret: str) -> dict[str, Any]:
+    """Settings of OAUTHBEARER."""
+    who = {"token_url": url, "client_id": "flowdiff", "client_secret": secret}
+    return {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
+
+
+def test_token_for_a_secret(bench: KafkaBench, topic: str, client: str, authority: str) -> None:
+    assert reads(settings(bench, topic, client, **token_url(authority, "s3cret")))
+    # One token serves the connections of one client.
+    assert _Authority.asked <= 2
+
+
+# Who cannot join never comes to fetching.
+@pytest.mark.parametrize("client", ["python"])
+def test_what_is_wrong_is_told_apart(
+    bench: KafkaBench, topic: str, client: str, authority: str, tmp_path: Path
+) -> None:
+    broker = bench.broker
+    other_ca, token = broker.tls / "other-ca.pem", tmp_path / "token"
+    token.write_text(unsigned_token(-60))
+    plain = broker.bootstrap[0]
+    cases = {
+        f"refuses user '{broker.env['USERNAME']}' .SCRAM-SHA-512": scram(bench, password="wrong"),
+        "refuses user 'nobody' .PLAIN": scram(bench, "PLAIN", username="nobody"),
+        "signed by an authority that is not among '.*other-ca.pem'": scram(bench, ca_file=other_ca),
+        "asks for a client certificate": {"protocol": "SSL"},
+        "refuses the token": {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "token_file": token},
+        "answers 401": token_url(authority, "wrong"),
+    }
+    for said, security in cases.items():
+        wrong = settings(bench, topic, client, **security)
+        with pytest.raises(InputError, match=said) as error:
+            KafkaSource(wrong)
+        assert "wrong" not in str(error.value)
+    with pytest.raises(InputError, match="speaks TLS, and the settings say PLAINTEXT: set SSL or SASL_SSL"):
+        KafkaSource(bench.settings(topic, bootstrap=broker.listeners("SASL_SSL"), request_timeout_ms=1_000))
+    without_tls = bench.settings(
+        topic, security={"protocol": "SSL", "ca_file": broker.tls / "ca.pem"}, request_timeout_ms=1_000
+    )
+    with pytest.raises(InputError, match=f"{plain} does not speak TLS, and the settings say SSL"):
+        KafkaSource(without_tls)
+    without_password = settings(bench, topic, client, **scram(bench, password=None))
+    with pytest.raises(ConfigError, match="SCRAM-SHA-512 needs a password"):
+        KafkaSource(without_password)
