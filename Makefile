@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop
+.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 
 browser:
 	@sh tests/ensure_chromium.sh
+
+deploy-tools:
+	@sh tests/ensure_deploy_tools.sh
 
 java:
 	@sh tests/ensure_java.sh
@@ -49,7 +52,7 @@ check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, un
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit tests/golden
 
-test: $(VENV)/dev.stamp browser java ## Everything: check, then property, integration, evaluation and browser tests
+test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
