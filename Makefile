@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the 
 
 demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
 	@FLOWDIFF=$(BIN)/flowdiff sh deploy/demo.sh
+
+live: $(VENV)/runtime.stamp java ## Live ingestion from a Kafka of its own, a fault after two minutes, a report (six minutes)
+	@FLOWDIFF=$(BIN)/flowdiff bash deploy/live.sh
 
 check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, unit and golden tests
 	$(BIN)/ruff format --check .
