@@ -57,6 +57,9 @@ COMMANDS: Final = {
         "summarize",
         "Work out the statistics of every window ahead, so that histories are read in seconds.",
     ),
+    "retain": Listed(
+        "retain", "Drop whole windows past an age from a lake, under readers and live ingestion."
+    ),
     "calibrate": Listed(
         "calibrate",
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",
