@@ -56,6 +56,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("fsck", "--help"),
         ("summarize", "--help"),
         ("calibrate", "--help"),
+        ("compact", "--help"),
         ("retain", "--help"),
     ],
 )
