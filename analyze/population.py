@@ -261,6 +261,15 @@ def no_operations(_keys: Sequence[str], /) -> Mapping[str, tuple[str, ...]]:
     return {}
 
 
+class ClockMove(NamedTuple):
+    """Two hosts whose clocks did not stay as far apart as they were."""
+
+    host: str
+    other: str
+    by_ns: int | None
+    """How far one moved against the other, ns; None: they drift, or too few requests tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class Population:
     """Categories of all samples, sorted by (root, key), and what the refinement noticed."""
@@ -279,6 +288,10 @@ class Population:
     """Words of `Failures.error`, ascending: error classes."""
     skew_notes: tuple[str, ...] = ()
     """Those of `notes` that are on clocks."""
+    clock_moves: tuple[ClockMove, ...] = ()
+    """Of hosts that the compared samples use: times between them are no evidence."""
+    incomplete: tuple[tuple[int, int], ...] = ()
+    """(flows with a sign that an event of theirs was never delivered, flows) by sample; empty: not known."""
     weight_known: tuple[float, ...] = ()
     """Share of the flows, by sample, that told their sampling probability; empty: none, or not loaded."""
     window_ns: int = DEFAULT_WINDOW_NS
@@ -306,6 +319,7 @@ class Population:
             excluded={flag: counts[first:past] for flag, counts in self.excluded.items()},
             samples=self.samples[first:past],
             weight_known=self.weight_known[first:past],
+            incomplete=self.incomplete[first:past],
             params=params,
         )
 

@@ -42,6 +42,11 @@ COMMANDS: Final = {
         "Print the settings of `flowdiff ingest` that count: file, environment and flags together.",
     ),
     "compare": Listed("compare", "Compare two periods: name, rank and explain what changed."),
+    "distalyze": Listed(
+        "distalyze",
+        "Hold two classes of requests against each other: what diverges, and what response time depends on.",
+    ),
+    "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),

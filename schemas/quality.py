@@ -41,6 +41,16 @@ class Quality(IntFlag):
 # Flows with one of these are counted, shown as a data-quality finding, and left out of every test.
 UNTESTABLE = Quality.INCOMPLETE | Quality.CYCLE | Quality.CAPPED | Quality.MULTI_ROOT
 
+# Flags of flows of which an event was never delivered.
+SOMETHING_MISSING = (
+    Quality.ORPHAN
+    | Quality.INCOMPLETE
+    | Quality.NO_END
+    | Quality.MULTI_ROOT
+    | Quality.LOST_STRAND
+    | Quality.UNCLOSED
+)
+
 
 MEANINGS: Final[Mapping[Quality, str]] = {
     Quality.ORPHAN: "a span's parent is missing; it was attached to another. Kept in tests",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.assurance.equivalence import Equivalence, equivalence
+from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence, equivalence
 from analyze.assurance.external_cause import ExternalCause, external_cause
+from analyze.assurance.largest_change import Bounds, LargestChange, largest_change
 from analyze.assurance.load_change import MixChange, mix_change
 from analyze.assurance.ordinary_noise import LEAST_WINDOWS, ordinary_noise
 from analyze.assurance.period_blocks import PeriodBlocks
@@ -32,6 +33,12 @@ class Judgement:
     mix: MixChange
     external: ExternalCause
     visible: tuple[VisibleRow, ...]
+    largest: LargestChange
+    """What may have changed although nothing was found."""
+    bounds: Bounds
+    """Changes that matter."""
+    places_share: float
+    """Share of the time at places that are shown to be as fast as before."""
     tau_rate: float
     """Noise of the log of an ordinary window's arrival rate; 0 where too few windows tell."""
 
@@ -39,7 +46,9 @@ class Judgement:
         """The first test of a measure; None where a period is empty."""
         return next((test for test in self.tests if test.measure == measure), None)
 
-    def outcome(self, findings: int, share_explained: float | None) -> Outcome:
+    def outcome(
+        self, findings: int, share_explained: float | None, *, by_load: str = "", torn: str = ""
+    ) -> Outcome:
         """See `verdict.outcome`."""
         return outcome(
             findings=findings,
@@ -48,6 +57,11 @@ class Judgement:
             mix_changed=self.mix.changed,
             equivalent=self.equivalent,
             external=self.external,
+            places_share=self.places_share,
+            largest=self.largest,
+            bounds=self.bounds,
+            by_load=by_load,
+            torn=torn,
         )
 
 
@@ -62,11 +76,16 @@ def judge(
     gaps_us: tuple[float | None, float | None] = (None, None),
     alpha: float = ALPHA,
     visible_alpha: float = ALPHA,
+    places: Callable[[float], tuple[float, float | None]] | None = None,
+    bounds: Bounds | None = None,
+    hidden_paths: float = 0.0,
 ) -> Judgement:
     """Judge. Blocks of both periods have the same roots and thresholds. visible_alpha: level of single sites.
 
     log_sd: [roots] of `log_spread`. ordinary: a block for each ordinary window, history and reference;
     windows: how many such windows reference and problem are long. gaps_us: see `external_cause`.
+    places: from the band of a mean to (share of the time at places as fast as before, largest change that
+    places allow); None: nothing is known of places. hidden_paths: share of a path that lost events hide.
     """
     noise = (
         PeriodNoise(windows0=windows[0], windows1=windows[1])
@@ -78,15 +97,20 @@ def judge(
     tails = [test for test in tests if test.measure == "tail"]
     settled = bool(tails) and all(test.settled for test in tails)
     same = equivalence(reference, problem, roots, noise, tails_settled=settled)
+    share, size = (0.0, None) if places is None else places(same.band)
+    visible = visible_rows(reference, problem, log_sd, roots, noise, alpha=visible_alpha)
+    # Steady places, no more slow requests: a mean that blocks of hits and misses blur is the same, too.
+    as_fast = same.holds or (settled and share >= NEEDED_SHARE)
     return Judgement(
         noise=noise,
         tests=tests,
         equivalent=same,
         mix=mix_change(reference, problem),
-        external=external_cause(
-            reference, problem, equivalent=same.holds, gaps_us=gaps_us, tau_rate=tau_rate
-        ),
-        visible=visible_rows(reference, problem, log_sd, roots, noise, alpha=visible_alpha),
+        external=external_cause(reference, problem, equivalent=as_fast, gaps_us=gaps_us, tau_rate=tau_rate),
+        visible=visible,
+        largest=largest_change(tests, visible, size, hidden_paths=hidden_paths),
+        bounds=Bounds() if bounds is None else bounds,
+        places_share=share,
         tau_rate=tau_rate,
     )
 

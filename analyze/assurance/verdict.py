@@ -1,18 +1,19 @@
 """The outcome of a comparison, of five (ALGORITHMS L.6), and why.
 
-Nothing passes for want of evidence: "unchanged" needs response times shown to be equivalent, and no measure
-of the whole period that is open. What neither changed nor held by test is "cannot tell", with the number of
-requests that lack.
+Nothing passes for want of evidence: "unchanged" needs response times shown to be equivalent and no measure of
+the whole period open, or that no change that matters (by the user's bounds) is possible. Else nothing found
+is "cannot tell", with the largest change that is possible and the number of requests that lack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence
 from analyze.assurance.external_cause import ExternalCause
+from analyze.assurance.largest_change import Bounds, LargestChange, ordinary
 from analyze.assurance.missing_requests import missing_for_equivalence, missing_for_test
 from analyze.assurance.period_tests import ALPHA, PeriodTest
 from analyze.report.wording import duration
@@ -32,6 +33,8 @@ class Outcome:
     external: bool
     reasons: tuple[str, ...]
     missing_requests: int | None
+    by_load: bool = False
+    """What changed is what more, or fewer, requests make."""
 
 
 def outcome(
@@ -42,6 +45,11 @@ def outcome(
     mix_changed: bool,
     equivalent: Equivalence,
     external: ExternalCause | None = None,
+    places_share: float = 0.0,
+    largest: LargestChange | None = None,
+    bounds: Bounds | None = None,
+    by_load: str = "",
+    torn: str = "",
     n1: float | None = None,
     alpha: float = ALPHA,
 ) -> Outcome:
@@ -49,7 +57,9 @@ def outcome(
 
     findings: how many there are. share_explained: share of the change of the mean that they explain, 0 to 1;
     None where the mean did not change by test. tests: of `period_tests`; none means that a period has no
-    request. n1: effective problem requests; None: as the tests say.
+    request. places_share: share of the time at places as fast as before. largest: what may have
+    changed unseen, held against bounds. by_load: what the load explains, a sentence. torn: what is missing of
+    a period's events, a sentence. n1: effective problem requests; None: as the tests say.
     """
     changed = [test for test in tests if test.changed]
     told = _once([(test, _changed_text(test)) for test in changed])
@@ -57,20 +67,57 @@ def outcome(
         told.append("Another mix of request types arrived.")
     if findings:
         return _with_findings(findings, share_explained, changed, told)
-    if changed or mix_changed:
-        return Outcome("not-explained", False, (*told, "No finding accounts for it."), None)
+    if changed or mix_changed or by_load:
+        return _without_findings(told, by_load, torn)
     if not tests:
         return Outcome("cannot-tell", False, ("A period has no request that tests may use.",), None)
     still = [test for test in tests if test.open]
+    known = _unchanged(equivalent, still, places_share)
     from_outside = external is not None and external.external
-    if equivalent.holds and not still:
+    if known:
+        outside = (external.text,) if external is not None and from_outside else ()
+        return Outcome("unchanged", from_outside, _with_size((*outside, known), largest), None)
+    if largest is not None and largest.within(bounds or Bounds()) and ordinary(tests):
+        matters = bounds or Bounds()
         why = (
+            f"Nothing was found, and no change that matters (times by {matters.time:.0%}, "
+            f"{100 * matters.share:g} points of requests) is possible."
+        )
+        return Outcome("unchanged", False, _with_size((why,), largest), None)
+    found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1, alpha)
+    reasons = (torn, *found.reasons) if torn else found.reasons
+    return replace(found, reasons=_with_size(reasons, largest))
+
+
+def _without_findings(told: Sequence[str], by_load: str, torn: str) -> Outcome:
+    """Something changed by test, and no finding is left to say what."""
+    if torn:
+        why = "What is missing may be what changed."
+        return Outcome("cannot-tell", False, (torn, *told, why), None)
+    if by_load:
+        return Outcome("not-explained", False, (by_load, *told), None, by_load=True)
+    return Outcome("not-explained", False, (*told, "No finding accounts for it."), None)
+
+
+def _unchanged(equivalent: Equivalence, still: Sequence[PeriodTest], places_share: float) -> str:
+    """The positive evidence that nothing changed, a sentence; empty where there is none."""
+    if equivalent.holds and not still:
+        return (
             f"Mean response times of root types with {equivalent.share:.0%} of the time are the same to "
             f"within {equivalent.band:.0%}, and nothing was found."
         )
-        reasons = (external.text, why) if external is not None and from_outside else (why,)
-        return Outcome("unchanged", from_outside, reasons, None)
-    return _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1, alpha)
+    # A mean is open where a few slow requests blur it; they are not more, and all places are as fast.
+    if places_share >= NEEDED_SHARE and all(test.measure == "mean" for test in still):
+        return (
+            f"Places with {places_share:.0%} of the time are as fast as before to within "
+            f"{equivalent.band:.0%}, no more requests are slow, and nothing was found."
+        )
+    return ""
+
+
+def _with_size(reasons: Sequence[str], largest: LargestChange | None) -> tuple[str, ...]:
+    told = "" if largest is None else largest.text()
+    return (*reasons, told) if told else tuple(reasons)
 
 
 def _with_findings(

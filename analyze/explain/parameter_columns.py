@@ -86,6 +86,45 @@ def parameter_columns(
             yield Column(column.where, column.key, column.values, column.levels, column.aggregate, passes)
 
 
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Numeric parameters of requests as they were written, sorted by (field, request, place); [readings]."""
+
+    fields: tuple[tuple[str, str], ...]
+    """(operation, key)"""
+    field: I8
+    """Index into `fields`."""
+    request: I8
+    progress: F8
+    """Place among the values of the field in its request, 0 to 1: parameters have no time of their own."""
+    number: F8
+
+
+def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
+    """Every finite number that the chosen requests carry, numbers written as text among them."""
+    structures = _structures(population, chosen)
+    values = _read(population, chosen, structures)
+    if values is None:
+        none = np.zeros(0, np.int64)
+        return Readings((), none, none, np.zeros(0), np.zeros(0))
+    number = np.where(np.isnan(values.number), values.word_number[values.text], values.number)
+    kept = np.flatnonzero(~np.isnan(number))
+    request = values.request[kept]
+    found = values.operation[kept].astype(np.int64) * len(values.keys) + values.key[kept]
+    numbered, field = np.unique(found, return_inverse=True)
+    first = np.flatnonzero(np.r_[True, (field[1:] != field[:-1]) | (request[1:] != request[:-1])])
+    size = np.diff(np.r_[first, len(field)])
+    place = np.arange(len(field)) - np.repeat(first, size)
+    n_keys = len(values.keys)
+    return Readings(
+        tuple((structures.operations[c // n_keys], values.keys[c % n_keys]) for c in numbered.tolist()),
+        field.astype(np.int64),
+        request,
+        (place + 1) / np.repeat(size, size),
+        number[kept],
+    )
+
+
 def _columns(
     values: _Values, span: slice, where: str, key: str, n_requests: int, counts: bool
 ) -> Iterator[Column]:

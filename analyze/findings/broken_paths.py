@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, Group, score_of
+from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
@@ -31,14 +31,16 @@ def broken_paths(
     affected: Affected | None,
     last_callee: Mapping[int, str],
     mean_ns: float,
+    alike: Mapping[int, int] | None = None,
 ) -> list[Group]:
-    """Groups of changes of paths and errors. last_callee: see `last_callees`."""
+    """Groups of changes of paths and errors. last_callee: see `last_callees`; alike: operation -> one number
+    for the same on all hosts."""
     names = context.names
     by_operation: dict[int, list[Change]] = defaultdict(list)
     for change in changes:
         by_operation[names.sites[change.site].operation].append(change)
     requests = {operation: _requests(mine, affected) for operation, mine in by_operation.items()}
-    host = _hosts(by_operation, requests, context)
+    host = _hosts(by_operation, requests, context, alike or {})
     members: dict[int, list[int]] = defaultdict(list)
     for operation in by_operation:
         top, passed = operation, {operation}
@@ -73,14 +75,20 @@ def broken_paths(
                 follows=[c for other in folded if other != operation for c in by_operation[other]],
             )
         )
-    return _joined(groups, shared)
+    return _with_loops_joined(_joined(groups, shared))
 
 
 def _lead(changes: Sequence[Change]) -> Change:
-    """What a finding is headed by: an error first, then the path that became more frequent, by how much."""
+    """What a finding is headed by: an error, then calls, then the path that became more frequent by most."""
     return max(
         changes,
-        key=lambda c: (c.kind in ERROR_KINDS, c.kind is not ChangeKind.LOST_PATH, abs(c.after - c.before)),
+        key=lambda c: (
+            c.kind in ERROR_KINDS,
+            c.kind in CALL_KINDS,
+            c.kind is not ChangeKind.LOST_PATH,
+            c.ups,
+            abs(c.after - c.before),
+        ),
     )
 
 
@@ -96,27 +104,84 @@ def _requests(changes: Sequence[Change], affected: Affected | None) -> B1 | None
 
 
 def _hosts(
-    by_operation: Mapping[int, list[Change]], requests: Mapping[int, B1 | None], context: Context
+    by_operation: Mapping[int, list[Change]],
+    requests: Mapping[int, B1 | None],
+    context: Context,
+    alike: Mapping[int, int],
 ) -> dict[int, int]:
-    """Operation -> the one nearer to the cause whose changed requests are the same."""
+    """Operation -> the one nearer to the cause whose changed requests are the same; of an operation that is
+    on several hosts those of all of them."""
     host: dict[int, int] = {}
+    everywhere: dict[int, B1] = {}
+    for operation, found in requests.items():
+        if found is not None:
+            same = alike.get(operation, operation)
+            everywhere[same] = everywhere[same] | found if same in everywhere else found
     for operation in sorted(by_operation, key=lambda o: (context.depth[o], o)):
         mine = requests[operation]
         if mine is None or not mine.any():
             continue
         fitting = []
-        for other, theirs in requests.items():
-            if other == operation or theirs is None or not theirs.any():
+        for other in requests:
+            theirs = everywhere.get(alike.get(other, other))
+            if alike.get(other, other) == alike.get(operation, operation):
                 continue
-            if not context.is_nearer(other, operation):
+            if theirs is None or not theirs.any():
+                continue
+            led = _is_led_by(by_operation[operation], by_operation[other], (operation, other), context, alike)
+            if led is None:
                 continue
             common = int((mine & theirs).sum())
-            if common >= _SAME * min(int(mine.sum()), 2 * int(theirs.sum())):
+            whole = int(mine.sum()) if led else min(int(mine.sum()), 2 * int(theirs.sum()))
+            if common >= _SAME * whole:
                 related = context.is_above(operation, other) or other in context.records
-                fitting.append((related, common, context.depth[other], -other))
+                # Of the same on several hosts the one that shares most requests itself.
+                theirs = requests[other]
+                own = 0 if theirs is None else int((mine & theirs).sum())
+                fitting.append((related, common, own, context.depth[other], -other))
         if fitting:
-            host[operation] = -max(fitting)[3]
+            host[operation] = -max(fitting)[4]
     return host
+
+
+def _is_led_by(
+    changes: Sequence[Change],
+    others: Sequence[Change],
+    which: tuple[int, int],
+    context: Context,
+    alike: Mapping[int, int],
+) -> bool | None:
+    """Whether changes of an operation may follow from those of another; None: they may not, True: all of
+    their requests must show the other's.
+
+    What is nearer to the cause comes first. Of records the failing point goes before the path that leads
+    to it: the path only tells where the failure was. A loop that turns more often does not follow from a
+    path that was taken before.
+    """
+    operation, other = which
+    if operation in context.records and other in context.records:
+        if _fails(others) and not _fails(changes) and _leads_to(changes, other, context.names, alike):
+            return True
+        if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names, alike):
+            return None
+    looped = any(change.kind in CALL_KINDS for change in changes)
+    caused = any(change.kind in CALL_KINDS or change.kind is ChangeKind.NEW_PATH for change in others)
+    return False if context.is_nearer(other, operation) and (caused or not looped) else None
+
+
+def _fails(changes: Sequence[Change]) -> bool:
+    return any(change.kind is ChangeKind.ERRORS for change in changes)
+
+
+def _leads_to(changes: Sequence[Change], operation: int, names: Names, alike: Mapping[int, int]) -> bool:
+    """Whether a path that became more frequent goes to the operation, on some host."""
+    wanted = alike.get(operation, operation)
+    return any(
+        change.ups
+        and change.shape != NO_SHAPE
+        and any(alike.get(c.operation, c.operation) == wanted for c in names.shapes[change.shape])
+        for change in changes
+    )
 
 
 def _cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str | None:
@@ -155,11 +220,19 @@ def _selected(
     """Whether only other requests reach the site, below another change (L.9 item 7)."""
     below = any(other != operation and context.is_above(other, operation) for other in members)
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
-    moved = all(not 1 / _CALLS_MOVED < change.call_ratio < _CALLS_MOVED for change in by_operation[operation])
+    came = [_came(change, context) for change in by_operation[operation]]
+    moved = all(not 1 / _CALLS_MOVED < ratio < _CALLS_MOVED for ratio in came)
     errors = any(change.kind in ERROR_KINDS for change in every)
     # Where many times as many requests come, they bring paths that were never seen there.
-    flooded = all(not 1 / _FLOODED < change.call_ratio < _FLOODED for change in by_operation[operation])
+    flooded = all(not 1 / _FLOODED < ratio < _FLOODED for ratio in came)
     return below and moved and not errors and (flooded or not never_seen)
+
+
+def _came(change: Change, context: Context) -> float:
+    """How many times as much comes to the site: calls, and to a loop of records requests, however often it
+    turns for each."""
+    turns = change.kind in CALL_KINDS and context.names.sites[change.site].operation in context.records
+    return change.call_ratio * change.before / change.after if turns else change.call_ratio
 
 
 def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
@@ -171,7 +244,23 @@ def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
         best = max(mine, key=lambda group: group.score)
         for group in mine:
             if group is not best:
-                best.changes += group.changes
-                best.follows += group.changes
+                best.take(group)
                 groups.remove(group)
     return groups
+
+
+def _with_loops_joined(groups: list[Group]) -> list[Group]:
+    """Loops of one component that turn more often, or less, are one: its operations share their code."""
+    joined: dict[tuple[str, ChangeKind], Group] = {}
+    left = []
+    for group in sorted(groups, key=lambda group: (-group.score, group.operation)):
+        key = (group.component, group.lead.kind)
+        first = joined.get(key)
+        if first is None:
+            left.append(group)
+            if group.lead.kind in CALL_KINDS:
+                joined[key] = group
+        else:
+            first.leads.append(group.lead)
+            first.take(group)
+    return left

@@ -33,6 +33,10 @@ class Change:
     weight: float = 0.0
     """Structure: share of the requests that changed, by which a change without much time is ranked."""
     shape: int = NO_SHAPE
+    shapes: tuple[int, ...] = ()
+    """All shapes that the change is about, where they are several; `shape` is then the most frequent."""
+    child: int = NO_SHAPE
+    """Operation that these shapes have in common, where that is what changed."""
     error: int = -1
     new: bool = False
     """The shape (error) was never there before, or is gone."""
@@ -41,6 +45,11 @@ class Change:
     threshold_us: float = 0.0
     """Tail: calls over this are very slow."""
     q: float = 1.0
+
+    @property
+    def every_shape(self) -> tuple[int, ...]:
+        """Shapes that the change is about; none where it is about any."""
+        return self.shapes or (() if self.shape == NO_SHAPE else (self.shape,))
 
     @property
     def ups(self) -> bool:

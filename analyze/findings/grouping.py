@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from analyze.findings.broken_paths import broken_paths
 from analyze.findings.changes import Change
-from analyze.findings.groups import TIME_KINDS, Group, part_ns
+from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group, part_ns
+from analyze.findings.over_hosts import HostOf, alike_operations, joined_over_hosts
 from analyze.findings.places import Affected, Context
+from analyze.findings.queues import with_queues_folded
 from analyze.findings.slow_components import slow_components
 from schemas.report.findings import ChangeKind
 
 _CALLS_MOVED = 1.43
 _CLEAR = 0.05
 _AGAINST = 0.3
+_NO_BETTER = frozenset({ChangeKind.NEW_PATH, ChangeKind.ERRORS, ChangeKind.MORE_CALLS, *TIME_KINDS})
 _OTHER_REQUESTS = 3.0
 """A site that is called so many times as often, or as seldom, sees other requests than it did."""
 
@@ -25,39 +28,61 @@ def grouped(
     last_callee: Mapping[int, str],
     mean_ns: float,
     change_ns: float = 0.0,
+    *,
+    host_of: HostOf | None = None,
+    tested: Collection[int] = (),
 ) -> list[Group]:
     """Few groups of many changes. mean_ns: the larger of the two mean response times; change_ns: their
-    difference."""
+    difference; host_of, tested: see `joined_over_hosts`."""
     names = context.names
     paths = broken_paths(
-        [c for c in changes if c.kind not in TIME_KINDS], context, affected, last_callee, mean_ns
+        [c for c in changes if c.kind not in TIME_KINDS],
+        context,
+        affected,
+        last_callee,
+        mean_ns,
+        alike_operations(names, host_of or {}),
     )
     timed = [c for c in changes if c.kind in TIME_KINDS and not _of_other_requests(c, paths, context)]
     times = slow_components(timed, names, mean_ns)
     groups = [group for group in times if not _moved_by(group, paths, context)]
+    groups = with_queues_folded(paths, groups, names)
     for path in paths:
         callee = names.operations[path.operation].callee
         about = {path.component, *callee.split("+")} - {""}
-        partner = next((g for g in groups if g.lead.kind in TIME_KINDS and _about(g, context) & about), None)
+        partner = next((g for g in groups if g.lead.kind in TIME_KINDS and g.component in about), None)
         if partner is None:
             groups.append(path)
+        elif path.lead.kind in CALL_KINDS and path.score > partner.score:
+            path.take(partner)
+            groups[groups.index(partner)] = path
         else:
-            partner.changes += path.changes
-            partner.follows += path.changes
+            partner.take(path)
             partner.score = max(partner.score, path.score)
+    groups = joined_over_hosts(groups, names, host_of or {}, tested)
     return sorted(groups, key=lambda group: (-_rank_value(group, change_ns, mean_ns), group.operation))
 
 
 def _rank_value(group: Group, change_ns: float, mean_ns: float) -> float:
-    """What goes against the change of the mean does not lead: it is what the others outweigh."""
-    part = part_ns(group)
-    against = abs(change_ns) > _CLEAR * mean_ns and part * change_ns < 0
-    return group.score * (_AGAINST if against else 1.0)
+    """What got better does not lead: it needs no mending, and is what the others outweigh.
+
+    Nor does what goes against a rise of the mean.
+    """
+    against = change_ns > _CLEAR * mean_ns and part_ns(group) < 0
+    return group.score * (_AGAINST if against or is_better(group) else 1.0)
 
 
-def _about(group: Group, context: Context) -> set[str]:
-    del context
-    return {group.component}
+def is_better(group: Group) -> bool:
+    """Whether a group tells of less time only: faster steps, or known paths that are shorter.
+
+    A path that was never there, a failure, a call that is cut short are no improvements, whatever they save.
+    """
+    lead = group.lead
+    if lead.kind in (ChangeKind.FASTER, ChangeKind.PARALLEL, ChangeKind.FEWER_ERRORS):
+        return True
+    known = lead.kind in PATH_KINDS and not group.suspect
+    kinds = {change.kind for change in group.changes}
+    return known and part_ns(group) < 0 and kinds.isdisjoint(_NO_BETTER)
 
 
 def _of_other_requests(change: Change, paths: Sequence[Group], context: Context) -> bool:

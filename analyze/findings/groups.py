@@ -9,6 +9,7 @@ from schemas.report.findings import ChangeKind
 
 TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
 PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
+CALL_KINDS = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
 ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
 
 _ONE_SIDED_95 = 1.645
@@ -31,6 +32,19 @@ class Group:
     """Component after whose call requests were cut short."""
     follows: list[Change] = field(default_factory=list)
     """Changes among `changes` that are consequences of the lead."""
+    leads: list[Change] = field(default_factory=list)
+    """The same change elsewhere: on other hosts, in other loops; without the lead itself."""
+    hosts: tuple[str, ...] = ()
+    """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""
+    spared: tuple[str, ...] = ()
+    """Hosts on which the same site was tested and is as before."""
+    spared_sites: tuple[int, ...] = ()
+    """Those sites."""
+
+    def take(self, other: Group) -> None:
+        """Let another group's changes follow from this one."""
+        self.changes += other.changes
+        self.follows += other.changes
 
 
 def score_of(change: Change, mean_ns: float) -> float:

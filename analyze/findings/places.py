@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.changes import Change
 from analyze.findings.groups import ERROR_KINDS
 from analyze.sites.graph_sites import GraphSites
 from analyze.sites.names import NO_CALLER, Names, SiteKind
@@ -116,16 +116,16 @@ class Affected:
             found[self.failing[change.site]] = True
         else:
             for number, pattern in enumerate(self.patterns):
-                if has(pattern.sites, change.site, change.shape):
+                if has(pattern.sites, change.site, change.every_shape):
                     found[self.first[number] : self.first[number + 1]] = True
         return np.asarray(found & (self.in_problem == change.ups))
 
 
-def has(sites: GraphSites, site: int, shape: int) -> bool:
-    """Whether a graph has a site (with a shape, unless NO_SHAPE)."""
-    if shape == NO_SHAPE:
+def has(sites: GraphSites, site: int, shapes: Collection[int] = ()) -> bool:
+    """Whether a graph has a site (with one of the shapes, if any are given)."""
+    if not shapes:
         return bool((sites.site == site).any() or (sites.shape_site == site).any())
-    return bool(((sites.shape_site == site) & (sites.shape_of == shape)).any())
+    return bool(np.isin(sites.shape_of[sites.shape_site == site], list(shapes)).any())
 
 
 def affected_requests(patterns: Sequence[Pattern], reference: B1, problem: B1) -> Affected:

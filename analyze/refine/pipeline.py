@@ -26,7 +26,7 @@ from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks, no_c
 from analyze.refine.span_drafts import OrderedFamily, span_drafts
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
-from schemas.quality import UNTESTABLE, Quality
+from schemas.quality import SOMETHING_MISSING, UNTESTABLE, Quality
 
 I8 = npt.NDArray[np.int64]
 
@@ -64,13 +64,14 @@ def refine(
     for category, matrix, tree, found, left in zip(
         matrices.categories, times, trees, ordered, left_out, strict=True
     ):
-        if tree is None:
-            drafts.extend(record_drafts(category, labels, settings))
-            continue
         shift = None if matrix is category.node_ns else matrix - category.node_ns
+        made = (
+            record_drafts(category, matrix, labels, settings)
+            if tree is None
+            else span_drafts(category, matrix, tree, found, left, labels, settings)
+        )
         drafts.extend(
-            draft if shift is None else replace(draft, shift=shift[:, draft.rows])
-            for draft in span_drafts(category, matrix, tree, found, left, labels, settings)
+            draft if shift is None else replace(draft, shift=shift[:, draft.rows]) for draft in made
         )
     return Population(
         categories=assemble(drafts),
@@ -81,6 +82,8 @@ def refine(
         hosts=matrices.hosts,
         errors=matrices.errors,
         skew_notes=clocks.notes,
+        clock_moves=clocks.moves,
+        incomplete=_incomplete(flows, len(samples)),
         weight_known=_weight_known(flows, len(samples)),
         window_ns=window_ns,
     )
@@ -93,6 +96,14 @@ def _weight_known(flows: pa.Table, n_samples: int) -> tuple[float, ...]:
     sample = flows["sample"].to_numpy()
     known = np.bincount(sample, flows["weight_known"].to_numpy(), n_samples)
     return tuple((known / np.maximum(np.bincount(sample, minlength=n_samples), 1)).tolist())
+
+
+def _incomplete(flows: pa.Table, n_samples: int) -> tuple[tuple[int, int], ...]:
+    """(flows in which something is missing, flows) of each sample, those that tests leave out among them."""
+    sample = flows["sample"].to_numpy()
+    missing = (flows["quality"].to_numpy() & np.uint32(SOMETHING_MISSING)) != 0
+    counts = (np.bincount(sample[rows], minlength=n_samples) for rows in (missing, slice(None)))
+    return tuple((int(few), int(every)) for few, every in zip(*counts, strict=True))
 
 
 def _without_untestable(flows: pa.Table, n_samples: int) -> tuple[pa.Table, dict[str, tuple[int, ...]]]:

@@ -16,8 +16,13 @@ I8 = npt.NDArray[np.int64]
 Edges = tuple[tuple[int, int], ...]
 
 
-def record_drafts(category: StoredCategory, labels: HostLabels, settings: RefineSettings) -> Iterator[Draft]:
-    """The graph of a stored record category, once for each set of host labels. O(nodes + edges) a graph."""
+def record_drafts(
+    category: StoredCategory, times: I8, labels: HostLabels, settings: RefineSettings
+) -> Iterator[Draft]:
+    """The graph of a stored record category, once for each set of host labels. O(nodes + edges) a graph.
+
+    times: [stored nodes, requests] after skew correction.
+    """
     structure = category.structure
     kept, edges = _kept(structure, settings)
     place = {position: at for at, position in enumerate(kept)}
@@ -39,7 +44,7 @@ def record_drafts(category: StoredCategory, labels: HostLabels, settings: Refine
         yield Draft(
             category=category,
             rows=rows,
-            times=category.node_ns if len(rows) == category.n_requests else category.node_ns[:, rows],
+            times=times if len(rows) == category.n_requests else times[:, rows],
             nodes=nodes,
             edges=edges,
             responses=responses,

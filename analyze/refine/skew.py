@@ -1,4 +1,4 @@
-"""Clock skew between hosts (A.6 S3), from both sides of remote calls.
+"""Clock skew between hosts (A.6 S3), from both sides of remote calls, or of ways there and back of records.
 
 The serving span cannot start before the calling span nor end after it, so every such pair on two hosts
 bounds the correction of the server's clock: `client start - server start <= correction <= client end -
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analyze.population import ClockMove
 from analyze.refine.clock_fit import MAX_STEPS, Bounds, PairClock, contradicted, fit_clock, smallest_shift
+from analyze.refine.record_clocks import record_bounds, record_shifts
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.periods import format_instant
@@ -51,6 +53,8 @@ class Clocks:
     host_code: I8
     """[hosts + 1] host of a matrix -> host here; -1 for unknown hosts and those past the limit."""
     notes: tuple[str, ...]
+    moves: tuple[ClockMove, ...] = ()
+    """Pairs of hosts whose clocks did not stay as far apart as they were."""
 
 
 def estimate_clocks(
@@ -86,8 +90,18 @@ def estimate_clocks(
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
     told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
-    notes = _notes({pair: clock for pair, clock in fitted.items() if told[pair]}, hosts)
-    return Clocks(_solve(fitted, n_calls), host_code, notes)
+    compared = {pair: clock for pair, clock in fitted.items() if told[pair]}
+    moves = tuple(
+        ClockMove(hosts[a], hosts[b], by_ns)
+        for (a, b), clock in compared.items()
+        if (by_ns := _moved(clock)) != 0
+    )
+    return Clocks(_solve(fitted, n_calls), host_code, _notes(compared, hosts), moves)
+
+
+def _moved(clock: PairClock) -> int | None:
+    """How far a clock moved against the other over all pieces of time, ns; None: nobody knows; 0: not."""
+    return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
 
 
 def no_clocks(host_code: I8) -> Clocks:
@@ -98,8 +112,9 @@ def no_clocks(host_code: I8) -> Clocks:
 def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
     counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
     for category, tree in zip(flows.categories, trees, strict=True):
-        if tree is not None:
-            codes = category.host[list(tree.start)].reshape(-1)
+        if tree is not None or not category.structure.has_spans:
+            nodes = slice(None) if tree is None else list(tree.start)
+            codes = category.host[nodes].reshape(-1)
             counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
     host_code = np.full(len(counts), -1, dtype=np.int64)
     chosen = np.argsort(-counts[:-1], kind="stable")[:max_hosts]
@@ -114,6 +129,8 @@ def _bounds(
     """Bounds from all remote calls between two hosts, category by category."""
     for category, tree in zip(flows.categories, trees, strict=True):
         if tree is None:
+            if not category.structure.has_spans:
+                yield from record_bounds(category, host_code, n_hosts)
             continue
         units = [unit for unit in range(1, tree.n_units) if tree.is_remote_call(unit)]
         if not units:
@@ -244,10 +261,13 @@ def _along_tree(theta: dict[Pair, I8], n_calls: I8, n_slices: int) -> I8:
 
 def corrected_offsets(category: StoredCategory, tree: SpanTree | None, clocks: Clocks) -> I8:
     """[nodes, requests] times after correction, relative to the root; the stored array itself if right."""
-    if tree is None or clocks.corrections is None:
+    if clocks.corrections is None:
         return category.node_ns
-    hosts = clocks.host_code[category.host[list(tree.start)]]
     slices = np.searchsorted(clocks.corrections.from_ns, category.start_ns, side="right")
+    if tree is None:
+        moved = record_shifts(category, clocks.host_code, clocks.corrections.add_ns, slices)
+        return category.node_ns + moved if moved.any() else category.node_ns
+    hosts = clocks.host_code[category.host[list(tree.start)]]
     shift = _shifts(category.node_ns, tree, hosts, clocks.corrections, slices)
     if not shift.any():
         return category.node_ns

@@ -163,7 +163,8 @@ def _operation(graph: Graph, nesting: Nesting, position: int, children: list[int
     component = f"{node.host}/{node.component}" if node.host else node.component
     remote = sorted({graph.nodes[child].component for child in children} - {node.component})
     kind = int(nesting.kind[position])
-    calls = kind == EventKind.SPAN_CLIENT or (kind in _UNKNOWN_KINDS and len(children) == 1)
+    # A root of unknown kind is where a request comes in: that it calls one other is its path, not its name.
+    calls = kind == EventKind.SPAN_CLIENT or (kind in _UNKNOWN_KINDS and len(children) == 1 and position != 0)
     return OperationName(component, point, "+".join(remote) if calls else "")
 
 

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from analyze.sites.keyed_sums import keyed_sums
 from analyze.sites.names import NameBook, Names
 
-PROFILE_VERSION: Final = 3
+PROFILE_VERSION: Final = 4
 """Of the meaning of a stored profile; another one is made anew."""
 
 OWN_TIME, OVERLAP, CALLS = 0, 1, 2
@@ -134,19 +132,3 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     return Profile(
         book.names(), tuple(slots), **{name: summed(name, tables) for name, tables in parts.items()}
     )
-
-
-def of_slots(profile: Profile, keep: Sequence[int]) -> Profile:
-    """The profile of some slots, which are numbered anew in the order given."""
-    new = np.full(len(profile.slots), -1, dtype=np.int64)
-    new[list(keep)] = np.arange(len(keep))
-    ascending = list(keep) == sorted(keep)
-    tables = {}
-    for name, table in profile.tables().items():
-        kept = table.filter(pc.is_in(table["slot"], pa.array(keep, pa.int32())))
-        place = kept.column_names.index("slot")
-        kept = kept.set_column(
-            place, SCHEMAS[name].field("slot"), pa.array(new[kept["slot"].to_numpy()], pa.int32())
-        )
-        tables[name] = kept if ascending else summed(name, [kept])
-    return Profile(profile.names, tuple(profile.slots[slot] for slot in keep), **tables)

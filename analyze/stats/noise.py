@@ -67,26 +67,6 @@ def log_medians(values: F8, group: npt.NDArray[np.integer], n_groups: int, *, le
     return _with_error(quantile(0.5), quantile(0.25), quantile(0.75), n.astype(np.float64))
 
 
-def log_medians_of_histograms(counts: npt.NDArray[np.number], log_edges: F8) -> LogMedians:
-    """The same from counts [..., bins] over bins of these natural-log edges, [bins + 1]; linear within.
-
-    Counts may be weighted sums; they then stand for that many requests.
-    """
-    total = counts.sum(axis=-1, dtype=np.float64)
-    below = np.cumsum(counts, axis=-1, dtype=np.float64)
-
-    def quantile(q: float) -> F8:
-        wanted = q * total
-        place = np.minimum((below < wanted[..., None]).sum(axis=-1), counts.shape[-1] - 1)
-        upto = np.take_along_axis(below, place[..., None], axis=-1)[..., 0]
-        inside = np.take_along_axis(counts.astype(np.float64), place[..., None], axis=-1)[..., 0]
-        part = 1.0 - (upto - wanted) / np.where(inside > 0, inside, 1.0)
-        spot: F8 = log_edges[place] + np.clip(part, 0.0, 1.0) * (log_edges[place + 1] - log_edges[place])
-        return spot
-
-    return _with_error(quantile(0.5), quantile(0.25), quantile(0.75), total)
-
-
 def _with_error(median: F8, low: F8, high: F8, n: F8) -> LogMedians:
     there = n > 0
     spread = np.maximum((high - low) / _IQR, _LEAST_SPREAD)

@@ -48,16 +48,6 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
 
 
-def smallest_fisher_p(k0: I8, n0: I8, k1: I8, n1: I8) -> F8:
-    """Smallest two-sided p that the margins of each table allow (Tarone, B.5)."""
-    marked, total = k0 + k1, n0 + n1
-    low, high = np.maximum(0, n1 - (total - marked)), np.minimum(marked, n1)
-    most = fisher(marked - high, n0, high, n1).p_more
-    least = fisher(marked - low, n0, low, n1).p_fewer
-    p: F8 = np.minimum(1.0, 2.0 * np.minimum(most, least))
-    return p
-
-
 @dataclass(frozen=True, slots=True)
 class SpreadProportions:
     """Two shares with over-dispersion, arrays of the inputs' shape."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, ndtr
+from scipy.special import ndtr
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
@@ -62,13 +62,6 @@ def rank_tests(values: F8, problem: B1, test: npt.NDArray[np.integer], n_tests: 
     c1 = np.add.reduceat(late.astype(np.int64), starts)
     size = np.diff(starts, append=len(x))
     return rank_tests_of_groups(t[starts], (size - c1).astype(np.float64), c1.astype(np.float64), n_tests)
-
-
-def rank_test(reference: F8, problem: F8) -> RankTests:
-    """One test; arrays of length 1."""
-    values = np.concatenate([reference, problem])
-    late = np.repeat([False, True], [len(reference), len(problem)])
-    return rank_tests(values, late, np.zeros(len(values), np.int64), 1)
 
 
 def rank_tests_of_histograms(reference: I8, problem: I8) -> RankTests:
@@ -173,13 +166,3 @@ def _largest(sizes: tuple[int, ...], picked: int) -> int:
         total += taken * (2 * (above - size) + size - 1)
         above, left = above - size, left - taken
     return total
-
-
-def smallest_rank_p(n0: I8, n1: I8) -> F8:
-    """Smallest two-sided p that samples of these sizes can reach, 2·n0!·n1!/(n0+n1)!, at most 1 (B.5).
-
-    A test that cannot reach q/20 whatever happens is not run and not counted in the multiplicity (Tarone).
-    """
-    log = gammaln(n0 + 1.0) + gammaln(n1 + 1.0) - gammaln(n0 + n1 + 1.0)
-    p: F8 = np.minimum(1.0, 2.0 * np.exp(log))
-    return p

@@ -1,7 +1,6 @@
-"""Dependence inside a period: blocks of time, and what they leave of a sample's size (ALGORITHMS B.3).
+"""Dependence inside a period: blocks of time, long enough to stand for themselves (ALGORITHMS B.3).
 
-Requests of one second are alike (a cache, a burst, a garbage collection), so n requests are worth fewer. κ is
-the factor: `n_e / κ` is the size at which the Kolmogorov law has the 95 % quantile that shuffled blocks have.
+Requests of one second are alike (a cache, a burst, a garbage collection), so n requests are worth fewer.
 """
 
 from __future__ import annotations
@@ -18,10 +17,6 @@ B1 = npt.NDArray[np.bool_]
 BLOCKS = 20
 LEAST_BLOCKS = 8
 """A period; fewer blocks have too few ways to be shuffled."""
-KNOTS = 127
-PERMUTATIONS = 199
-_KOLMOGOROV_95 = 1.3581
-"""95 % point of the Kolmogorov law."""
 _TIMES_AUTOCORRELATION = 3.0
 """A block must be that many autocorrelation times long to stand for itself."""
 _SOKAL = 5.0
@@ -70,44 +65,3 @@ def ranks(values: F8) -> F8:
 def blocks_for(n: int, tau: float, *, most: int = BLOCKS) -> int:
     """Number of blocks of n requests that are long enough, between LEAST_BLOCKS and `most`."""
     return int(min(most, max(LEAST_BLOCKS, math.floor(n / (_TIMES_AUTOCORRELATION * max(tau, 1.0))))))
-
-
-def block_counts(values: F8, block: I8, n_blocks: int, *, knots: int = KNOTS) -> I8:
-    """[blocks, knots + 1] counts of each block between pooled quantiles of all values."""
-    if len(values) == 0:
-        return np.zeros((n_blocks, knots + 1), np.int64)
-    cuts = np.unique(np.quantile(values, np.arange(1, knots + 1) / (knots + 1)))
-    place = np.searchsorted(cuts, values, side="left")
-    width = knots + 1
-    return np.bincount(block * width + place, minlength=n_blocks * width).reshape(n_blocks, width)
-
-
-def block_kappa(
-    counts: npt.NDArray[np.number], problem: B1, *, permutations: int = PERMUTATIONS, seed: int = 0
-) -> F8:
-    """κ of each test from counts of blocks over common bins, [tests, blocks, bins]; problem: [blocks].
-
-    The labels of the blocks are shuffled `permutations` times, the same way in all tests; D is the KS
-    distance of the two sides' pooled distributions; κ = max(1, n_e·Q95(D)²/1.358²). The quantile, not the
-    median: dependence changes the law's shape. 1 where a side is empty.
-    O(permutations · tests · blocks · bins).
-    """
-    n_tests, _n_blocks, _bins = counts.shape
-    shuffled = np.tile(problem, (permutations, 1))
-    np.random.default_rng(seed).permuted(shuffled, axis=1, out=shuffled)
-    late = shuffled.astype(np.float64)
-    d = np.empty((permutations, n_tests))
-    for test in range(n_tests):
-        mine = counts[test].astype(np.float64)
-        after = np.cumsum(late @ mine, axis=1)
-        before = np.cumsum(mine.sum(axis=0))[None, :] - after
-        size1, size0 = after[:, -1:], before[:, -1:]
-        gap = after / np.where(size1 > 0, size1, 1.0) - before / np.where(size0 > 0, size0, 1.0)
-        d[:, test] = np.where((size0 > 0) & (size1 > 0), np.abs(gap).max(axis=1, keepdims=True), 0.0)[:, 0]
-    total = counts.sum(axis=(1, 2), dtype=np.float64)
-    n1 = counts[:, problem].sum(axis=(1, 2), dtype=np.float64)
-    size = n1 * (total - n1) / np.where(total > 0, total, 1.0)
-    rank = math.ceil(0.95 * (permutations + 1)) - 1  # a permutation quantile that counts the data themselves
-    q95 = np.sort(d, axis=0)[min(rank, permutations - 1)]
-    kappa: F8 = np.maximum(1.0, size * q95**2 / _KOLMOGOROV_95**2)
-    return kappa

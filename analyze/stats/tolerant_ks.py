@@ -11,7 +11,6 @@ about 20 values a side the rank test is the better one.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +28,7 @@ class TolerantKs:
     d_slower: F8
     d_faster: F8
     effective0: F8
-    """Effective sizes, κ included."""
+    """Effective sizes."""
     effective1: F8
 
     @property
@@ -61,12 +60,11 @@ def tolerant_ks(
     test: npt.NDArray[np.integer],
     delta: F8,
     *,
-    kappa: F8 | float = 1.0,
     additive: F8 | float = 0.0,
 ) -> TolerantKs:
     """Tolerant KS of ragged samples, one a value of `test`; delta: [tests], >= 0.
 
-    values, weight, problem, test: [n]; weights >= 0. Effective sizes are Kish's, (Σw)²/Σw², over κ.
+    values, weight, problem, test: [n]; weights >= 0. Effective sizes are Kish's, (Σw)²/Σw².
     `additive` (in the values' unit, [tests] or one) is added to the stretched values: for times near the
     clock's tick, where a factor says nothing. O(n log n).
     """
@@ -77,7 +75,7 @@ def tolerant_ks(
         total = np.bincount(t[side], weight[side], n_tests)
         squares = np.bincount(t[side], weight[side] ** 2, n_tests)
         safe = np.where(total > 0, total, 1.0)
-        sizes.append(np.where(total > 0, total**2 / np.where(squares > 0, squares, 1.0), 0.0) / kappa)
+        sizes.append(np.where(total > 0, total**2 / np.where(squares > 0, squares, 1.0), 0.0))
         shares.append(weight / safe[t])
     signed = np.where(problem, -shares[1], shares[0])
     stretch, shift = 1.0 + delta[t], np.broadcast_to(np.asarray(additive, np.float64), n_tests)[t]
@@ -102,41 +100,3 @@ def _highest(values: F8, step: F8, test: I8, n_tests: int) -> F8:
     top[t[starts]] = np.maximum.reduceat(np.where(last, walk, 0.0), starts)
     clipped: F8 = np.clip(top, 0.0, 1.0)  # rounding: the walk ends at 0 and never passes 1
     return clipped
-
-
-def tolerant_ks_of_histograms(
-    reference: npt.NDArray[np.number],
-    problem: npt.NDArray[np.number],
-    bin_ratio: float,
-    delta: F8,
-    *,
-    effective0: F8 | None = None,
-    effective1: F8 | None = None,
-) -> TolerantKs:
-    """Tolerant KS of (weighted) counts over common bins whose edges grow by `bin_ratio`, [tests, bins].
-
-    The first bin may hold all below, the last all above. A stretch by 1 + δ is a shift by whole bins, rounded
-    up: D is at most that of the values, so the test stays valid and only loses what a bin's width hides.
-    effective0, effective1: [tests]; the counts themselves if not told. delta: [tests], >= 0.
-    """
-    total0, total1 = (h.sum(axis=1, dtype=np.float64) for h in (reference, problem))
-    f0 = np.cumsum(reference, axis=1, dtype=np.float64) / np.where(total0 > 0, total0, 1.0)[:, None]
-    f1 = np.cumsum(problem, axis=1, dtype=np.float64) / np.where(total1 > 0, total1, 1.0)[:, None]
-    shift = np.ceil(np.log1p(delta) / math.log(bin_ratio) - 1e-9).astype(np.int64)
-    slower, faster = _shifted(f0, f1, shift), _shifted(f1, f0, shift)
-    both = (total0 > 0) & (total1 > 0)
-    return TolerantKs(
-        np.where(both, slower, 0.0),
-        np.where(both, faster, 0.0),
-        total0 if effective0 is None else effective0,
-        total1 if effective1 is None else effective1,
-    )
-
-
-def _shifted(stretched: F8, other: F8, shift: I8) -> F8:
-    """Per test max over upper edges j of stretched[j - shift] - other[j], at least 0."""
-    bins = stretched.shape[1]
-    place = np.arange(bins)[None, :] - shift[:, None]
-    moved = np.where(place >= 0, np.take_along_axis(stretched, np.maximum(place, 0), axis=1), 0.0)
-    highest: F8 = np.clip((moved - other).max(axis=1, initial=0.0), 0.0, 1.0)
-    return highest

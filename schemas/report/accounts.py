@@ -118,6 +118,8 @@ class VerdictSection(Section):
     outcome: Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
     external: bool
     """The service answered as before and clients sent less (H.4)."""
+    by_load: bool = False
+    """What changed is what more, or fewer, requests make."""
     reasons: tuple[str, ...]
     """Why, one sentence each."""
     quality: tuple[QualityRow, ...]

@@ -18,6 +18,8 @@ B1 = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]
 
 TOP = 10
+LEAST_CHANGE = 0.05
+"""Of the mean response time: shares are not taken of a smaller change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +166,34 @@ def figures(relevant: Sequence[bool], covered: float, concerned: float) -> Score
 
 
 def score(
-    results: Sequence[Result], evidence: Evidence, true_share_us: float | None, true_change_us: float | None
+    results: Sequence[Result],
+    evidence: Evidence,
+    true_share_us: float | None,
+    true_change_us: float | None,
+    *,
+    drift_us: Sequence[float] | None = None,
+    base_mean_us: float = 0.0,
 ) -> Scores:
     """Judge and score the results of one mode.
 
     true_share_us: what the causes did to the mean response time (their Shapley values); true_change_us: the
-    change of the mean against the counterfactual. None where the truth has neither.
+    change of the mean against the counterfactual. None where the truth has neither. drift_us: [results] what
+    each would claim without the fault. Shares are of the true change, or of a twentieth of the mean
+    (`base_mean_us`) where that is more: of next to nothing nobody can claim a share.
     """
     judged = [is_relevant(result, evidence) for result in results]
     right = [result for result, hit in zip(results, judged, strict=True) if hit]
     plain = figures(judged, covered_weight(right, evidence), evidence.concerned_weight)
     error = None
-    claims = [r.explained_us for r in right if r.explained_us is not None]
+    drift = [0.0] * len(results) if drift_us is None else drift_us
+    claims = [
+        result.explained_us - moved
+        for result, moved, hit in zip(results, drift, judged, strict=True)
+        if hit and result.explained_us is not None
+    ]
     if claims and true_share_us is not None and true_change_us:
-        error = 100.0 * abs(sum(claims) - true_share_us) / abs(true_change_us)
+        whole = max(abs(true_change_us), LEAST_CHANGE * base_mean_us)
+        error = 100.0 * abs(sum(claims) - true_share_us) / whole
     return replace(
         plain,
         false_members_pct=false_members(results, evidence),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from evaluation.cases import CREATES, Case, case_of
 from evaluation.causes import cause_sites
+from evaluation.drift import drift_us
 from evaluation.edges import EdgeMatcher
-from evaluation.modes import Mode, Subject, modes
+from evaluation.modes import ROBUST, Mode, Subject, modes
 from evaluation.reference_modes import cheat
 from evaluation.runs import SEEDS_A_TRIAL, Period, Simulated, joined, period_of
 from evaluation.scoring import Evidence, gather, score
@@ -71,12 +73,14 @@ class Prepared:
     evidence: Evidence
     truths1: Sequence[Truth]
     n_creates: int
+    without_fault: Callable[[], Population] | None = None
+    """Makes the problem's run as it would have been, one sample; None where there is no such run."""
 
 
 def prepare(trial: Trial) -> Prepared:
     """Both periods of a trial, refined, with their truth."""
     case = case_of(trial.case)
-    *quiet, broken = runs_of(trial)
+    quiet, broken = _periods(trial)
     problem = period_of(broken)
     reference = joined([period_of(run) for run in quiet]) if quiet else problem
     facts = path_facts([*reference.truths, *problem.truths])
@@ -91,7 +95,24 @@ def prepare(trial: Trial) -> Prepared:
     injected = [] if case.rule == NOTHING else [c for t in problem.truths for c in t.summary.causes]
     causes = cause_sites([(c.mechanism, EdgeMatcher(c.edges, zoomed=zoomed)) for c in injected])
     evidence = gather(population, RULES[case.rule], truth0, truth1, matcher, causes)
-    return Prepared(case, Subject(population), evidence, problem.truths, n_creates)
+    without = partial(_without_fault, trial) if injected and case.split == "runs" else None
+    return Prepared(case, Subject(population), evidence, problem.truths, n_creates, without)
+
+
+def _without_fault(trial: Trial) -> Population:
+    case = case_of(trial.case)
+    period = period_of(_counterfactual(trial))
+    marks = pa.array(np.zeros(period.flows.num_rows, dtype=np.uint8))
+    sample = Sample("quiet", "", period.start_ns, period.end_ns)
+    settings = RefineSettings(host_policy="full", level=case.level)
+    return refine(period.flows.append_column("sample", marks), period.structures, settings, (sample,))
+
+
+def _counterfactual(trial: Trial) -> Simulated:
+    """The problem's run without its fault, on the same random numbers."""
+    case = case_of(trial.case)
+    fault = ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
+    return _run(trial, *fault, trial.seed * SEEDS_A_TRIAL + PROBLEM_SEED)
 
 
 def _run(trial: Trial, fault: str, severity: float | None, seed: int) -> Simulated:
@@ -107,7 +128,14 @@ def runs_of(trial: Trial) -> list[Simulated]:
     if case.split == "creates":
         return [problem]
     quiet = ("N1-same", None) if case.base_severity is None else (case.fault, case.base_severity)
-    return [*(_run(trial, *quiet, first + w) for w in range(trial.windows)), problem]
+    without = [] if case.rule == NOTHING else [_counterfactual(trial)]
+    return [*(_run(trial, *quiet, first + w) for w in range(trial.windows)), *without, problem]
+
+
+def _periods(trial: Trial) -> tuple[list[Simulated], Simulated]:
+    """Runs of the reference and the problem."""
+    *quiet, broken = runs_of(trial)
+    return [run for run in quiet if run != _counterfactual(trial)], broken
 
 
 def _first_and_last_creates(truth: RequestTruth) -> tuple[int, RequestTruth, RequestTruth]:
@@ -165,6 +193,12 @@ def thresholds(case: Case, traced: int, n_creates: int) -> dict[str, int]:
     return {"10": 10, "50": 50, "scaled": max(2, round(case.threshold * scale))}
 
 
+def _drift(ready: Prepared, mode: Mode) -> Sequence[float] | None:
+    if mode.name != ROBUST or ready.without_fault is None:
+        return None
+    return drift_us(ready.subject.population, ready.without_fault())
+
+
 def perform(trial: Trial, chosen: Sequence[Mode] | None = None) -> dict[str, Any]:
     """The rows of a trial, JSON-ready: the truth's figures, the ceiling, and each mode at each threshold."""
     began = time.process_time()
@@ -185,7 +219,15 @@ def perform(trial: Trial, chosen: Sequence[Mode] | None = None) -> dict[str, Any
                 began = time.process_time()
                 shown = mode.analyse(ready.subject, threshold)
                 seconds = time.process_time() - began
-                scores = score(shown.results, evidence, share_us, change_us)
+                moved = _drift(ready, mode) if shown.results else None
+                scores = score(
+                    shown.results,
+                    evidence,
+                    share_us,
+                    change_us,
+                    drift_us=moved,
+                    base_mean_us=change.base_mean_ns / 1e3,
+                )
                 known[threshold] = {
                     "seconds": round(seconds, 3),
                     "outcome": shown.outcome,

@@ -18,7 +18,12 @@ from pathlib import Path
 import pytest
 from oracles.robust_report import robust_outcome
 from oracles.shop import shop_outcome
+from oracles.striped_reads import reads
 
+from analyze.compare import compare
+from analyze.methods.port import Chosen
+from analyze.methods.variance.method import METHOD as VARIANCE
+from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.report.page import render_html
 from schemas.report.mutations import MutationsSection
 
@@ -44,6 +49,12 @@ def page() -> str:
 @pytest.fixture(scope="module")
 def robust() -> str:
     shown = robust_outcome()
+    return render_html(shown.report, shown.views)
+
+
+@pytest.fixture(scope="module")
+def variance() -> str:
+    shown = compare(reads(samples=2, wilder=2.0), [Chosen(VARIANCE, VarianceSettings())])
     return render_html(shown.report, shown.views)
 
 
@@ -169,6 +180,17 @@ def test_robust_page_loads_alone_and_without_complaint(browser: str, robust: str
     assert dom.count('<svg class="plot') == 1
 
 
+def test_variance_page_loads_alone_and_without_complaint(browser: str, variance: str, tmp_path: Path):
+    with served(variance) as (address, asked):
+        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+    assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
+    assert CONSOLE.findall(log) == []
+    for section in ("variable", "variance", "places", "categories", "details"):
+        assert f'id="{section}"' in dom
+    assert dom.count('<svg class="plot cumulative"') == 1
+    assert dom.count('<svg class="sharebar"') >= 10
+
+
 def test_a_broken_page_would_be_noticed(browser: str, page: str, tmp_path: Path):
     """The checks above can fail: a script and an image are refused by the policy, and the console says so."""
     injected = page.replace("<main>", '<main><script>document.title="run"</script><img src="/x.png">')
@@ -224,7 +246,7 @@ def without_policy(page: str) -> str:
 
 
 @pytest.mark.parametrize("width", [1400, 700, 390])
-@pytest.mark.parametrize("shown", ["page", "robust"])
+@pytest.mark.parametrize("shown", ["page", "robust", "variance"])
 def test_page_fits_the_window_and_bars_share_one_axis(
     browser: str, tmp_path: Path, width: int, shown: str, request: pytest.FixtureRequest
 ) -> None:

@@ -150,7 +150,7 @@ def _operation(category: Category, position: int, called: list[int]) -> Operatio
     remote = {graph.nodes[child].component for child in called} - {node.component}
     kind = graph.nesting.kind[position]
     unknown = kind in (EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL)
-    is_call = kind == EventKind.SPAN_CLIENT or (unknown and len(called) == 1)
+    is_call = kind == EventKind.SPAN_CLIENT or (unknown and len(called) == 1 and position != 0)
     return component, point, "+".join(sorted(remote)) if is_call else ""
 
 

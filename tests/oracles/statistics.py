@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
 
 def midranks(values: Sequence[float]) -> list[Fraction]:
     """Rank of each value; equal ones share the mean of theirs."""
@@ -68,34 +66,6 @@ def simes(p: Sequence[float]) -> float:
     return min(len(p) * x / k for k, x in enumerate(sorted(p), 1))
 
 
-def tree_rejected(p: Sequence[float], site: Sequence[int], root: Sequence[int], level: float) -> list[bool]:
-    """Leaves rejected in the tree root → site → leaf, with loops and dictionaries."""
-    leaves: dict[int, list[int]] = {}
-    for leaf, s in enumerate(site):
-        leaves.setdefault(s, []).append(leaf)
-    sites: dict[int, list[int]] = {}
-    for s, r in enumerate(root):
-        sites.setdefault(r, []).append(s)
-    site_p = {s: simes([p[i] for i in leaves[s]]) for s in leaves}
-    root_p = {r: simes([site_p[s] for s in sites[r]]) for r in sites}
-    names = sorted(root_p)
-    chosen_roots = [
-        r for r, yes in zip(names, bh_rejected([root_p[r] for r in names], level), strict=True) if yes
-    ]
-    site_level = level * len(chosen_roots) / len(names)
-    result = [False] * len(p)
-    for r in chosen_roots:
-        mine = sites[r]
-        chosen = [
-            s for s, yes in zip(mine, bh_rejected([site_p[s] for s in mine], site_level), strict=True) if yes
-        ]
-        leaf_level = site_level * len(chosen) / len(mine)
-        for s in chosen:
-            for leaf, yes in zip(leaves[s], bh_rejected([p[i] for i in leaves[s]], leaf_level), strict=True):
-                result[leaf] = yes
-    return result
-
-
 def nb_cdf(y: int, mean: float, spread: float) -> float:
     """P(Y <= y) of the negative binomial with variance mean + spread·mean², term by term."""
     size = 1 / spread
@@ -110,21 +80,3 @@ def nb_cdf(y: int, mean: float, spread: float) -> float:
         )
         total += math.exp(log)
     return total
-
-
-def kappa(counts: np.ndarray, problem: np.ndarray, permutations: int, seed: int) -> float:
-    """κ of one test: counts [blocks, bins], one shuffle after the other."""
-    shuffled = np.tile(problem, (permutations, 1))
-    np.random.default_rng(seed).permuted(shuffled, axis=1, out=shuffled)
-    distances = []
-    for labels in shuffled:
-        one, other = counts[labels].sum(axis=0), counts[~labels].sum(axis=0)
-        distances.append(
-            max(
-                abs(one[: i + 1].sum() / one.sum() - other[: i + 1].sum() / other.sum())
-                for i in range(len(one))
-            )
-        )
-    n1, n0 = counts[problem].sum(), counts[~problem].sum()
-    q95 = sorted(distances)[math.ceil(0.95 * (permutations + 1)) - 1]
-    return max(1.0, n0 * n1 / (n0 + n1) * q95**2 / 1.3581**2)

@@ -16,7 +16,7 @@ from analyze.population import Category, Population
 from analyze.sites.call_times import call_times
 from analyze.sites.graph_sites import graph_sites
 from analyze.sites.names import NameBook
-from analyze.sites.profile import joined, of_slots
+from analyze.sites.profile import joined
 from analyze.sites.profiling import profile_of
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
@@ -47,19 +47,14 @@ def test_critical_time_of_the_units_is_the_response_time(found: Population) -> N
 
 
 @settings(max_examples=20, deadline=None)
-@given(POPULATIONS, st.integers(1, 4), st.data())
-def test_profiles_of_windows_joined_are_the_profile_of_all(
-    found: Population, pieces: int, data: st.DataObject
-) -> None:
+@given(POPULATIONS, st.integers(1, 4))
+def test_profiles_of_windows_joined_are_the_profile_of_all(found: Population, pieces: int) -> None:
     slots = all_slots(found, pieces)
     whole = profile_of(found, slots).profile
     again = joined([profile_of(found, [slot]).profile for slot in slots])
     assert again.slots == whole.slots
     assert not differences(profile_rows(again), profile_rows(whole))
-    keep = data.draw(st.permutations(range(len(slots))))[: data.draw(st.integers(1, len(slots)))]
-    part = of_slots(whole, keep)
-    assert not differences(profile_rows(part), expected_rows(found, [slots[slot] for slot in keep]))
-    for name, table in part.tables().items():
+    for name, table in again.tables().items():
         keys = table.column_names[: table.column_names.index("slot") + 1]
         assert table.equals(table.sort_by([(key, "ascending") for key in keys])), name
 

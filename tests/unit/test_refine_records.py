@@ -110,7 +110,7 @@ def test_untestable_flows_are_left_out_and_counted() -> None:
 def test_nothing_gives_nothing() -> None:
     flows, structures = stored_records(0, 10, 2, 6)
     found = refine(flows.slice(0, 0), structures.slice(0, 0), RefineSettings())
-    assert found == Population((), {}, ())
+    assert found == Population((), {}, (), incomplete=((0, 0), (0, 0)))
 
 
 def test_a_lake_that_does_not_fit_itself_is_refused() -> None:

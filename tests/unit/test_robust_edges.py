@@ -98,7 +98,9 @@ def test_few_requests_of_any_weight_warn_of_nothing(n: int, weight: float) -> No
 
 
 def test_root_types_that_one_period_has_alone_are_another_mix() -> None:
-    before, after = ([page(at, root=root) for at in range(20)] for root in ("web/get", "web/post"))
+    # Of another shape: what comes with the same times in the place of what vanished is a rename.
+    before = [page(at) for at in range(20)]
+    after = [call("web/post", 0, 3_000 + at % 7) for at in range(20)]
     found = verdict(outcome(before, after, seconds=20))
     assert found.outcome == "not-explained"
     assert "Another mix of request types arrived." in found.reasons

@@ -8,7 +8,7 @@ from oracles import statistics as oracle
 from scipy import stats
 
 from analyze.stats.counts import count_tests
-from analyze.stats.multiple import rejected
+from analyze.stats.multiple import q_values
 
 
 def windows(shares: np.ndarray, totals: np.ndarray, cv: float, seed: int, n: int | None = None) -> np.ndarray:
@@ -89,7 +89,7 @@ def test_quiet_pairs_stay_quiet(cv: float) -> None:
         big = np.abs(found.seen - found.expected) >= np.maximum(
             10, 0.2 * np.maximum(found.seen, found.expected)
         )
-        flagged += int((rejected(np.where(testable, found.p, np.nan), 0.05) & big).sum())
+        flagged += int(((q_values(np.where(testable, found.p, np.nan)) <= 0.05) & big).sum())
     assert flagged / 30 <= 0.7
 
 
@@ -113,7 +113,7 @@ def test_a_quarter_less_is_found() -> None:
     moved[20] += (shares - moved).sum()
     problem = windows(moved, np.array([60_000.0]), 0.05, 5)
     found = count_tests(history, problem, np.zeros(100, int))
-    chosen = rejected(found.p, 0.05)
+    chosen = q_values(found.p) <= 0.05
     assert chosen[:5].sum() >= 4
     assert chosen[20]
     assert (found.p_fewer[:5] < found.p_more[:5]).all()

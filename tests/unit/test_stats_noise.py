@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from analyze.stats.noise import LogMedians, log_medians, log_medians_of_histograms, window_noise
+from analyze.stats.noise import LogMedians, log_medians, window_noise
 
 
 def windows_of(tau: float, sites: int, windows: int, n: int, seed: int) -> LogMedians:
@@ -28,18 +28,6 @@ def test_log_median_of_values() -> None:
     assert found.variance[2] == pytest.approx((1.2533 * 0.02) ** 2)
     assert found.value[3] == pytest.approx(math.log(0.5))
     assert np.isnan(log_medians(np.zeros(0), np.zeros(0, int), 2, least=1.0).value).all()
-
-
-def test_histograms_say_the_same() -> None:
-    rng = np.random.default_rng(1)
-    values = rng.lognormal(4, 0.5, (6, 3_000))
-    edges = np.arange(0, 10, 0.02)
-    counts = np.stack([np.histogram(np.log(row), edges)[0] for row in values])
-    exact = log_medians(values.reshape(-1), np.repeat(np.arange(6), 3_000), 6, least=1e-3)
-    rough = log_medians_of_histograms(counts, edges)
-    np.testing.assert_allclose(rough.value, exact.value, atol=0.02)
-    np.testing.assert_allclose(rough.variance, exact.variance, rtol=0.1)
-    assert np.isnan(log_medians_of_histograms(np.zeros((2, len(edges) - 1)), edges).value).all()
 
 
 def test_sampling_variance_is_that_of_repeated_samples() -> None:

@@ -12,7 +12,6 @@ from analyze.stats.proportions import (
     fisher,
     proportions_with_spread,
     share_dispersion,
-    smallest_fisher_p,
 )
 
 
@@ -46,11 +45,6 @@ def test_swapping_periods_swaps_tails() -> None:
     there, back = fisher(*a), fisher(a[2], a[3], a[0], a[1])
     np.testing.assert_allclose(there.p_more, back.p_fewer)
     np.testing.assert_allclose(there.p, back.p)
-
-
-def test_smallest_p_is_that_of_the_most_unlike_table() -> None:
-    smallest = smallest_fisher_p(*(np.array([x]) for x in (1, 20, 1, 20)))
-    assert smallest[0] == pytest.approx(2 * fisher(*(np.array([x]) for x in (0, 20, 2, 20))).p_more[0])
 
 
 def test_z_of_known_numbers_and_of_none() -> None:

@@ -8,12 +8,18 @@ from oracles import statistics as oracle
 from scipy import stats
 
 from analyze.stats.rank import (
-    rank_test,
+    RankTests,
     rank_tests,
     rank_tests_of_groups,
     rank_tests_of_histograms,
-    smallest_rank_p,
 )
+
+
+def rank_test(reference: np.ndarray, problem: np.ndarray) -> RankTests:
+    """One test; arrays of length 1."""
+    values = np.concatenate([reference, problem])
+    late = np.repeat([False, True], [len(reference), len(problem)])
+    return rank_tests(values, late, np.zeros(len(values), np.int64), 1)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -119,12 +125,3 @@ def test_four_against_forty_is_enough_for_a_doubling() -> None:
     late = np.tile(np.repeat([False, True], [40, 4]), runs)
     p = rank_tests(x.reshape(-1), late, np.repeat(np.arange(runs), 44), runs).p
     assert (p <= 0.001).mean() > 0.9
-
-
-def test_smallest_p_is_reached_by_samples_that_do_not_overlap() -> None:
-    n = np.array([2, 4, 8, 9])
-    smallest = smallest_rank_p(n, n)
-    for size, p in zip(n.tolist(), smallest.tolist(), strict=True):
-        x = np.arange(2.0 * size)
-        assert rank_test(x[:size], x[size:]).p[0] == pytest.approx(p)
-    assert smallest[2] == pytest.approx(1.6e-4, rel=0.05)  # B.5

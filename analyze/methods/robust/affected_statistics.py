@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -15,12 +17,21 @@ from analyze.sites.profile import OWN_TIME, Profile
 B1 = npt.NDArray[np.bool_]
 
 
-def affected_by_statistics(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
+def affected_by_statistics(profile: Profile, roles: Roles, changes: Sequence[Change]) -> tuple[int, int]:
     """Requests of reference and problem with the shape, a failing call, or a mean own time beyond the middle
-    of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide."""
+    of before and after (of a tail: over its threshold). Times are those of bins, 2.2 % wide.
+
+    Of several changes (one on several hosts) that of most requests: which have two of them is not kept.
+    """
+    return max((_affected(profile, roles, change) for change in changes), key=sum)
+
+
+def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]:
     if change.kind in PATH_KINDS:
         table, column = profile.shapes, "n"
-        mine = _equal(table["site"], change.site) & _equal(table["shape"], change.shape)
+        mine = _equal(table["site"], change.site) & np.isin(
+            table["shape"].to_numpy(), list(change.every_shape)
+        )
     elif change.kind in TIME_KINDS:
         table, column = profile.votes, "n"
         mine = (

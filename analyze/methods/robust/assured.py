@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import numpy as np
 
 from analyze.assurance.external_cause import mean_gap_us
 from analyze.assurance.judgement import Judgement, judge
+from analyze.assurance.largest_change import Bounds
 from analyze.assurance.period_blocks import PeriodBlocks, period_requests
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.quality_rows import quality_rows
+from analyze.methods.robust.place_equivalence import place_equivalence
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.vetoes.asides import Reason
 from analyze.sites.totals import totals
 from schemas.report.accounts import Measure, QualityRow
+
+_KIND: Final[dict[Reason, Literal["quality", "skew", "load", "labels"]]] = {
+    "loss": "quality",
+    "clock": "skew",
+    "load": "load",
+    "rename": "labels",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +79,34 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         windows=lengths,
         gaps_us=(gaps[0], gaps[1]),
         visible_alpha=settings.q,
+        places=lambda band: _places(run, settings, band),
+        bounds=Bounds(settings.matters_time, settings.matters_share),
+        hidden_paths=run.sifted.hidden_paths,
     )
     return Assured(
         whole=whole,
         inner_errors=_inner_errors(run, (reference, problem), whole.noise),
-        quality=quality_rows(
-            run.population, (reference, problem), roots, history=history, tau_rate=whole.tau_rate
+        quality=_quality(
+            run,
+            quality_rows(
+                run.population, (reference, problem), roots, history=history, tau_rate=whole.tau_rate
+            ),
         ),
     )
+
+
+def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[float, float | None]:
+    found = place_equivalence(run.profile, run.roles, settings, band)
+    return found.share, found.largest
+
+
+def _quality(run: RobustRun, rows: tuple[QualityRow, ...]) -> tuple[QualityRow, ...]:
+    """With what was set aside before findings were made of it; severe rows first."""
+    more = [
+        QualityRow(kind=_KIND[aside.reason], severe=aside.severe, text=aside.text)
+        for aside in run.sifted.asides
+    ]
+    return tuple(sorted([*more, *rows], key=lambda row: not row.severe))
 
 
 def _inner_errors(

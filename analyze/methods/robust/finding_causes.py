@@ -80,9 +80,10 @@ def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Fact
     if not problem.any() or problem.all():
         return ()
     strata = _roots(run, category)
-    attributes = factor_attributes(
-        run.population, category, row, component=run.profile.names.operation(lead.site).component
-    )
+    component = run.profile.names.operation(lead.site).component
+    # A site that carries its host is of a component that does not.
+    component = run.host_of.get(component, ("", component))[1]
+    attributes = factor_attributes(run.population, category, row, component=component)
     return factors(values, problem, strata, attributes, unit="us" if timed else "share")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group, part_ns
+from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
@@ -16,7 +17,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
-from analyze.methods.robust.titles import shape_words, title
+from analyze.methods.robust.titles import shape_words, title, where
 from analyze.report.limits import ReportLimits
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
@@ -32,20 +33,21 @@ def findings_of(
     gross_us: float,
     settings: RobustSettings,
     limits: ReportLimits,
+    claims_ns: Sequence[float],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
     """Findings, the most important first, and whom they affect; change_us: (change of the mean, whether it is
-    one by test)."""
+    one by test); claims_ns: part of the change of the mean of each group."""
     found, affected = [], []
     left = 1.0
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
-    for rank, group in enumerate(run.groups, 1):
+    for rank, (group, claim_ns) in enumerate(zip(run.groups, claims_ns, strict=True), 1):
         share = None
         if change_us[1] and gross_us > 0:
-            part = min(max(part_ns(group) / 1e3 * np.sign(change_us[0]) / gross_us, 0.0), left)
+            part = min(max(claim_ns / 1e3 * np.sign(change_us[0]) / gross_us, 0.0), left)
             left -= part
             share = part
-        at = requests_at(run.population, run.patterns.patterns, group.lead)
-        found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits))
+        at = requests_at(run.population, run.patterns.patterns, [group.lead, *group.leads])
+        found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits, claim_ns))
         affected.append(affected_rows(at))
     return found, affected
 
@@ -91,11 +93,14 @@ def _finding(
     requests: tuple[int, int],
     settings: RobustSettings,
     limits: ReportLimits,
+    claim_ns: float,
 ) -> Finding:
     lead, names = group.lead, run.profile.names
     explained = rank <= settings.explained
     affected = (
-        affected_counts(at) if run.patterns.patterns else affected_by_statistics(run.profile, run.roles, lead)
+        affected_counts(at)
+        if run.patterns.patterns
+        else affected_by_statistics(run.profile, run.roles, [lead, *group.leads])
     )
     ordered = [lead, *(change for change in group.changes if change is not lead)]
     evidence = [
@@ -116,14 +121,14 @@ def _finding(
         rank=rank,
         kind=lead.kind,
         site=site,
-        title=title(lead, group.changes, names),
+        title=title(lead, group.changes, names) + where(group),
         suspect=suspect,
         unit=lead.unit,
         before=lead.before,
         after=lead.after,
         change=change,
         share_of_change=None if share is None else _share_interval(share, lead),
-        contribution_us=part_ns(group) / 1e3,
+        contribution_us=claim_ns / 1e3,
         affected0=affected[0],
         affected1=affected[1],
         share0=affected[0] / max(requests[0], 1),
@@ -133,7 +138,7 @@ def _finding(
         evidence=tuple(evidence),
         evidence_total=len(evidence),
         chain=tuple(_chain(ordered, group, names)),
-        factors=factors_of(run, at, lead) if explained else (),
+        factors=factors_of(run, _with_spared(run, group, at), lead) if explained else (),
         examples=tuple(_examples(run, at)),
         members=tuple(_members(run, at)[: limits.members]),
         members_total=len({found.category for found in at}),
@@ -143,6 +148,14 @@ def _finding(
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
     )
+
+
+def _with_spared(run: RobustRun, group: Group, at: Sequence[AtSite]) -> Sequence[AtSite]:
+    """With the requests at the same site of hosts that are as before: a host is told against them."""
+    if not group.spared_sites:
+        return at
+    elsewhere = [replace(group.lead, site=site) for site in group.spared_sites]
+    return requests_at(run.population, run.patterns.patterns, [group.lead, *group.leads, *elsewhere])
 
 
 def _share_interval(share: float, lead: Change) -> Interval:

@@ -9,6 +9,7 @@ from analyze.methods.port import Result
 from analyze.methods.robust.account_section import (
     account_of,
     account_section,
+    claims_of,
     error_account,
     mean_account,
     tail_account,
@@ -51,7 +52,7 @@ def robust_result(
         accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
     gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
     findings, affected = findings_of(
-        run, ((exact.after - exact.before) / 1e3, mean[2]), gross, settings, limits
+        run, ((exact.after - exact.before) / 1e3, mean[2]), gross, settings, limits, claims_of(run, exact)
     )
     rest = _rest(run)
     verdict = verdict_section(run, looked, findings, accounts)
@@ -86,7 +87,7 @@ def robust_result(
 
 def _rest(run: RobustRun) -> list[Change]:
     told = {id(change) for group in run.groups for change in group.changes}
-    return [change for change in run.tested.changes if id(change) not in told]
+    return [change for change in run.sifted.kept if id(change) not in told]
 
 
 def _weight(run: RobustRun) -> float:

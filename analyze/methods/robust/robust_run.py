@@ -11,11 +11,14 @@ from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
 from analyze.findings.groups import ERROR_KINDS, Group
 from analyze.findings.last_calls import last_callees
+from analyze.findings.over_hosts import HostOf, hosts_in
 from analyze.findings.places import Affected, Context, affected_requests
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, tested_changes
+from analyze.methods.robust.vetoes.renames import renames, under_old_names
+from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import Profiled, profile_of
@@ -34,11 +37,15 @@ class RobustRun:
     patterns: Profiled
     roles: Roles
     tested: Tested
+    sifted: Sifted
+    """What of it findings are made of."""
     context: Context
     affected: Affected
     groups: tuple[Group, ...]
     threshold_ns: float
     """What the tail account counts requests over; infinite where no request is at hand."""
+    host_of: HostOf
+    """Components of sites that are those of a host."""
 
 
 def robust_run(
@@ -72,19 +79,44 @@ def robust_run(
     profile = patterns.profile
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
+    if renamed := renames(profile, roles):
+        patterns = under_old_names(Profiled(profile, patterns.patterns), renamed)
+        profile = patterns.profile
     tested = tested_changes(profile, roles, settings)
-    operations = {profile.names.sites[change.site].operation for change in tested.changes}
+    sift = sifted(tested, profile, patterns.patterns, roles, population, renamed)
+    operations = {profile.names.sites[change.site].operation for change in sift.kept}
     context = Context.of(profile.names, patterns.patterns, operations)
     affected = with_failing(
         affected_requests(patterns.patterns, roles.reference[: len(here)], roles.problem[: len(here)]),
         population,
-        sorted({change.site for change in tested.changes if change.kind in ERROR_KINDS}),
+        sorted({change.site for change in sift.kept if change.kind in ERROR_KINDS}),
     )
-    shapes = {change.shape for change in tested.changes if change.shape != NO_SHAPE}
+    shapes = {change.shape for change in sift.kept if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
-    groups = grouped(tested.changes, context, affected, last, *_mean_and_change_ns(profile, roles))
+    host_of = hosts_in(category.graph for category in population.categories)
+    groups = tuple(
+        grouped(
+            sift.kept,
+            context,
+            affected,
+            last,
+            *_mean_and_change_ns(profile, roles),
+            host_of=host_of,
+            tested=tested.sites,
+        )
+    )
     return RobustRun(
-        population, profile, patterns, roles, tested, context, affected, tuple(groups), threshold_ns
+        population=population,
+        profile=profile,
+        patterns=patterns,
+        roles=roles,
+        tested=tested,
+        sifted=sift,
+        context=context,
+        affected=affected,
+        groups=groups,
+        threshold_ns=threshold_ns,
+        host_of=host_of,
     )
 
 

@@ -34,6 +34,10 @@ class RobustSettings(Config):
     """The same where neither history nor a long reference tells."""
     cold_phi: float = Field(default=3.0, ge=1)
     """Over-dispersion of shares where nothing tells."""
+    matters_time: float = Field(default=1.0, gt=0)
+    """No change is told where times of requests may have changed by this part at most (1: twice as long)."""
+    matters_share: float = Field(default=0.10, gt=0, le=1)
+    """And no more than this share of requests may be slow, fail or take another path than before."""
     exclude: tuple[str, ...] = ()
     """Parameters that explanations leave out: `key`, or `component/point key`."""
     explained: int = Field(default=5, ge=0)

@@ -35,6 +35,11 @@ class Roles:
     """The blocks are pieces of one short stretch: they tell less than there is."""
 
     @property
+    def side(self) -> I8:
+        """[slots] 0 ordinary, 1 problem, -1 neither."""
+        return np.where(self.problem, 1, np.where(self.ordinary, 0, -1)).astype(np.int64)
+
+    @property
     def n_noise(self) -> int:
         """Number of blocks."""
         return int(self.noise.max(initial=-1)) + 1

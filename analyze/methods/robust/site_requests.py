@@ -14,6 +14,7 @@ from analyze.findings.places import Affected, has
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
 from analyze.sites.call_times import own_time_ns
+from analyze.sites.graph_sites import GraphSites
 from analyze.sites.profiling import Pattern
 
 I8 = npt.NDArray[np.int64]
@@ -30,39 +31,44 @@ class AtSite:
     """Rows of the category, both samples."""
     sample: npt.NDArray[np.uint8]
     value_us: F8
-    """[rows] mean own time of the site's calls; 0 where the site has none."""
+    """[rows] mean own time of the site's calls; 0 where the site has none. Of several sites their mean."""
     hit: B1
     """[rows] has what the change is about: the shape, a failing call, a slow one."""
 
 
-def requests_at(population: Population, patterns: Sequence[Pattern], change: Change) -> list[AtSite]:
-    """Requests that touch the site of a change, category by category. O(requests that touch it)."""
+def requests_at(
+    population: Population, patterns: Sequence[Pattern], changes: Sequence[Change]
+) -> list[AtSite]:
+    """Requests that touch the site of any of the changes, category by category: one change, and the same on
+    other hosts. O(requests that touch them · changes)."""
     found = []
     for pattern in patterns:
         sites = pattern.sites
-        if not has(sites, change.site, -1):
+        here = [change for change in changes if has(sites, change.site)]
+        if not here:
             continue
         category = population.categories[pattern.category]
         rows = np.sort(pattern.rows)
-        units = np.flatnonzero(sites.site == change.site)
-        value = np.zeros(len(rows))
-        if len(units):
-            value = own_time_ns(category.node_ns[:, rows], sites, units).mean(axis=0) / 1e3
-        found.append(
-            AtSite(
-                pattern.category,
-                rows,
-                category.sample[rows],
-                value,
-                _hits(population, pattern, change, rows, value),
-            )
-        )
+        values = [_own_us(category.node_ns[:, rows], sites, change.site) for change in here]
+        hit = np.zeros(len(rows), dtype=np.bool_)
+        for change, value in zip(here, values, strict=True):
+            hit |= _hits(population, pattern, change, rows, value)
+        found.append(AtSite(pattern.category, rows, category.sample[rows], np.mean(values, axis=0), hit))
     return found
+
+
+def _own_us(times: I8, sites: GraphSites, site: int) -> F8:
+    """[requests] mean own time of a site's calls; `times` [nodes, requests]."""
+    units = np.flatnonzero(sites.site == site)
+    if not len(units):
+        return np.zeros(times.shape[1])
+    mean: F8 = own_time_ns(times, sites, units).mean(axis=0) / 1e3
+    return mean
 
 
 def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, value: F8) -> B1:
     if change.kind in PATH_KINDS:
-        return np.full(len(rows), has(pattern.sites, change.site, change.shape))
+        return np.full(len(rows), has(pattern.sites, change.site, change.every_shape))
     if change.kind in ERROR_KINDS:
         return np.isin(rows, failing_rows(population, pattern, change.site))
     if change.kind in TIME_KINDS and change.unit == "us":

@@ -8,14 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyze.findings.changes import Change
+from analyze.findings.groups import ERROR_KINDS, TIME_KINDS
 from analyze.methods.robust.call_tests import call_changes
+from analyze.methods.robust.candidates import Candidates
+from analyze.methods.robust.rare_paths import child_changes, unseen_changes
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.shape_tests import error_changes, shape_changes
 from analyze.methods.robust.time_tests import overlap_changes, time_changes
 from analyze.methods.robust.visit_sums import BothSums
+from analyze.sites.names import Names, SiteKind
 from analyze.sites.profile import Profile
 from analyze.stats.multiple import q_values
+from schemas.report.findings import ChangeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +36,59 @@ class Tested:
 
 
 def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> Tested:
-    """Run every family of tests; Benjamini-Hochberg over all, then noise and floors."""
+    """Run every family of tests; Benjamini-Hochberg over all, then noise and floors.
+
+    Two rounds. Sums over shapes and numbers of calls between powers of two tell only what nothing else does:
+    they are asked where the first round found nothing, and corrected for by themselves.
+    """
     sums = BothSums.of(profile, roles)
-    candidates: list[Change] = [
-        *time_changes(profile, roles, sums, settings),
-        *overlap_changes(profile, roles, sums, settings),
-        *call_changes(profile, roles, sums, settings),
-        *shape_changes(profile, roles, sums, settings),
-        *error_changes(profile, roles, sums, settings),
-    ]
-    q = q_values(np.array([change.p for change in candidates]))
-    kept = _kept(candidates, q.tolist(), settings.q)
-    return Tested(tuple(kept), len(candidates), frozenset(change.site for change in candidates), sums)
+    given = (profile, roles, sums, settings)
+    first = (
+        *time_changes(*given),
+        overlap_changes(*given),
+        call_changes(*given, SiteKind.STEP),
+        shape_changes(*given),
+        error_changes(*given),
+    )
+    kept = _kept(first, settings.q)
+    second = (call_changes(*given, SiteKind.CALL), child_changes(*given), unseen_changes(*given))
+    kept += _untold(_kept(second, settings.q), kept, profile.names)
+    return Tested(
+        tuple(kept),
+        sum(len(family.p) for family in (*first, *second)),
+        frozenset(site for family in (*first, *second) for site in np.unique(family.site).tolist()),
+        sums,
+    )
 
 
-def _kept(candidates: Sequence[Change], q: Sequence[float], level: float) -> list[Change]:
-    return [
-        replace(change, q=value)
-        for change, value in zip(candidates, q, strict=True)
-        if change.passes and value <= level
+def _kept(families: Sequence[Candidates], level: float) -> list[Change]:
+    """Candidates that count; the families are corrected together."""
+    q = q_values(np.concatenate([family.p for family in families]))
+    kept = []
+    first = 0
+    for family in families:
+        mine = q[first : first + len(family.p)]
+        first += len(family.p)
+        counts = np.flatnonzero(family.passes & (mine <= level)).tolist()
+        kept += [replace(family.change(row), q=float(mine[row])) for row in counts]
+    return kept
+
+
+def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
+    """Changes of the second round at sites whose operation, or caller, has no change of paths already; one a
+    site. That a path became rarer says not yet what came instead."""
+    every = [
+        (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
     ]
+    any_way = {operation for operation, _ in every}
+    more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}
+    left: dict[int, Change] = {}
+    for change in second:
+        site = names.sites[change.site]
+        told = more if change.kind is ChangeKind.NEW_PATH else any_way
+        if site.operation in told or site.caller in told:
+            continue
+        known = left.get(change.site)
+        if known is None or abs(change.z) > abs(known.z):
+            left[change.site] = change
+    return list(left.values())

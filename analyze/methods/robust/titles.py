@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.groups import Group
 from analyze.report import wording
 from analyze.sites.names import Names, OperationName, Shape, SiteKind
 from schemas.report.findings import ChangeKind
@@ -39,8 +40,24 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     return f"{what} {path_words(change, changes, names)} in {shares}"
 
 
+def where(group: Group) -> str:
+    """On which hosts, where that tells something: on several, or on these and not on others."""
+    if len(group.hosts) > 1 and not group.spared:
+        return f" (on all hosts: {', '.join(group.hosts)})"
+    if len(group.hosts) > 1:
+        return f" (on {', '.join(group.hosts)}, not on {', '.join(group.spared)})"
+    if group.hosts and group.spared:
+        return f" (on {group.hosts[0]} only)"
+    return ""
+
+
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
     """What is different about a local shape, against the one that most requests came from (or went to)."""
+    if change.child >= 0:
+        called = _short(names.operations[change.child])
+        return f"no longer calls {called}" if change.kind is ChangeKind.LOST_PATH else f"calls {called}"
+    if change.shapes:
+        return "takes paths that were never seen"
     other = _counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:

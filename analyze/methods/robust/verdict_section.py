@@ -23,10 +23,13 @@ def verdict_section(
         share = float(
             np.clip(sum(f.contribution_us for f in findings) / (mean.after - mean.before), 0.0, 1.0)
         )
-    found = looked.whole.outcome(len(findings), share)
+    found = looked.whole.outcome(
+        len(findings), share, by_load=run.sifted.text("load"), torn=run.sifted.text("loss")
+    )
     return VerdictSection(
         outcome=found.outcome,
         external=found.external,
+        by_load=found.by_load,
         reasons=found.reasons,
         quality=looked.quality,
         visible=looked.whole.visible,

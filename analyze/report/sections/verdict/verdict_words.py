@@ -26,6 +26,8 @@ _MEANS: Final = {
 
 def outcome(section: VerdictSection) -> str:
     """`Changed, partly explained`; who is the cause, where it is the clients."""
+    if section.by_load:
+        return "Changed by load"
     return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
 
 
@@ -33,6 +35,8 @@ def meaning(section: VerdictSection) -> str:
     """What the outcome stands for, in a sentence."""
     if section.external:
         return "The service answered as before, and clients sent something else or less."
+    if section.by_load:
+        return "Requests wait longer, or less, as another load makes them; no place changed beyond that."
     return _MEANS[section.outcome]
 
 

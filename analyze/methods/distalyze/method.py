@@ -1,0 +1,33 @@
+"""DISTALYZER: two classes of instances, what diverges between them, what response time depends on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
+from analyze.methods.port import Method, Result, SampleCount
+from analyze.population import Population
+from analyze.report.limits import ReportLimits
+from analyze.report.sections.distalyze.distalyze_page import DISTALYZE
+
+
+def analyse(
+    population: Population, _history: Population | None, settings: DistalyzeSettings, limits: ReportLimits
+) -> Result:
+    """Slow against fast in one sample, or the second sample against the first. No history is looked at."""
+    # Here, so that the command line has the options without numpy and scipy.
+    from analyze.methods.distalyze.distalyze_result import distalyze_result
+
+    return distalyze_result(population, settings, limits)
+
+
+METHOD: Final = Method(
+    name="distalyze",
+    title="What diverges, and what depends on it",
+    settings=DistalyzeSettings,
+    samples=SampleCount(1, 2),
+    analyse=analyse,
+    sections=(DISTALYZE,),
+    kinds=("divergence",),
+)
+"""Found by the registry."""

@@ -1,0 +1,87 @@
+"""Which features tell the classes apart, one log of one study (DIST §3.2; ALGORITHMS G.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.distalyze.instance_logs import Instances, LogType, Series, VariableName
+from analyze.methods.distalyze.log_features import TYPES, FeatureMaker, FeatureType
+from analyze.stats.welch import WelchTests, welch_tests
+
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+BLOCK: Final = 128
+"""Variables worked on at once: 128 of 10,000 instances are 10 MB a matrix."""
+MOSTLY: Final = 0.5
+"""A variable in a smaller share of a class's instances is tested on its presence only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Tests of all features of a log; matrices are [types, variables]."""
+
+    log_type: LogType
+    names: tuple[VariableName, ...]
+    types: tuple[FeatureType, ...]
+    t: F8
+    """NaN where not tested."""
+    p: F8
+    """The larger of Welch's and that with the spread of both classes together."""
+    mean0: F8
+    mean1: F8
+    when_us: F8
+    """[variables] `FeatureMaker.when_us`."""
+
+    @property
+    def tested(self) -> int:
+        """Features tested."""
+        return int((~np.isnan(self.p)).sum())
+
+    def significant(self, level: float) -> B1:
+        """[types, variables] at this level of p."""
+        return np.asarray(~np.isnan(self.p) & (self.p <= level))
+
+    def strength(self, level: float, ranking: Literal["sum_of_abs", "abs_of_sum"]) -> F8:
+        """[variables] what variables are ranked by: sum over their significant features."""
+        t = np.where(self.significant(level), self.t, 0.0)
+        return np.asarray(np.abs(t).sum(axis=0) if ranking == "sum_of_abs" else np.abs(t.sum(axis=0)))
+
+
+def divergence(series: Series, instances: Instances, weight: F8) -> Divergence:
+    """Test every feature of a log, block by block; weight [instances]. O(types · variables · instances)."""
+    n = len(series.names)
+    blocks = [
+        _block(FeatureMaker.of(series.between(first, min(first + BLOCK, n)), instances), weight)
+        for first in range(0, max(n, 1), BLOCK)
+    ]
+    whole = [np.concatenate([block[part] for block in blocks], axis=-1) for part in range(5)]
+    types = (*TYPES[series.log_type], FeatureType.PRESENCE)
+    return Divergence(series.log_type, series.names, types, whole[0], whole[1], whole[2], whole[3], whole[4])
+
+
+def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8]:
+    """(t, p, mean of C0, mean of C1) [types, variables], times [variables] of some variables."""
+    seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
+    done: dict[FeatureType, WelchTests] = {}
+    rows = []
+    for type_ in (*TYPES[maker.series.log_type], FeatureType.PRESENCE):
+        same = maker.same_as(type_)
+        if same not in done:
+            done[same] = welch_tests(maker.matrix(same), maker.instances.problem, weight)
+        tests = done[same]
+        wanted = seldom if type_ is FeatureType.PRESENCE else ~seldom
+        rows.append(
+            (
+                np.where(wanted, tests.t, np.nan),
+                np.where(wanted, np.maximum(tests.p, tests.p_pooled), np.nan),
+                tests.mean0,
+                tests.mean1,
+            )
+        )
+    t, p, mean0, mean1 = (np.stack(column) for column in zip(*rows, strict=True))
+    return t, p, mean0, mean1, maker.when_us()

@@ -1,0 +1,116 @@
+"""Requests of one root type as instances: trace points are events, own times and parameters states (G.1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.explain.chosen_requests import ChosenRequests
+from analyze.explain.parameter_columns import parameter_readings
+from analyze.methods.distalyze.instance_logs import (
+    Instances,
+    LogBook,
+    LogType,
+    Quantity,
+    Series,
+    VariableName,
+)
+from analyze.population import Category, GraphNode, Population
+from analyze.sites.call_times import own_time_ns
+from analyze.sites.graph_sites import graph_sites
+from analyze.sites.names import NO_CALLER, NameBook, SiteKind
+from stitch.graph.placed import END, START
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+
+NS_PER_US = 1e3
+_MEASURE = {START: "starts", END: "ends"}
+
+
+def request_instances(population: Population, chosen: ChosenRequests) -> Instances:
+    """The instances of chosen requests: group 0 is C0, group 1 is C1."""
+    response = np.zeros(len(chosen))
+    for index in np.unique(chosen.category).tolist():
+        mine = np.flatnonzero(chosen.category == index)
+        response[mine] = population.categories[index].response_ns[chosen.row[mine]] / NS_PER_US
+    return Instances(chosen.group == 1, response, response, chosen.weight)
+
+
+def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> Series:
+    """One log of chosen requests. O(requests · nodes), no loop over requests."""
+    book = LogBook(states=log_type is LogType.STATE)
+    names = NameBook()
+    for index in np.unique(chosen.category).tolist():
+        mine = np.flatnonzero(chosen.category == index)
+        category = _rows_of(population.categories[index], chosen.row[mine])
+        if log_type is LogType.EVENT:
+            variables = [book.number(event_of(node)) for node in category.graph.nodes]
+            book.add_matrix(variables, mine, category.node_ns / NS_PER_US)
+        else:
+            _own_times(category, mine, book, names)
+    if log_type is LogType.STATE:
+        _parameters(population, chosen, book)
+    return book.series()
+
+
+def _rows_of(category: Category, rows: I8) -> Category:
+    """What times are made of, of some requests."""
+    return replace(
+        category,
+        node_ns=np.ascontiguousarray(category.node_ns[:, rows]),
+        response_ns=category.response_ns[rows],
+        start_ns=category.start_ns[rows],
+        weight=category.weight[rows],
+        sample=category.sample[rows],
+        status=category.status[rows],
+        request_id=category.request_id,
+        host=None if category.host is None else category.host[:, rows],
+        origin=None if category.origin is None else category.origin[rows],
+    )
+
+
+def event_of(node: GraphNode) -> VariableName:
+    """The event that a node of a graph is."""
+    component = f"{node.host}/{node.component}" if node.host else node.component
+    what = node.point if node.label is None else f"{node.point}/{node.label}"
+    return VariableName(component, what, _MEASURE.get(node.side, "reached"))
+
+
+def own_times(category: Category, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
+    """Variables of the units' own times [units], when units end and their own times [units, requests], µs."""
+    sites = graph_sites(category.graph, (), names)
+    operations, known = tuple(names.operations), tuple(names.sites)
+    variables = []
+    for site in sites.site.tolist():
+        caller, operation, kind = known[site]
+        name = operations[operation]
+        what = name.point + (f" -> {name.callee}" if name.callee else "")
+        step = kind == SiteKind.STEP and caller != NO_CALLER
+        measure = f"after {operations[caller].text}" if step else "own time"
+        variables.append(book.number(VariableName(name.component, what, measure)))
+    own = own_time_ns(category.node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
+    return variables, sites.end, own / NS_PER_US
+
+
+def _own_times(category: Category, mine: I8, book: LogBook, names: NameBook) -> None:
+    variables, end, own = own_times(category, book, names)
+    if variables:
+        book.add_matrix(variables, mine, category.node_ns[end] / NS_PER_US, own)
+
+
+def _parameters(population: Population, chosen: ChosenRequests, book: LogBook) -> None:
+    """Numeric parameters. They are kept without a time: their place in the request stands for it."""
+    read = parameter_readings(population, chosen)
+    if not len(read.request):
+        return
+    response = request_instances(population, chosen).duration_us
+    time_us = read.progress * response[read.request]
+    cuts = np.flatnonzero(np.diff(read.field)) + 1
+    for rows in np.split(np.arange(len(read.field)), cuts):
+        where, key = read.fields[int(read.field[rows[0]])]
+        component, _, point = where.partition("/")
+        number = book.number(VariableName(component, point, f"parameter {key}", Quantity.VALUE))
+        book.add(number, read.request[rows].astype(np.int32), time_us[rows], read.number[rows])

@@ -1,0 +1,146 @@
+"""How much of the time is spent at places that are shown to be as fast as before (ALGORITHMS H.4, H.6).
+
+Root types mix paths: hits beside misses, a hundredfold apart, in runs of either. Their means differ between
+blocks although no step of theirs does, and thousands of requests do not show that nothing changed. Given
+the place and its local shape they do: two one-sided tests of the mean logarithm of the own time, blocks of
+time as observations. What share of the calls takes which path is a question of its own, which the tests of
+paths and the share of slow requests answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from analyze.assurance.largest_change import size_for
+from analyze.methods.robust.noise_between import noise_between
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.site_votes import Votes, spread, votes_of
+from analyze.methods.robust.time_tests import given_shape
+from analyze.methods.robust.visit_sums import visit_sums
+from analyze.sites.log_bins import BIN_LOG
+from analyze.sites.profile import OWN_TIME, Profile
+from analyze.sites.totals import totals
+
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+LEVEL = 0.90
+"""Of the interval that must lie inside the band: two one-sided tests at 5 %."""
+_Z95 = 1.96
+LEAST_SPREAD = 0.02
+"""Standard deviation of a block's mean logarithm is taken to be this at least: a bin is 2.2 % wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceEquivalence:
+    """Which places are as fast as before, and how much slower they may be; arrays are [sites]."""
+
+    share: float
+    """Of the time on critical paths, each period counting the same, at places that are equivalent."""
+    largest: float | None
+    """Largest change of requests that pass a place, relative, which the 95 % interval of the place's time
+    allows, noise between blocks included; at places with nearly all of the time."""
+    change: F8
+    """Logarithm of the ratio of typical own times; NaN where a period has no vote."""
+    reach: F8
+    """Half of its 90 % interval."""
+    time_share: F8
+    equivalent: B1
+
+
+def place_equivalence(
+    profile: Profile, roles: Roles, settings: RobustSettings, band: float
+) -> PlaceEquivalence:
+    """TOST of every site. band: relative, 0.05 is ±5 %. O(rows of votes).
+
+    Votes of a shape that the reference never had show nothing: a site counts as far as its votes were known.
+    """
+    every, shape = votes_of(profile.votes, OWN_TIME)
+    known = given_shape(every, shape, roles)
+    n_sites = len(profile.names.sites)
+    sides = [_means(known, slots, n_sites) for slots in (roles.reference, roles.problem)]
+    change = sides[1].mean - sides[0].mean
+    variance = sides[0].variance + sides[1].variance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weak = sides[0].variance ** 2 / sides[0].freedom + sides[1].variance ** 2 / sides[1].freedom
+        reach = np.sqrt(variance) * stats.t.ppf((1 + LEVEL) / 2, np.maximum(variance**2 / weak, 1.0))
+        inside = np.abs(change) + reach <= math.log1p(band)
+        told = np.minimum.reduce(
+            [
+                side.n / totals(every.site[at], every.n[at], n_sites)
+                for side, slots in zip(sides, (roles.reference, roles.problem), strict=True)
+                for at in (slots[every.slot],)
+            ]
+        )
+    time_share = _time_shares(profile, roles)
+    return PlaceEquivalence(
+        share=float((time_share * np.nan_to_num(told) * inside).sum()),
+        largest=_largest(known, profile, roles, settings, time_share),
+        change=change,
+        reach=reach,
+        time_share=time_share,
+        equivalent=inside,
+    )
+
+
+def _largest(
+    votes: Votes, profile: Profile, roles: Roles, settings: RobustSettings, time_share: F8
+) -> float | None:
+    n_sites = len(time_share)
+    side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
+    periods = spread(votes, side, n_sites, 2)
+    noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
+    se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
+    change = np.abs(periods.log_median[:, 1] - periods.log_median[:, 0])
+    tested = (periods.n >= settings.min_requests).all(axis=1) & np.isfinite(se + change)
+    size = np.expm1(np.where(tested, change + _Z95 * se, 0.0))
+    both = visit_sums(profile, roles.reference | roles.problem)
+    part = both.critical_ns / np.maximum(both.response_ns, 1e-300)
+    return size_for(np.where(tested, size * part, np.inf).tolist(), time_share.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    n: F8
+    mean: F8
+    variance: F8
+    freedom: F8
+
+
+def _means(votes: Votes, slots: B1, n_sites: int) -> _Means:
+    """Mean logarithm of each site's votes, its variance by a ratio estimator over slots (`block_means`)."""
+    here = votes.where(slots[votes.slot])
+    n_slots = len(slots)
+    cell = here.site * n_slots + here.slot
+    logs = (here.bin + 0.5) * BIN_LOG
+    n, total = (
+        totals(cell, values, n_sites * n_slots).reshape(n_sites, n_slots)
+        for values in (here.n, here.n * logs)
+    )
+    squares = totals(here.site, here.n * logs**2, n_sites)
+    votes_n, blocks = n.sum(axis=1), (n > 0).sum(axis=1).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total.sum(axis=1) / votes_n
+        residual = ((total - np.nan_to_num(mean)[:, None] * n) ** 2).sum(axis=1)
+        between = blocks / (blocks - 1) * residual / votes_n**2
+        single = np.maximum(squares / votes_n - mean**2, 0.0) / (votes_n - 1)
+        several = blocks > 1
+        variance = np.where(several, between, single) + LEAST_SPREAD**2 / np.maximum(votes_n, 1.0)
+        variance = np.where(votes_n > 1, variance, np.nan)
+    return _Means(votes_n, mean, variance, np.where(several, blocks - 1, np.maximum(votes_n - 1, 1.0)))
+
+
+def _time_shares(profile: Profile, roles: Roles) -> F8:
+    visits = profile.visits
+    slot, site, ns = (visits[name].to_numpy() for name in ("slot", "site", "critical_ns"))
+    shares = np.zeros(len(profile.names.sites))
+    for slots in (roles.reference, roles.problem):
+        mine = totals(site[slots[slot]], ns[slots[slot]], len(shares))
+        shares += mine / max(float(mine.sum()), 1e-300) / 2
+    return shares

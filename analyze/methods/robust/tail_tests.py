@@ -1,0 +1,100 @@
+"""Shares of very slow calls at sites (B.8, L.9 item 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.findings.changes import Change
+from analyze.methods.robust.candidates import Z95, Candidates
+from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, share_envelope
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.site_votes import Votes, merged
+from analyze.methods.robust.visit_sums import BothSums
+from analyze.sites.log_bins import value_of
+from analyze.sites.totals import totals
+from analyze.stats.proportions import fisher
+from schemas.report.findings import ChangeKind
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+
+_LEAST_SLOW = 3
+_LEAST_COSTLY = 5
+_MARGIN = 0.02
+
+
+def tail_changes(
+    votes: Votes, roles: Roles, sums: BothSums, settings: RobustSettings, n_sites: int
+) -> Candidates:
+    """Candidates of `tail`: share of votes over max(98th percentile, 3 x median) of ordinary times."""
+    side = roles.side
+    threshold = _thresholds(votes.where(side[votes.slot] == 0), n_sites)
+    over = votes.bin > threshold[votes.site]
+    n_groups = 2 + max(roles.n_noise, 1)
+    n, x = (np.zeros((n_sites, n_groups)) for _ in range(2))
+    for base, group in ((0, side), (2, roles.noise)):
+        mine = group[votes.slot] >= 0
+        cell = votes.site[mine] * n_groups + base + group[votes.slot[mine]]
+        for table, value in ((n, votes.n[mine]), (x, votes.n[mine] * over[mine])):
+            table += totals(cell, value, n_sites * n_groups).reshape(n_sites, n_groups)
+    beyond = value_of(votes.bin + 0.5) - value_of(threshold[votes.site])
+    excess_sum = totals(votes.site, votes.n * over * (side[votes.slot] == 1) * beyond, n_sites)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = x / n
+        pooled = (x[:, 0] + x[:, 1]) / (n[:, 0] + n[:, 1])
+        phi = dispersion(x[:, 2:], n[:, 2:])
+        moved = share[:, 1] - share[:, 0]
+        se = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * phi * (1 / n[:, 0] + 1 / n[:, 1]))
+        excess_ns = excess_sum / n[:, 1] * sums.calls_a_visit
+    x0, n0, x1, n1 = (np.rint(v).astype(np.int64) for v in (x[:, 0], n[:, 0], x[:, 1], n[:, 1]))
+    p = np.where(x1 > 0, fisher(x0, n0, x1, n1).p_more, 1.0)
+    upper = np.nan_to_num(share_envelope(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))[1])
+    # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
+    much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
+    passes = (x1 >= _LEAST_SLOW) & (moved > settings.min_z * se) & ((moved > settings.tail_floor) | much)
+    passes &= share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
+    passes &= excess_ns > settings.time_share * sums.mean_response_ns
+    # A wait beside a longer one delays nobody: the time on the critical path must have grown as well.
+    passes &= sums.slower_a_visit_ns > settings.time_share * sums.mean_response_ns / 2
+    sites = np.flatnonzero((n[:, :2] >= settings.min_requests).all(axis=1))
+    parts, ratio = sums.slower_ns, sums.call_ratio
+
+    def change(row: int) -> Change:
+        site = int(sites[row])
+        return Change(
+            kind=ChangeKind.TAIL,
+            site=site,
+            p=float(p[site]),
+            z=float(moved[site] / se[site]),
+            passes=bool(passes[site]),
+            unit="share",
+            before=float(share[site, 0]),
+            after=float(share[site, 1]),
+            low=float(moved[site] - Z95 * se[site]),
+            high=float(moved[site] + Z95 * se[site]),
+            threshold_us=float(value_of(float(threshold[site]))) / 1e3,
+            n0=int(n[site, 0]),
+            n1=int(n[site, 1]),
+            contribution_ns=float(parts[site]),
+            call_ratio=float(ratio[site]),
+        )
+
+    return Candidates(sites, p[sites], passes[sites], change)
+
+
+def _thresholds(ordinary: Votes, n_sites: int) -> I8:
+    """[sites] bin over which a vote is very slow."""
+    pooled = merged(ordinary.site, np.zeros_like(ordinary.slot), ordinary.bin, ordinary.n)
+    total = totals(pooled.site, pooled.n, n_sites)
+    start = np.concatenate(([0.0], np.cumsum(total)))[:-1]
+    within = (np.cumsum(pooled.n) - start[pooled.site]) / total[pooled.site]
+    threshold = np.zeros(n_sites, dtype=np.int64)
+    for q, times_over in ((0.98, 1.0), (0.5, 3.0)):
+        reached = np.full(n_sites, -1, dtype=np.int64)
+        below = within < q - 1e-12
+        np.maximum.at(reached, pooled.site[below], pooled.bin[below])
+        at = reached + 1 + int(np.rint(np.log2(times_over) * 32))
+        threshold = np.maximum(threshold, at)
+    return threshold

@@ -1,0 +1,254 @@
+"""Changes of paths that lost events make, where events of one period were lost on the way (L.8, A.6 S2).
+
+Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
+that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
+lost by chance is lost everywhere alike, so what all places lack in common tells how much, and a place that
+lacks more than that has changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.assurance.period_tests import exact_p
+from analyze.findings.changes import NO_SHAPE, Change
+from analyze.findings.groups import PATH_KINDS
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.vetoes.asides import Aside, counted_changes
+from analyze.methods.robust.visit_sums import BothSums
+from analyze.sites.names import NO_CALLER, SiteKind
+from analyze.sites.profile import Profile
+from analyze.sites.totals import totals
+from schemas.report.findings import ChangeKind
+
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+I8 = npt.NDArray[np.int64]
+
+ALPHA = 0.001
+PLAIN_DIFFERENCE = 0.005
+"""Difference of the share of flows with something missing from which loss is looked for."""
+LEAST_PLACES = 5
+"""Places that must agree on how much is lost; with fewer, the share of flows that tell of it stands in."""
+_ALWAYS = 0.9
+"""A call that at least so many requests make is one whose lack shows a loss."""
+_LEAST_REQUESTS = 50
+ALLOWED = 1.5
+"""Times what loss makes on average that one place may lack: places differ, and losses come together."""
+_SE = 2.0
+_MISSING = "?"
+"""Component of what stands for a span that never arrived (`stitch.graph.labels`)."""
+_MIXED = 0.2
+"""Part of a step's requests that came by loss from which its typical time is theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How much of one period's events never arrived, beyond what the other's lack."""
+
+    in_problem: bool
+    """Else the reference is the one that lacks."""
+    rate: float
+    """Share of the events."""
+    missing: tuple[float, float]
+    """Share of the flows in which something is seen to be missing, reference and problem."""
+    places: int
+    """Places that tell of the rate."""
+
+
+def loss_of(profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]]) -> Loss | None:
+    """The loss, where the periods differ in flows with something missing; None else.
+
+    incomplete: see `Population.incomplete`.
+    """
+    if len(incomplete) < 2 or not all(every for _, every in incomplete[:2]):
+        return None
+    (k0, n0), (k1, n1) = incomplete[:2]
+    missing = k0 / n0, k1 / n1
+    if abs(missing[1] - missing[0]) < PLAIN_DIFFERENCE or exact_p(k0, n0, k1, n1) >= ALPHA:
+        return None
+    in_problem = missing[1] > missing[0]
+    sides = (roles.reference, roles.problem) if in_problem else (roles.problem, roles.reference)
+    lacks = _lacks(profile, *sides)
+    if len(lacks) >= LEAST_PLACES:
+        return Loss(in_problem, max(float(np.median(lacks)), 0.0), missing, len(lacks))
+    # A flow has at least one event whose loss would show.
+    return Loss(in_problem, abs(missing[1] - missing[0]), missing, 0)
+
+
+def _lacks(profile: Profile, whole: B1, torn: B1) -> F8:
+    """[calls that nearly every request at a place makes] share of them that the torn period lacks."""
+    shapes = _Shapes.of(profile, whole, torn)
+    present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
+    for site, shape, votes in zip(shapes.site.tolist(), shapes.shape.tolist(), shapes.votes, strict=True):
+        for child in profile.names.shapes[shape]:
+            present[site, child.operation] += votes
+    found = []
+    for (site, _), votes in present.items():
+        n = shapes.total[site]
+        if (n < _LEAST_REQUESTS).any() or votes[0] < _ALWAYS * n[0]:
+            continue
+        found.append(1 - (votes[1] / n[1]) / (votes[0] / n[0]))
+    return np.array(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Local shapes of both periods: rows (site, shape), votes [rows, 2]; total [sites, 2]."""
+
+    site: I8
+    shape: I8
+    votes: F8
+    total: F8
+
+    @staticmethod
+    def of(profile: Profile, first: B1, second: B1) -> _Shapes:
+        table = profile.shapes
+        site, shape, slot = (table[name].to_numpy().astype(np.int64) for name in ("site", "shape", "slot"))
+        width = len(profile.names.shapes) + 1
+        key, code = np.unique(site * width + shape, return_inverse=True)
+        value = table["votes"].to_numpy()
+        votes = np.stack([totals(code[s[slot]], value[s[slot]], len(key)) for s in (first, second)], axis=1)
+        at = key // width
+        total = np.stack([totals(at, votes[:, p], len(profile.names.sites)) for p in (0, 1)], axis=1)
+        return _Shapes(at, key % width, votes, total)
+
+
+class _Below(NamedTuple):
+    """Names by number of the operation, and what may be found below each of them."""
+
+    base: Sequence[int]
+    """Operation -> its name without callee."""
+    below: Mapping[int, set[int]]
+
+
+def lost_changes(
+    changes: Sequence[Change], loss: Loss, profile: Profile, roles: Roles, sums: BothSums
+) -> list[Change]:
+    """Those of the changes that the loss explains, in size and in kind."""
+    if loss.rate <= 0:
+        return []
+    whole, torn = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
+    shapes = _Shapes.of(profile, whole, torn)
+    torn_part = _torn_part(profile, shapes, loss.rate)
+    below = _below(profile, sums, loss.in_problem)
+    return [change for change in changes if _explained(change, loss, profile, sums, torn_part, below)]
+
+
+def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
+    """[sites] share of the calls that lose at least one of those they make."""
+    made = np.array([sum(child.calls for child in shape) for shape in profile.names.shapes], dtype=np.float64)
+    lost = 1 - (1 - rate) ** made[shapes.shape] if len(made) else np.zeros(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = shapes.votes[:, 0] / shapes.total[shapes.site, 0]
+    return totals(shapes.site, np.nan_to_num(share) * lost, len(profile.names.sites))
+
+
+def _below(profile: Profile, sums: BothSums, in_problem: bool) -> _Below:
+    """What a lost event may leave at a place: whatever came after it where nothing is lost, and where
+    something is, what comes after the next. Names without callees: a call whose other side is lost has none.
+    """
+    bases: dict[tuple[str, str], int] = {}
+    base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
+    whole, torn = (sums.reference, sums.problem) if in_problem else (sums.problem, sums.reference)
+    after = _next(profile, whole.calls, base)
+    also = _next(profile, torn.calls, base)
+    below = {}
+    for operation in {*after, *also}:
+        two_on = {far for near in also.get(operation, ()) for far in also.get(near, ()) if near != operation}
+        below[operation] = _reached(after, {operation}) | two_on | _reached(also, two_on)
+    return _Below(base, below)
+
+
+def _next(profile: Profile, calls: F8, base: Sequence[int]) -> dict[int, set[int]]:
+    after: dict[int, set[int]] = defaultdict(set)
+    for site, n in zip(profile.names.sites, calls.tolist(), strict=True):
+        if n and site.caller != NO_CALLER:
+            after[base[site.caller]].add(base[site.operation])
+    return after
+
+
+def _reached(after: Mapping[int, set[int]], begin: set[int]) -> set[int]:
+    seen: set[int] = set()
+    todo = list(begin)
+    while todo:
+        new = after.get(todo.pop(), set()) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def _explained(
+    change: Change,
+    loss: Loss,
+    profile: Profile,
+    sums: BothSums,
+    torn_part: F8,
+    below: _Below,
+) -> bool:
+    size = abs(change.after - change.before)
+    se = size / max(abs(change.z), 1e-9)
+    allowed = ALLOWED * float(torn_part[change.site])
+    operation = profile.names.sites[change.site].operation
+    if change.kind in PATH_KINDS and change.shape != NO_SHAPE:
+        children = {
+            below.base[child.operation]
+            for child in profile.names.shapes[change.shape]
+            if profile.names.operations[child.operation].component != _MISSING
+        }
+        grew = change.ups == loss.in_problem
+        if grew and not children <= below.below.get(below.base[operation], set()):
+            return False
+        return size <= allowed + _SE * se
+    if change.kind is ChangeKind.TAIL:
+        return size <= ALLOWED * _mixed(change, profile, sums, torn_part, loss) + _SE * se
+    if change.kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
+        return _mixed(change, profile, sums, torn_part, loss) >= _MIXED
+    if change.kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
+        return size <= ALLOWED * 2 * loss.rate * max(change.before, change.after) + _SE * se
+    return False
+
+
+def _mixed(change: Change, profile: Profile, sums: BothSums, torn_part: F8, loss: Loss) -> float:
+    """Part of the requests at the place that loss brought there: of a step those that skipped another."""
+    site = profile.names.sites[change.site]
+    if site.kind is not SiteKind.STEP:
+        return float(torn_part[change.site])
+    rates = float(sums.rate0[change.site]), float(sums.rate1[change.site])
+    whole, torn = rates if loss.in_problem else rates[::-1]
+    # More than loss can bring was brought by something else.
+    starts = [
+        number
+        for number, other in enumerate(profile.names.sites)
+        if other.kind is SiteKind.STEP and other.caller == site.caller
+    ]
+    most = ALLOWED * loss.rate * float((sums.rate0 if loss.in_problem else sums.rate1)[starts].sum())
+    more = torn - whole
+    return more / torn if 0 < more <= most else 0.0
+
+
+def loss_aside(loss: Loss, explained: Sequence[Change]) -> Aside:
+    """What is told of it."""
+    which, other = ("problem", "reference") if loss.in_problem else ("reference", "problem")
+    missing = loss.missing if loss.in_problem else loss.missing[::-1]
+    text = (
+        f"Events of the {which} are missing: {missing[1]:.1%} of its flows show it, {missing[0]:.1%} of the "
+        f"{other}'s"
+    )
+    if loss.places:
+        text += f"; by what {loss.places} places lack alike, {loss.rate:.1%} of its events are lost"
+    text += "."
+    changes = tuple(explained)
+    if changes:
+        text += (
+            f" {counted_changes(changes)} are what such a loss makes and no findings; of paths, changes of "
+            f"less than {100 * ALLOWED * loss.rate:.1f} points at a call that each request makes cannot be "
+            "told from it."
+        )
+    return Aside("loss", text, changes, severe=True)

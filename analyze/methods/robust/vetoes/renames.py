@@ -1,0 +1,198 @@
+"""Operations that were renamed: vanished under one name and new under another, at the same place (L.8).
+
+A deploy that renames a label makes every path through it new. Names are told apart from places: the new name
+stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
+tested under the old names, so that whatever else changed there is still found.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.robust.roles import Roles
+from analyze.sites.graph_sites import GraphSites
+from analyze.sites.names import NO_CALLER, NameBook, Names, OperationName, Recoding
+from analyze.sites.profile import Profile, joined
+from analyze.sites.profiling import Pattern, Profiled
+from analyze.sites.totals import totals
+
+F8 = npt.NDArray[np.float64]
+
+LEAST_REQUESTS = 20
+"""Requests of either period that must pass the name: fewer could be two rare things."""
+SAME_SHARE = 0.1
+"""Relative difference of the share of requests that pass; more is forgiven where chance explains it."""
+SAME_PLACE = 0.8
+"""Part of the ways to and from the name that must lead to the same neighbours."""
+_Z = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """One operation under two names."""
+
+    old: OperationName
+    new: OperationName
+    requests: float
+    """Problem requests that pass it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """How operations are used in one period."""
+
+    n: F8
+    """[operations] requests that pass, each site's counted: a measure of how often."""
+    share: F8
+    """[operations] the same over the period's requests."""
+    requests: float
+    ways: Mapping[int, Mapping[tuple[str, int], float]]
+    """Operation -> neighbour (where from, where to) -> share of its ways that go there."""
+
+
+def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
+    """Operations of the reference that the problem knows under another name, by name. O(sites)."""
+    before, after = (_uses(profile, slots) for slots in (roles.ordinary, roles.problem))
+    names = profile.names.operations
+    gone = np.flatnonzero((before.n >= LEAST_REQUESTS) & (after.n == 0)).tolist()
+    come = np.flatnonzero((after.n >= LEAST_REQUESTS) & (before.n == 0)).tolist()
+    if not gone or not come:
+        return ()
+    components = [{names[o].component for o in np.flatnonzero(side.n > 0)} for side in (before, after)]
+    moved = components[0] - components[1], components[1] - components[0]
+    options = [
+        (likeness, old, new)
+        for old in gone
+        for new in come
+        if _may_be(names[old], names[new], moved)
+        and _as_often(before, after, old, new)
+        and (likeness := _likeness(before, after, old, new, gone, come)) >= SAME_PLACE
+    ]
+    found: dict[int, int] = {}
+    for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
+        if old not in found and new not in found.values():
+            found[old] = new
+    halves = _half_moved([names[old] for old in gone], {names[old]: names[new] for old, new in found.items()})
+    return tuple(
+        Rename(names[old], names[new], float(after.n[new]))
+        for old, new in sorted(found.items(), key=lambda pair: names[pair[0]])
+        if not halves & {names[old].component, names[old].callee}
+    )
+
+
+def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
+    """Components that have another name in places only: what else they did is gone, so they are others."""
+    renamed = {old.component for old, new in found.items() if old.component != new.component}
+    return {old.component for old in gone if old.component in renamed and old not in found}
+
+
+def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
+    """A name inside its component; a component's where all of it went and came. Else it is another route."""
+
+    def same(one: str, other: str) -> bool:
+        return one == other or (one in moved[0] and other in moved[1])
+
+    if old.component != new.component or old.callee != new.callee:
+        if old.point != new.point:
+            return False
+        return same(old.component, new.component) and same(old.callee, new.callee)
+    return True
+
+
+def _uses(profile: Profile, slots: npt.NDArray[np.bool_]) -> _Uses:
+    visits, responses = profile.visits, profile.responses
+    inside = slots[visits["slot"].to_numpy()]
+    weight = totals(
+        visits["site"].to_numpy()[inside], visits["w"].to_numpy()[inside], len(profile.names.sites)
+    )
+    requests = float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum())
+    n = np.zeros(len(profile.names.operations))
+    ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
+    for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
+        if not passed:
+            continue
+        n[site.operation] += passed
+        if site.caller != NO_CALLER:
+            ways[site.operation]["from", site.caller] += passed
+            ways[site.caller]["to", site.operation] += passed
+    shares = {
+        operation: {way: passed / sum(out.values()) for way, passed in out.items()}
+        for operation, out in ways.items()
+    }
+    return _Uses(n, n / max(requests, 1e-300), requests, shares)
+
+
+def _as_often(before: _Uses, after: _Uses, old: int, new: int) -> bool:
+    share0, share1 = float(before.share[old]), float(after.share[new])
+    pooled = (float(before.n[old]) + float(after.n[new])) / (before.requests + after.requests)
+    chance = _Z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
+    return abs(share1 - share0) <= max(SAME_SHARE * share0, chance)
+
+
+def _likeness(before: _Uses, after: _Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
+    """Part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are alike."""
+
+    def ways(uses: _Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
+        merged: dict[tuple[str, int], float] = defaultdict(float)
+        for (way, other), share in uses.ways.get(operation, {}).items():
+            merged[way, NO_CALLER if other in unsure else other] += share
+        return merged
+
+    one, other = ways(before, old, gone), ways(after, new, come)
+    if not one and not other:
+        return 1.0
+    return sum(min(share, other.get(way, 0.0)) for way, share in one.items())
+
+
+def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
+    """The profile with the old names for the new ones, and its patterns renumbered. O(rows log rows)."""
+    names = _old_names(profiled.profile.names, found)
+    # The numbers that `joined` gives: names as they come.
+    codes = NameBook().taken_in(names)
+    return Profiled(
+        joined([replace(profiled.profile, names=names)]),
+        tuple(_renumbered(pattern, codes) for pattern in profiled.patterns),
+    )
+
+
+def _old_names(names: Names, found: tuple[Rename, ...]) -> Names:
+    old = {rename.new: rename.old for rename in found}
+    roots = {f"{new.component}/{new.point}": f"{was.component}/{was.point}" for new, was in old.items()}
+    return replace(
+        names,
+        operations=tuple(old.get(name, name) for name in names.operations),
+        roots=tuple(roots.get(root, root) for root in names.roots),
+    )
+
+
+def _renumbered(pattern: Pattern, codes: Recoding) -> Pattern:
+    sites: GraphSites = pattern.sites
+    return pattern._replace(
+        sites=replace(
+            sites,
+            site=codes.site[sites.site],
+            path=codes.path[sites.path],
+            shape=codes.shape[sites.shape],
+            shape_site=codes.site[sites.shape_site],
+            shape_of=codes.shape[sites.shape_of],
+        )
+    )
+
+
+def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
+    """What was renamed, in one sentence."""
+
+    def called(rename: Rename) -> str:
+        return rename.new.text if rename.new.component != rename.old.component else rename.new.point
+
+    said = ", ".join(f"{rename.old.text} is {called(rename)}" for rename in found[:most])
+    rest = f" and {len(found) - most} more" if len(found) > most else ""
+    return (
+        f"Renamed: {said}{rest} in the problem, at the same place in as many requests; compared under the "
+        "old name."
+    )

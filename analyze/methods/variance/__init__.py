@@ -1,0 +1,1 @@
+"""VarianceFinder: where response times vary, and why (ALGORITHMS E)."""

@@ -1,0 +1,88 @@
+"""Pairs of parts that are long together, or one instead of the other (ALGORITHMS E, tier 2; VF §4.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from analyze.methods.variance.covariance_shares import covariances
+from analyze.stats.multiple import q_values
+from analyze.stats.time_blocks import autocorrelation_time, blocks_for, ranks
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+
+LEAST_REQUESTS: Final = 24
+"""Three to each of the fewest blocks that can be shuffled."""
+MOST_PARTS: Final = 40
+"""Parts that are held against each other, those of the largest share: 780 pairs."""
+MOST_REQUESTS: Final = 5_000
+"""More are thinned, evenly in time: a rank correlation of 0.1 is then 7 standard errors."""
+PERMUTATIONS: Final = 99
+LEAST_RHO: Final = 0.1
+LEVEL: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelatedPair:
+    """Two parts, by number."""
+
+    one: int
+    other: int
+    rho: float
+    """Spearman's."""
+    q: float
+    covariance: float
+    """µs²"""
+
+
+def correlated_pairs(us: F8, weight: F8, share: F8, *, seed: int) -> tuple[CorrelatedPair, ...]:
+    """Pairs of a correlation that is significant and worth telling, the largest |covariance| first.
+
+    us: [parts, requests] in order of time. The standard error of ρ is what it is when whole blocks of time of
+    one part are put in another order, or that of independent requests where that is larger; BH over all
+    pairs. O(permutations · parts² · requests).
+    """
+    if us.shape[1] < LEAST_REQUESTS:
+        return ()
+    varied = np.flatnonzero(us.max(axis=1) > us.min(axis=1))
+    kept = np.sort(varied[np.argsort(-np.abs(share[varied]), kind="stable")[:MOST_PARTS]])
+    if len(kept) < 2:
+        return ()
+    step = -(-us.shape[1] // MOST_REQUESTS)
+    thin = us[np.ix_(kept, np.arange(0, us.shape[1], step))]
+    z = np.stack([ranks(row) for row in thin])
+    z -= z.mean(axis=1, keepdims=True)
+    scale = np.sqrt((z * z).sum(axis=1, keepdims=True))
+    z = np.divide(z, scale, out=np.zeros_like(z), where=scale > 0)
+    first, second = np.triu_indices(len(kept), 1)
+    rho = (z @ z.T)[first, second]
+    se = np.maximum(_shuffled_se(z, seed)[first, second], 1 / np.sqrt(z.shape[1] - 1))
+    q = q_values(2 * ndtr(-np.abs(rho) / se))
+    whole = covariances(us[kept], weight)
+    found = [
+        CorrelatedPair(int(kept[i]), int(kept[j]), float(rho[k]), float(q[k]), float(whole[i, j]))
+        for k, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
+        if q[k] <= LEVEL and abs(rho[k]) >= LEAST_RHO
+    ]
+    return tuple(sorted(found, key=lambda pair: (-abs(pair.covariance), pair.one, pair.other)))
+
+
+def _shuffled_se(z: F8, seed: int) -> F8:
+    """[parts, parts] root mean square of the correlations with blocks of one side in another order."""
+    n = z.shape[1]
+    blocks = blocks_for(n, max(autocorrelation_time(row) for row in z))
+    length = n // blocks
+    cut = z[:, : blocks * length].reshape(len(z), blocks, length)
+    rng = np.random.default_rng(seed)
+    squares = np.zeros((len(z), len(z)))
+    for _ in range(PERMUTATIONS):
+        moved = cut[:, rng.permutation(blocks)].reshape(len(z), -1)
+        squares += (cut.reshape(len(z), -1) @ moved.T) ** 2
+    found = np.sqrt(squares / PERMUTATIONS) * (n / (blocks * length))
+    larger: F8 = np.maximum(found, found.T)
+    return larger

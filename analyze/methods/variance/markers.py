@@ -1,0 +1,135 @@
+"""Markers: what the user says of a source of variance, and what follows from it (VF §3, §4.3).
+
+A TOML file of the user's, kept beside the code it is about:
+
+    [[marker]]
+    label = "sn/DISK_IO -> sn/DISK_DONE"      # an edge or a site as reports print it; * and ? stand for any
+    kind = "intrinsic"                         # or intentional, or inadvertent
+    owner = "storage"
+    reason = "one disk a node; seeks take what they take"
+    expires = 2027-03-01                       # optional; from that day on the marker does nothing
+
+`intentional` and `intrinsic` sources are taken out of the *residual*, so that a noisy disk does not hide the
+code around it. An `inadvertent` one stays on top of the list until its C² has fallen below 1.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from analyze.methods.variance.part_names import PartName, edge_name, site_name
+from analyze.population import Graph
+from analyze.sites.names import Names
+from schemas.errors import ConfigError
+from schemas.report.variance import MarkerKind
+from schemas.windows import NS_PER_SECOND
+
+B1 = npt.NDArray[np.bool_]
+I8 = npt.NDArray[np.int64]
+
+
+class Marker(BaseModel):
+    """One entry of the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str = Field(min_length=1)
+    kind: MarkerKind
+    owner: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    expires: date | None = None
+
+    def is_expired(self, day: date) -> bool:
+        """Whether it has lapsed on a day."""
+        return self.expires is not None and day >= self.expires
+
+    def matches(self, text: str) -> bool:
+        """Whether a label is meant; → reads as ->."""
+        return fnmatchcase(text, self.label.replace("→", "->"))
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    marker: tuple[Marker, ...] = ()
+
+
+def read_markers(path: Path) -> tuple[Marker, ...]:
+    """The markers of a file. Raises ConfigError, naming the entry, for anything else."""
+    try:
+        return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).marker
+    except OSError as error:
+        raise ConfigError(f"The markers '{path}' cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The markers '{path}' are no TOML: {error}.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
+        raise ConfigError(
+            f"The markers '{path}': {place}: {first['msg']}.",
+            remedy="Each [[marker]] has label, kind, owner, reason, and may have expires.",
+        ) from error
+
+
+def day_of(end_ns: int) -> date:
+    """The day (UTC) on which a period ended: markers are asked whether they held then."""
+    return datetime.fromtimestamp(max(end_ns - 1, 0) // NS_PER_SECOND, UTC).date()
+
+
+@dataclass(frozen=True)
+class LabelRules:
+    """The markers that hold on a day, against the names of a population."""
+
+    markers: tuple[Marker, ...]
+    day: date
+    names: Names
+
+    @cached_property
+    def valid(self) -> tuple[Marker, ...]:
+        """Those that have not expired."""
+        return tuple(marker for marker in self.markers if not marker.is_expired(self.day))
+
+    @cached_property
+    def expired(self) -> tuple[Marker, ...]:
+        """The others."""
+        return tuple(marker for marker in self.markers if marker.is_expired(self.day))
+
+    @cached_property
+    def accepted(self) -> tuple[Marker, ...]:
+        """Those whose variance is not to be reduced."""
+        return tuple(m for m in self.valid if m.kind is not MarkerKind.INADVERTENT)
+
+    @cached_property
+    def _sites(self) -> B1:
+        """[sites] accepted."""
+        texts = [site_name(site, self.names) for site in range(len(self.names.sites))]
+        return np.array([self.marks_site(name) for name in texts], dtype=np.bool_)
+
+    def marks_site(self, name: PartName) -> bool:
+        """Whether an accepted marker means a site."""
+        return any(marker.matches(name.text) for marker in self.accepted)
+
+    def unmarked(self, graph: Graph, site: I8) -> B1:
+        """[edges] whether no accepted marker means the edge, or its site."""
+        if not self.accepted:
+            return np.ones(len(site), dtype=np.bool_)
+        found: B1 = ~self._sites[site] if len(site) else np.ones(0, dtype=np.bool_)
+        for edge in np.flatnonzero(found).tolist():
+            found[edge] = not self.marks_site(edge_name(graph, edge, int(site[edge])))
+        return found
+
+    def marker_of(self, name: PartName) -> Marker | None:
+        """The first valid marker that means a part, or the site of an edge."""
+        texts = [name.text]
+        if name.src >= 0 and name.site >= 0:
+            texts.append(site_name(name.site, self.names).text)
+        return next((m for m in self.valid if any(m.matches(text) for text in texts)), None)

@@ -1,0 +1,117 @@
+"""Two samples: what became more variable, with intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import ks_2samp
+
+from analyze.methods.variance.category_variance import GroupVariances, log_coefficient
+from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
+from analyze.methods.variance.site_variance import SiteVariances
+from analyze.methods.variance.variance_split import VarianceSplit
+from analyze.stats.jackknife import Jackknifed, jackknife
+from analyze.stats.multiple import q_values
+
+_ROUNDING: Final = 1e-12
+"""Part of the squared mean below which a variance is rounding."""
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteChanges:
+    """Arrays are [sites]."""
+
+    change: Jackknifed
+    """Of what each adds within paths, over the variance of the first sample: what the order goes by."""
+    log_ratio: Jackknifed
+    """ln of the variance of the time that requests wait for it, after over before: what is tested. Its sums
+    are of one place; those of `change` hold every long request, so that they tell little in small samples."""
+    q: F8
+    """NaN where not testable."""
+
+
+def site_changes(
+    before: SiteVariances, after: SiteVariances, split: VarianceSplit, least_requests: int
+) -> SiteChanges:
+    """Changes of all sites; tested are those that enough requests of both samples wait for."""
+    scale = split.total if split.total > 0 else 1.0
+    ratio = jackknife(after.touched, _log_variance).minus(jackknife(before.touched, _log_variance))
+    tested = (before.n >= least_requests) & (after.n >= least_requests)
+    return SiteChanges(
+        _parts(after, scale).minus(_parts(before, scale)),
+        ratio,
+        q_values(np.where(tested, ratio.p, np.nan)),
+    )
+
+
+def _log_variance(sums: F8) -> F8:
+    """ln of the variance, of sums [..., 3] of weight, weight·y, weight·y²; NaN for a constant."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = sums[..., 1] / sums[..., 0]
+        variance = sums[..., 2] / sums[..., 0] - mean**2
+        found: F8 = np.log(np.where(variance > _ROUNDING * mean**2, variance, np.nan))
+    return found
+
+
+def _parts(found: SiteVariances, scale: float) -> Jackknifed:
+    """Each block's part is of equally many requests, so the sum without one of B is (B - 1)/B as large."""
+    n_blocks = found.within_blocks.shape[1]
+    blocks = found.within_blocks[:, :, None] / scale
+    value = blocks.sum(axis=(1, 2))
+    if n_blocks < 3:
+        return Jackknifed(value, np.full(len(value), np.nan), np.full(len(value), n_blocks - 1.0))
+    spread = ((blocks[:, :, 0] - value[:, None] / n_blocks) ** 2).sum(axis=1)
+    se = np.sqrt(spread * n_blocks / (n_blocks - 1))
+    return Jackknifed(value, se, np.full(len(value), n_blocks - 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryChanges:
+    """Categories that are large in both samples; arrays are [common]."""
+
+    category: I8
+    group0: I8
+    group1: I8
+    log_ratio: Jackknifed
+    """ln of C² after over C² before."""
+    q: F8
+    ks_p: float | None
+    """Of the two sets of variances of categories, the papers' check (NSDI §8.7); None for fewer than 2."""
+
+
+def category_changes(
+    groups: tuple[RequestGroups, RequestGroups], found: tuple[GroupVariances, GroupVariances]
+) -> CategoryChanges:
+    """C² of common categories, before and after."""
+    large = [group.category[group.category != NOWHERE] for group in groups]
+    common = np.intersect1d(*large)
+    place = [group.group[common] for group in groups]
+    ratio = log_coefficient(found[1].sums[place[1]]).minus(log_coefficient(found[0].sums[place[0]]))
+    spread = [_variances(f, group) for f, group in zip(found, groups, strict=True)]
+    ks_p = float(ks_2samp(*spread).pvalue) if min(map(len, spread)) >= 2 else None
+    return CategoryChanges(common, place[0], place[1], ratio, q_values(ratio.p), ks_p)
+
+
+def _variances(found: GroupVariances, groups: RequestGroups) -> F8:
+    sums = found.sums[groups.category != NOWHERE].sum(axis=1)
+    spread: F8 = sums[:, 2] / sums[:, 0] - (sums[:, 1] / sums[:, 0]) ** 2
+    return spread
+
+
+def total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
+    """ln of the variance of all response times after over that before, one item."""
+
+    def log_mean(sums: F8) -> F8:
+        return np.log(np.maximum(sums[..., 0] / np.maximum(sums[..., 1], 1e-300), 1e-300))
+
+    def of(split: VarianceSplit) -> Jackknifed:
+        n = len(split.block_total)
+        return jackknife(np.stack([split.block_total, np.full(n, 1 / n)], axis=1)[None], log_mean)
+
+    return of(after).minus(of(before))

@@ -1,0 +1,1 @@
+"""How the section `distalyze` is shown."""

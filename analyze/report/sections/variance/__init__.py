@@ -1,0 +1,1 @@
+"""How the sections of `flowdiff variance` are shown."""

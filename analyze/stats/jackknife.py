@@ -1,0 +1,73 @@
+"""Intervals of statistics of sums: the delete-a-block jackknife (Künsch 1989).
+
+Requests of one moment are alike, so blocks of time are left out, not requests; ordinary dependence inside a
+block is then part of the standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
+
+F8 = npt.NDArray[np.float64]
+
+LEAST_BLOCKS: Final = 3
+"""Fewer blocks with anything in them give no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jackknifed:
+    """Statistics of some items; arrays are [items]. NaN where there is none."""
+
+    value: F8
+    se: F8
+    df: F8
+    """Blocks with anything in them, less one."""
+
+    def interval(self, level: float = 0.95) -> tuple[F8, F8]:
+        """[items] ends of the two-sided t interval."""
+        reach = stdtrit(np.maximum(self.df, 1.0), 0.5 + level / 2) * self.se
+        return self.value - reach, self.value + reach
+
+    def minus(self, other: Jackknifed) -> Jackknifed:
+        """The difference from independent statistics; degrees of freedom as Welch and Satterthwaite."""
+        mine, theirs = self.se**2, other.se**2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            df = (mine + theirs) ** 2 / (mine**2 / self.df + theirs**2 / other.df)
+        least = np.minimum(self.df, other.df)
+        return Jackknifed(
+            self.value - other.value, np.sqrt(mine + theirs), np.where(np.isfinite(df), df, least)
+        )
+
+    @property
+    def p(self) -> F8:
+        """[items] two-sided p of the value against 0; NaN without a standard error above 0."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = np.abs(self.value) / self.se
+        found: F8 = 2.0 * stdtr(np.maximum(self.df, 1.0), -t)
+        return np.where(self.se > 0, found, np.nan)
+
+
+def jackknife(sums: F8, estimate: Callable[[F8], F8]) -> Jackknifed:
+    """A statistic of sums over blocks, and its standard error.
+
+    sums: [items, blocks, sums]. estimate: [..., sums] to [...], smooth. A block whose sums are all 0 for an
+    item is not one of its blocks. O(items · blocks · sums).
+    """
+    whole = sums.sum(axis=1)
+    there = (sums != 0).any(axis=2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = estimate(whole)
+        without = estimate(whole[:, None, :] - sums)
+    n = there.sum(axis=1).astype(np.float64)
+    safe = np.maximum(n, 1.0)
+    kept = np.where(there, without, 0.0)
+    mean = kept.sum(axis=1) / safe
+    spread = np.where(there, (without - mean[:, None]) ** 2, 0.0).sum(axis=1)
+    se = np.where(n >= LEAST_BLOCKS, np.sqrt(spread * (safe - 1) / safe), np.nan)
+    return Jackknifed(value, se, n - 1)

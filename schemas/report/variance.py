@@ -1,0 +1,295 @@
+"""Sections of `flowdiff variance`: where response times vary, and why (ALGORITHMS E).
+
+Shares are of the variance of response times in the sample unless told. C² = (standard deviation / mean)².
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from schemas.report.explanations import Explanation
+from schemas.report.findings import Interval
+from schemas.report.parts import Frozen, Histogram
+from schemas.report.section import Section
+
+
+class MarkerKind(StrEnum):
+    """The three I's of variance (VF §3)."""
+
+    INTENTIONAL = "intentional"
+    """A trade that was made: a cache, a scheduler, a back-off."""
+    INTRINSIC = "intrinsic"
+    """Of the hardware or the architecture."""
+    INADVERTENT = "inadvertent"
+    """Should be reduced: poor code, contention."""
+
+
+class MarkerRow(Frozen):
+    """What the user said of a source."""
+
+    label: str
+    kind: MarkerKind
+    owner: str
+    reason: str
+    expires: str | None
+    """ISO date."""
+    state: Literal["holds", "expired", "unused"]
+    """unused: no edge and no site is called so."""
+
+
+class VariancePart(Frozen):
+    """One of the parts of the variance of all; they add up to 1."""
+
+    kind: Literal["roots", "paths", "within"]
+    """Between root types; between paths of a root type; within paths."""
+    root: str | None
+    """Root type; None: of all."""
+    share: float
+
+
+class VariableSite(Frozen):
+    """A place in the system, and what it adds to the variance; `total` of all sites add up to 1."""
+
+    label: str
+    """`a/x -> b/y`, or a call: what a marker names."""
+    caller: str | None
+    requests: int
+    """That waited for it."""
+    mean_us: float
+    sd_us: float
+    """Of the time that those waited for it."""
+    c2: float | None
+    """For more than 10 requests."""
+    c2_interval: Interval | None
+    within: float
+    within_interval: Interval | None
+    """Within paths: what the order goes by."""
+    paths: float
+    roots: float
+    total: float
+    residual: float | None
+    """Of the variance within paths that is left without marked sources; None without markers that hold."""
+    marker: MarkerKind | None
+
+
+class VariableCategory(Frozen):
+    """A category, or the rare ones of a root type together."""
+
+    category: str | None
+    """Key; None: all categories of at most 10 requests of the root type."""
+    members: int
+    """Categories in it."""
+    root: str
+    canonical: str
+    requests: int
+    mean_us: float
+    sd_us: float
+    c2: float | None
+    c2_interval: Interval | None
+    c2_residual: float | None
+    """C² without marked sources; None without markers that hold."""
+    impact: float
+    """Its part of the variance within paths: p·σ²/Var(T)."""
+
+
+class C2Curve(Frozen):
+    """Distribution of C² over large categories (TR Figure 6)."""
+
+    sample: str
+    categories: int
+    below_one: float | None
+    """Share with C² < 1; None without a large category."""
+    requests_below_one: float | None
+    """Share of the requests of large categories that lie in those."""
+    largest: float | None
+    points: tuple[tuple[float, float], ...]
+    """(C², share of the categories up to it), ascending."""
+
+
+class WatchedSource(Frozen):
+    """A source marked inadvertent: on top of the list until its C² has fallen below 1."""
+
+    marker: MarkerRow
+    site: str
+    c2: float | None
+    within: float
+    resolved: bool
+    """C² below 1: the marker may go."""
+
+
+class VarianceSection(Section):
+    """Tier 1: the exact split, sites, categories, C² curve."""
+
+    section: Literal["variance"] = "variance"
+    sample: str
+    mean_us: float
+    sd_us: float
+    c2: float
+    residual_sd_us: float | None
+    residual_within: float | None
+    """Without marked sources: standard deviation; what is within paths, of the variance left."""
+    marked_share: float | None
+    """Part of the variance that goes with marked sources: 1 - Var(T')/Var(T)."""
+    parts: tuple[VariancePart, ...]
+    """Of all, then by root type."""
+    sites: tuple[VariableSite, ...]
+    sites_total: int
+    categories: tuple[VariableCategory, ...]
+    categories_total: int
+    curves: tuple[C2Curve, ...]
+    """One a sample."""
+    rare_requests: float
+    """Share of the requests that lie in categories of at most 10."""
+    markers: tuple[MarkerRow, ...]
+    watched: tuple[WatchedSource, ...]
+
+
+class VariableEdge(Frozen):
+    """A part of a category's response time; shares of one category add up to 1."""
+
+    number: int
+    """From 1, by share."""
+    label: str
+    site: str
+    mean_us: float
+    sd_us: float
+    """Of its time on the critical path, 0 where it is not."""
+    critical: float
+    """Share of requests with it on the critical path."""
+    share: float
+    share_winsorised: float
+    """When the longest 0.5 % of each edge's times are cut."""
+    highest: bool
+    """Of the highest variance: what the paper highlights."""
+    inherits: int | None
+    """Number of the edge behind it that it waits for."""
+    marker: MarkerKind | None
+
+
+class EdgePair(Frozen):
+    """Two parts that vary together."""
+
+    one: int
+    other: int
+    """Their numbers."""
+    rho: float
+    """Spearman's rank correlation."""
+    q: float
+    covariance_us2: float
+
+
+class EdgeAdvice(Frozen):
+    """An edge that merges two behaviours."""
+
+    category: str | None
+    """The one in which it adds most to the variance; None: rare paths of a root type."""
+    categories: int
+    """In which it does."""
+    label: str
+    worth: float
+    """Part of the variance of all."""
+    delta_bic: float
+    low_us: float
+    high_us: float
+    """Medians."""
+    high_share: float
+    cut_us: float
+    explanation: Explanation | None
+    """Whether a parameter tells them apart; None: not looked for."""
+
+
+class VarianceDetail(Frozen):
+    """Tier 2: one category and its parts."""
+
+    category: str | None
+    root: str
+    requests: int
+    impact: float
+    c2: float | None
+    by: Literal["edges", "sites"]
+    sd_us: float
+    kept: float
+    """What is left of the variance when the longest 0.5 % of each part are cut: low for heavy tails."""
+    edges: tuple[VariableEdge, ...]
+    edges_total: int
+    edges_share: float
+    """Sum of the shares shown."""
+    pairs: tuple[EdgePair, ...]
+    pairs_total: int
+    histogram: Histogram | None
+    """Times of the part of the largest share."""
+
+
+class MarkerSuggestion(Frozen):
+    """A marker that the name of a source suggests. Never applied: to be copied by who agrees."""
+
+    label: str
+    kind: MarkerKind
+    why: str
+    within: float
+
+
+class VarianceDetailsSection(Section):
+    """Tier 2: edges or sites of some categories, advice, suggested markers."""
+
+    section: Literal["variance-details"] = "variance-details"
+    details: tuple[VarianceDetail, ...]
+    advice: tuple[EdgeAdvice, ...]
+    suggestions: tuple[MarkerSuggestion, ...]
+
+
+class SiteChange(Frozen):
+    """A site before and after; parts are shares of the variance before."""
+
+    label: str
+    caller: str | None
+    within0: float
+    within1: float
+    change: float
+    """within1 - within0: what the order goes by."""
+    ratio: float
+    """Variance of the time that requests wait for it, after over before: what is tested."""
+    interval: Interval
+    """Of the ratio, 95 %."""
+    q: float
+    c20: float | None
+    c21: float | None
+    sd0_us: float
+    sd1_us: float
+
+
+class CategoryChange(Frozen):
+    """C² of a category before and after."""
+
+    category: str
+    root: str
+    requests0: int
+    requests1: int
+    c20: float
+    c21: float
+    ratio: float
+    interval: Interval
+    q: float
+
+
+class VarianceChangeSection(Section):
+    """Two samples: what became more variable."""
+
+    section: Literal["variance-change"] = "variance-change"
+    before: str
+    after: str
+    sd0_us: float
+    sd1_us: float
+    ratio: float
+    """Variance after over before."""
+    interval: Interval | None
+    sites: tuple[SiteChange, ...]
+    """That changed by test and beyond the floor; more variable ones first."""
+    sites_total: int
+    sites_tested: int
+    categories: tuple[CategoryChange, ...]
+    categories_total: int
+    categories_tested: int
+    ks_p: float | None
+    """KS between the variances of large categories before and after (NSDI §8.7)."""

@@ -1,0 +1,117 @@
+"""What is no fault of the service is no finding, and a fault beside it still is: small simulated runs.
+
+Everything is real from the simulator's lines on: codec, stitching, refinement, tests. Nothing here is a name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.population import Population, Sample
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from ingest.formats import codec_for
+from ingest.simulate.faults import find_fault, plan_causes
+from ingest.simulate.output import Format
+from ingest.simulate.output import run as simulate
+from ingest.simulate.run import RunPlan
+from schemas.config import DecodeConfig, StitchConfig
+from schemas.events import concat_events
+from schemas.windows import NS_PER_DAY
+from stitch.kernel import stitch
+
+EPOCH_NS = 20_458 * NS_PER_DAY
+REQUESTS = 2_000
+SETTINGS = RobustSettings(explained=0, paths=False)
+LOSS, SKEW, RENAME = ("N5-span-loss", 0.03), ("N4-clock-skew", 5.0), ("N6-rename", 1.0)
+LOAD, SPIN = ("N2-load", 0.5), ("F5-spin", 500.0)
+SPIN_ENDS = "STORAGE_NODE_RPC_REPLY"
+"""Where the simulator spins: before this point."""
+
+Faults = tuple[tuple[str, float], ...]
+
+
+@lru_cache(maxsize=4)
+def period(faults: Faults, seed: int) -> tuple[pa.Table, pa.Table, int, int]:
+    """(flows, structures, start, end) of a run."""
+    causes = tuple(plan_causes([(find_fault(name), severity, 0.0) for name, severity in faults]))
+    source = simulate(
+        RunPlan("sfs97", REQUESTS, seed, 1.0, causes), EPOCH_NS + seed * NS_PER_DAY, with_truth=False
+    )
+    lines = [
+        codec_for("native").decode([chunk], DecodeConfig()).events for chunk in source.lines(Format.NATIVE)
+    ]
+    made = stitch(concat_events(lines), StitchConfig())
+    end_ns = source.telling.start_ns + round(max(trace.end_ns for trace in source.traces)) + 1
+    return made.flows, made.structures, source.telling.start_ns, end_ns
+
+
+def compared(*faults: tuple[str, float]) -> Population:
+    """A quiet run against one with these faults."""
+    sides = period((), 1), period(faults, 2)
+    flows = [
+        side[0].append_column("sample", pa.array(np.full(side[0].num_rows, at, dtype=np.uint8)))
+        for at, side in enumerate(sides)
+    ]
+    samples = tuple(
+        Sample(name, "", side[2], side[3]) for name, side in zip(("reference", "problem"), sides, strict=True)
+    )
+    return refine(
+        pa.concat_tables(flows).unify_dictionaries(),
+        pa.concat_tables([side[1] for side in sides]),
+        RefineSettings(),
+        samples,
+    )
+
+
+@lru_cache(maxsize=3)
+def run(*faults: tuple[str, float]) -> RobustRun:
+    return robust_run(compared(*faults), None, SETTINGS)
+
+
+def at(found: RobustRun) -> list[str]:
+    """Point at which the leading change of each group is."""
+    return [found.profile.names.operation(group.lead.site).point for group in found.groups]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(LOSS, "loss"), (RENAME, "rename"), (SKEW, None), (LOAD, None)],
+    ids=lambda v: str(v),
+)
+def test_a_negative_is_no_finding(fault: tuple[str, float], reason: str | None) -> None:
+    found = run(fault)
+    assert at(found) == []
+    if reason is not None:
+        assert found.sifted.text(reason)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("beside", [LOSS, RENAME, SKEW, LOAD], ids=lambda v: v[0])
+def test_a_fault_beside_it_is_found(beside: tuple[str, float]) -> None:
+    found = run(SPIN, beside)
+    assert at(found)
+    assert set(at(found)) == {SPIN_ENDS}
+
+
+def test_lost_records_are_measured() -> None:
+    found = run(LOSS)
+    told = found.sifted.text("loss")
+    changes = next(aside for aside in found.sifted.asides if aside.reason == "loss").changes
+    assert len(changes) == len(found.tested.changes) > 5
+    assert found.sifted.hidden_paths == pytest.approx(1.5 * 0.03, rel=0.3)
+    assert f"{len(changes)} changes" in told
+
+
+def test_a_clock_that_was_set_is_set_back() -> None:
+    """The step between two machines takes what it took, but for what the network varies by."""
+    population = run(SKEW).population
+    assert population.clock_moves
+    assert {abs((move.by_ns or 0) / 1e6 - 5) < 0.2 for move in population.clock_moves if move.by_ns} == {True}
+    assert any("ms ahead" in note for note in population.skew_notes)
+    assert compared().clock_moves == ()

@@ -1,0 +1,105 @@
+"""What no single local shape shows: numbers of calls, children in many shapes, shapes never seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracles.refined import T0, Call, call, population
+
+from analyze.findings.changes import Change
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.population import Sample
+from schemas.report.findings import ChangeKind
+
+HOUR_NS = 3_600 * 10**9
+
+
+def page(*points: str) -> Call:
+    """A page that calls these points of the shop one after the other, 100 µs each."""
+    below = [call(f"shop/{point}", 10 + 120 * at, 110 + 120 * at) for at, point in enumerate(points)]
+    return call("web/page", 0, 20 + 120 * len(points), *below)
+
+
+def run(before: list[Call], after: list[Call]) -> RobustRun:
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 10**12)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    return robust_run(replace(population(before, after), samples=samples), None, RobustSettings())
+
+
+def only(found: RobustRun) -> Change:
+    (group,) = found.groups
+    return group.lead
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 8), (8, 5)])
+def test_more_calls_within_a_power_of_two_are_found(before: int, after: int) -> None:
+    found = run([page(*["item"] * before)] * 40, [page(*["item"] * after)] * 40)
+    lead = only(found)
+    assert lead.kind is (ChangeKind.MORE_CALLS if after > before else ChangeKind.FEWER_CALLS)
+    assert (lead.before, lead.after) == pytest.approx((before, after))
+    assert found.profile.names.operation(lead.site).text == "shop/item"
+
+
+def test_calls_over_a_power_of_two_are_told_by_the_shape_alone() -> None:
+    found = run([page(*["item"] * 4)] * 40, [page(*["item"] * 8)] * 40)
+    assert only(found).kind in (ChangeKind.NEW_PATH, ChangeKind.PATH)
+    assert all(change.kind is not ChangeKind.MORE_CALLS for change in found.tested.changes)
+
+
+def scattered(rng: np.random.Generator, n: int, extra: float) -> list[Call]:
+    """Pages of many shapes, part of which also ask for advice."""
+    pages = []
+    for at in range(n):
+        points = [f"part-{part}" for part in range(7) if at >> part & 1]
+        if rng.random() < extra:
+            points.append("advice")
+        pages.append(page("head", *points))
+    return pages
+
+
+def test_a_child_in_many_shapes_is_found_where_no_shape_moves_by_enough() -> None:
+    rng = np.random.default_rng(1)
+    found = run(scattered(rng, 256, 0.05), scattered(rng, 256, 0.25))
+    lead = only(found)
+    assert found.profile.names.operations[lead.child].text == "shop/advice"
+    assert lead.after - lead.before > 0.1
+    assert len(lead.every_shape) > 10
+    # Its requests are those with any of the shapes.
+    affected = int(found.affected.of(lead).sum())
+    assert affected == pytest.approx(lead.after * 256, abs=1)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_three_new_shapes_of_forty_are_found(alike: bool) -> None:
+    new = [page("item", "fallback")] * 3 if alike else [page("item", f"fallback-{at}") for at in range(3)]
+    found = run([page("item")] * 1_000, [*[page("item")] * 37, *new])
+    lead = only(found)
+    assert lead.kind is ChangeKind.NEW_PATH
+    assert lead.after == pytest.approx(3 / 40)
+    assert len(lead.every_shape) == (1 if alike else 3)
+
+
+def test_where_shapes_are_many_some_unseen_ones_are_nothing() -> None:
+    """Size: every request may be of a shape of its own, in both periods."""
+    rng = np.random.default_rng(2)
+
+    def pages() -> list[Call]:
+        return [page("head", *[f"part-{rng.integers(2_000)}"]) for _ in range(100)]
+
+    found = run(pages(), pages())
+    assert not found.groups
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_found_where_nothing_changed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def pages() -> list[Call]:
+        return [page("head", *["item"] * int(rng.integers(1, 9))) for _ in range(120)]
+
+    assert not run(pages(), pages()).groups
