@@ -42,4 +42,4 @@ def command(
     typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
     typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
     if done.held_back:
-        typer.echo(f"{done.held_back:,} windows past their age stay: live ingestion has not sealed them")
+        typer.echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")

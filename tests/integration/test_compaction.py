@@ -290,7 +290,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     )
     retained = said("retain", lake, "--keep", "1d", "--grace", "0")
     assert retained[1].startswith("7 files and folders removed")
-    assert retained[2] == "1 windows past their age stay: live ingestion has not sealed them"
+    assert retained[2] == "past their age, but not sealed by live ingestion, so kept: 1"
     assert said("fsck", lake) == ["0 errors"]
     assert files_a_window(LocalStore.at(tmp_path)) == [6]
 
