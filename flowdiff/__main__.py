@@ -62,6 +62,12 @@ COMMANDS: Final = {
         "summarize",
         "Work out the statistics of every window ahead, so that histories are read in seconds.",
     ),
+    "retain": Listed(
+        "retain", "Drop whole windows past an age from a lake, under readers and live ingestion."
+    ),
+    "compact": Listed(
+        "compact", "Write sealed windows of many small files anew, as one file a table, with the same rows."
+    ),
     "calibrate": Listed(
         "calibrate",
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",

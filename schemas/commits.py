@@ -141,6 +141,34 @@ class CheckpointRef(Config):
     inputs_sha256: str
 
 
+class Retirement(Config):
+    """Windows that end at `to_ns` or before are no longer part of the lake."""
+
+    to_ns: int
+    at_ns: int
+    """When that was said, by the clock of who said it."""
+
+
+class Generation(Config):
+    """The windows of one commit of the upkeep lane, written anew by it: what was there before is replaced."""
+
+    seq: int
+    """The commit."""
+    at_ns: int
+    """When it was made, by the clock of who made it."""
+    through: tuple[tuple[int, int], ...]
+    """(lane, commit), ascending: in these windows, files of the lane up to that commit are replaced."""
+
+
+class Upkeep(Config):
+    """What upkeep took out of the lake and nobody needs to have swept yet."""
+
+    retired: tuple[Retirement, ...] = ()
+    """Ascending; the last holds for readers, earlier ones tell a sweep what was said long enough ago."""
+    generations: tuple[Generation, ...] = ()
+    """Ascending; of a window the last one with a file in it counts."""
+
+
 class Standing(Config):
     """Where a live lane is: what a takeover resumes from, and how far readers may trust it."""
 
@@ -155,6 +183,8 @@ class Standing(Config):
     """Streams (`topic/partition`) that were silent, so that the watermark went by the clock for them."""
     segments: tuple[Segment, ...] = ()
     """All segments that a takeover must load, not only new ones."""
+    upkeep: Upkeep | None = None
+    """Of the upkeep lane only."""
 
     def kept(self) -> Standing:
         """The same place, after a commit that took nothing from the partitions."""
@@ -165,7 +195,7 @@ class Standing(Config):
 class CommitBody(Config):
     """What a writer says; the lane adds who, where and after what."""
 
-    kind: Literal["import", "live", "takeover"]
+    kind: Literal["import", "live", "takeover", "upkeep"]
     inputs: tuple[InputFile, ...] = ()
     counters: Counters = Counters()
     config: dict[str, Any] = Field(default_factory=dict)

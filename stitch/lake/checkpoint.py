@@ -189,15 +189,18 @@ def is_due(tail: Tail) -> bool:
     return len(tail.records) >= CHECKPOINT_EVERY
 
 
-def write_checkpoint(store: Store, tail: Tail, inputs: Iterable[InputFile], stage: str) -> CheckpointRef:
+def write_checkpoint(
+    store: Store, tail: Tail, files: pa.Table, inputs: Iterable[InputFile], stage: str
+) -> CheckpointRef:
     """Write what the lane published and imported up to its last commit, durably; nobody reads it before a
-    commit names it. `stage` is the writer's own folder.
+    commit names it. `files` is what is still part of the lake of `tail.files()`; `stage` the writer's own
+    folder.
 
     The same chain gives the same bytes, so a checkpoint that a dead writer left is as good as ours.
     """
     listed = pa.Table.from_pylist([file.model_dump() for file in inputs], schema=INPUTS_SCHEMA)
     moves, hashes = [], []
-    for part, table in (("files", tail.files().unify_dictionaries()), ("inputs", listed)):
+    for part, table in (("files", files.unify_dictionaries()), ("inputs", listed)):
         data = _encoded(table)
         hashes.append(hashlib.sha256(data).hexdigest())
         # The hash in the name: what another version of pyarrow wrote is another file.
@@ -230,8 +233,8 @@ def sweep_checkpoints(store: Store, lane: int) -> None:
             store.remove(f"{checkpoint_folder(lane)}/{name}")
 
 
-def trimmed(tail: Tail, link: Chained, reference: CheckpointRef | None) -> Tail:
-    """The tail after one more commit, which may name a checkpoint."""
-    if reference is None:
+def trimmed(tail: Tail, link: Chained, reference: CheckpointRef | None, files: pa.Table | None) -> Tail:
+    """The tail after one more commit, which may name a checkpoint, of these files."""
+    if reference is None or files is None:
         return Tail(tail.lane, tail.checkpoint, (*tail.records, link), tail.published)
-    return Tail(tail.lane, reference, (link,), tail.files())
+    return Tail(tail.lane, reference, (link,), files)

@@ -21,9 +21,11 @@ from stitch.lake.chain import lanes, read_chain
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
 from stitch.lake.fsck_live import broken_carry, broken_positions, broken_segments
+from stitch.lake.fsck_upkeep import broken_generations, hidden_in
 from stitch.lake.layout import COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
+from stitch.lake.upkeep import Hidden
 
 T = TypeVar("T")
 
@@ -75,10 +77,14 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
         findings.append(Finding(invariant=invariant, detail=detail))
     if whole:  # else the files of a lane that cannot be read would all be in no commit
         findings += _unnamed_files(store, commits)
+    hidden = hidden_in(commits)
+    findings += [Finding(invariant="I1", detail=detail) for detail in broken_generations(commits)]
     published = [item for record in commits for item in record.publish]
-    findings += [f for found in abreast(store, lambda item: [*_file(store, item)], published) for f in found]
+    findings += [
+        f for found in abreast(store, lambda item: [*_file(store, item, hidden)], published) for f in found
+    ]
     if not findings:
-        findings += _request_ids(store, commits)
+        findings += _request_ids(store, (item for item in published if not hidden.lets_go(item)))
     return [*findings, *_caches(store), *_reports(store)]
 
 
@@ -135,10 +141,12 @@ def _unnamed_files(store: Store, commits: list[CommitRecord]) -> Iterator[Findin
             yield Finding(invariant="I2", detail=f"'{name}' is in no commit")
 
 
-def _file(store: Store, item: Publish) -> Iterator[Finding]:
+def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Finding]:
     data = _attempt(
         lambda: None if store.size(item.final) is None else store.read(item.final), item.final, "I3"
     )
+    if data is None and hidden.lets_go(item):
+        return  # swept
     if data is None:
         yield Finding(invariant="I3", detail=f"'{item.final}' was committed and is not there")
         return
@@ -156,12 +164,12 @@ def _file(store: Store, item: Publish) -> Iterator[Finding]:
         yield Finding(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
 
 
-def _request_ids(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Finding]:
+def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Finding]:
     """A request is a flow of spans, of records, or one of each, in its lane. Of a log that is not keyed by
     request, parts of one come in several lanes; `flowdiff rekey` is for that.
     """
     columns = ["request_id", "kind", "lane"]
-    files = [item.final for record in commits for item in record.publish if item.table == "flows"]
+    files = [item.final for item in published if item.table == "flows"]
     tables = abreast(store, lambda name: decode("flows", store.read(name), columns), files)
     if not tables:
         return

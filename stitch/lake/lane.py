@@ -37,6 +37,7 @@ from stitch.lake.layout import (
 )
 from stitch.lake.staging import Staging
 from stitch.lake.store import Move, Store, UncertainError
+from stitch.lake.upkeep import read_hidden
 
 FILE_LANE: Final = 0
 """Lane of everything imported from files."""
@@ -126,15 +127,17 @@ class Lane:
                 self._store.persist(written)
             except FileNotFoundError as error:  # swept by a writer that thought us dead
                 raise taken(self.lane, self.seq) from error
-        reference = None
+        reference = files = None
         if is_due(self._tail):
+            hidden = read_hidden(self._store, self._info.window_length_ns, durable=True)
+            files = hidden.visible(self._tail.files())
             reference = write_checkpoint(
-                self._store, self._tail, self.known_inputs().values(), staging.folder
+                self._store, self._tail, files, self.known_inputs().values(), staging.folder
             )
         record = self._record(body).model_copy(
             update={"publish": items, "carried": self._unpublished, "checkpoint": reference}
         )
-        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), reference)
+        self._tail = trimmed(self._tail, put_record(self._store, record, staging.folder), reference, files)
         self._unpublished = (*record.carried, *items)
         self._publish(self._unpublished)
         self._store.remove(staging.folder)
@@ -146,7 +149,7 @@ class Lane:
     def _record(self, body: CommitBody) -> CommitRecord:
         """A record that follows the chain, without files."""
         told = dict(body)
-        if body.kind != "live" and self._tail.records:
+        if body.kind in ("import", "takeover") and self._tail.records:
             told["standing"] = self._tail.records[-1].record.standing.kept()
         return CommitRecord(
             **told,
@@ -167,10 +170,25 @@ class Lane:
         try:
             self._store.publish([Move(item.stage, item.final) for item in found])
         except FileNotFoundError as error:
+            kept = self._without_swept(found)
+            if len(kept) < len(found):
+                self._publish(kept)
+                return
             raise LakeError(
                 f"'{error.filename}' was committed, but is neither there nor on the stage.",
                 remedy="Restore it from a backup; `flowdiff fsck` lists all that is missing.",
             ) from error
+
+    def _without_swept(self, items: Iterable[Publish]) -> list[Publish]:
+        """Files that are somewhere, or that nobody took out of the lake."""
+        hidden = read_hidden(self._store, self._info.window_length_ns)
+        return [
+            item
+            for item in items
+            if not hidden.lets_go(item)
+            or self._store.size(item.stage) is not None
+            or self._store.size(item.final) is not None
+        ]
 
     def _open(self) -> Tail:
         """Bring the lane to rest and return the verified end of its chain.
@@ -201,7 +219,7 @@ class Lane:
                     fence = put_record(self._store, record, stage_folder(self.lane, record.seq))
                 except CommitTakenError:
                     continue
-                self._tail = trimmed(self._tail, fence, None)
+                self._tail = trimmed(self._tail, fence, None, None)
             for folder, seq in self._staged().items():
                 if seq <= self._tail.head:
                     self._store.remove(folder)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.commits import Segment
+from schemas.commits import Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.abreast import abreast
@@ -27,6 +27,7 @@ from stitch.lake.copies import Copies
 from stitch.lake.layout import LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
+from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
 
 I8 = npt.NDArray[np.int64]
 
@@ -92,6 +93,15 @@ class Manifest:
     copies: Copies | None = None
     """Where files are read, if not in the store: they are verified on the way there."""
     open_lanes: tuple[OpenLane, ...] = ()
+    heads: tuple[tuple[int, int], ...] = ()
+    """(lane, commit), ascending: the last commit that counts with all before it."""
+    retired_to_ns: int | None = None
+    """Windows that end here or before are no longer part of the lake."""
+
+    @property
+    def has_upkeep(self) -> bool:
+        """Whether anything was ever taken out."""
+        return any(lane == UPKEEP_LANE for lane, _ in self.heads)
 
     def windows(self) -> list[WindowEntry]:
         """Windows with flows, in order of time. O(files)."""
@@ -209,25 +219,38 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         raise LakeError(
             f"There is no lake at '{lake}': {LAKE_FILE} is missing.", remedy="Run `flowdiff import` first."
         )
-    tails = abreast(store, lambda lane: read_tail(store, lane), lanes(store))
+    length = info.window_length_ns
+    found = lanes(store)
+    tails = abreast(store, lambda lane: read_tail(store, lane), [n for n in found if n != UPKEEP_LANE])
+    # Last: what it hides may have left the checkpoints of the other lanes, never the other way round.
+    if UPKEEP_LANE in found:
+        tails.append(read_tail(store, UPKEEP_LANE))
+    hidden = hidden_by(Upkeep(), FILES_SCHEMA.empty_table(), length)
     pending = 0
+    heads: dict[int, int] = {}
     listings = [FILES_SCHEMA.empty_table()]
-    for tail in tails:
-        verify_window_length(tail, info.window_length_ns)
+    for tail in reversed(tails):
+        verify_window_length(tail, length)
         listing = tail.files()
-        waiting = _waiting(store, tail, lake)
-        if waiting:
-            hidden = pc.is_in(listing["name"], value_set=pa.array(waiting, pa.string()))
-            commits = pc.unique(listing["seq"].filter(hidden))
-            pending += len(commits)
-            listing = listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=commits)))
+        upkeep = upkeep_of(tail)
+        own = hidden if tail.lane != UPKEEP_LANE else hidden_by(upkeep, listing, length)
+        waiting = _waiting(store, tail, own, lake)
+        commits = pc.unique(
+            listing["seq"].filter(pc.is_in(listing["name"], value_set=pa.array(waiting, pa.string())))
+        )
+        pending += len(commits)
+        listing = listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=commits)))
+        if tail.lane == UPKEEP_LANE:
+            hidden = hidden_by(upkeep, listing, length)
+        heads[tail.lane] = pc.min(commits).as_py() - 1 if len(commits) else tail.head
         listings.append(listing)
+    listings.reverse()
     return Manifest(
         info=info,
         lake=lake,
         pending=pending,
         sealed_to_ns=_sealed_to_ns(tails),
-        listing=pa.concat_tables(listings),
+        listing=hidden.visible(pa.concat_tables(listings)),
         store=store,
         copies=copies,
         open_lanes=tuple(
@@ -235,6 +258,8 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
             for record in (tail.records[-1].record for tail in tails if tail.records)
             if record.standing.segments
         ),
+        heads=tuple(sorted(heads.items())),
+        retired_to_ns=hidden.retired_to_ns,
     )
 
 
@@ -246,7 +271,7 @@ def sealed_to_ns(store: Store) -> int | None:
     return None if reached == _NOTHING else reached
 
 
-def _waiting(store: Store, tail: Tail, lake: str) -> list[str]:
+def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[str]:
     """Names of committed files that cannot be seen yet; all others were published before the last commit.
 
     Raises LakeError where one is lost.
@@ -261,6 +286,8 @@ def _waiting(store: Store, tail: Tail, lake: str) -> list[str]:
     for item in missing:
         # Looked at again after the stage: a writer may move it in between.
         if store.size(item.stage) is None and store.size(item.final) is None:
+            if hidden.lets_go(item):
+                continue
             raise LakeError(
                 f"'{item.final}' of the lake's last commit is missing.",
                 remedy=f"Run `flowdiff fsck {lake}`, and restore it from a backup.",

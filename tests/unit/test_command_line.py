@@ -56,6 +56,8 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("fsck", "--help"),
         ("summarize", "--help"),
         ("calibrate", "--help"),
+        ("compact", "--help"),
+        ("retain", "--help"),
     ],
 )
 def test_help_imports_nothing_that_works(arguments: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas.commits import Standing
 from schemas.errors import LakeError
@@ -16,10 +17,11 @@ from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.reading import unreadable
 from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
+from stitch.lake.upkeep import UPKEEP_LANE
 
 MEMORY_SHARE: Final = 192
 """Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""
-_REMEMBERED: Final = ["request_id", "kind", "start_ns"]
+_REMEMBERED: Final = ["request_id", "kind", "start_ns", "lane"]
 
 
 def taken_over(
@@ -62,10 +64,12 @@ def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: Clo
         if horizon_ns is None or entry.window.end_ns + length > horizon_ns
     ]
     for file in manifest.files("flows", windows):
-        if file.lane != lane:
+        if file.lane not in (lane, UPKEEP_LANE):
             continue
         try:
             flows = decode("flows", manifest.store.read(file.name), _REMEMBERED)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(manifest.lake, file.name) from error
+        if file.lane == UPKEEP_LANE:  # flows of several lanes in one file
+            flows = flows.filter(pc.equal(flows["lane"], lane))
         memory.remember_flows(flows, length)

@@ -1,0 +1,47 @@
+"""`flowdiff compact`: many small files of a window become one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flowdiff.options import LAKE_HELP
+from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
+
+
+def command(
+    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    files: Annotated[
+        int, typer.Option(min=2, help="Write windows anew that have so many files of flows or more.")
+    ] = 4,
+    grace: GraceOption = "1h",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
+) -> None:
+    """Write sealed windows of many small files anew, as one file a table, with the same rows.
+
+    Readers that have started go on: the files that were replaced go with the first run after the grace.
+    """
+    grace_ns = duration_ns(grace)
+    with upkeep(lake, "Compaction") as at:
+        from stitch.lake.compacting import compact
+
+        done = compact(
+            at.store,
+            lake,
+            least_files=files,
+            grace_ns=grace_ns,
+            now_ns=at.now_ns,
+            owner=at.owner,
+            created_by=at.created_by,
+            dry_run=dry_run,
+        )
+    if dry_run:
+        size = f"{done.files_before:,} files, {done.bytes_before:,} bytes"
+        typer.echo(f"{done.windows:,} windows would be written anew ({size})")
+        return
+    typer.echo(
+        f"{done.windows:,} windows written anew: {done.files_before:,} files of {done.bytes_before:,} bytes "
+        f"became {done.files_after:,} of {done.bytes_after:,}"
+    )
+    typer.echo(f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago")

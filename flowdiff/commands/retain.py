@@ -1,0 +1,45 @@
+"""`flowdiff retain`: drop windows past their age."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flowdiff.options import LAKE_HELP
+from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
+
+
+def command(
+    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
+    grace: GraceOption = "1h",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
+) -> None:
+    """Drop whole windows past an age from a lake, under readers and live ingestion.
+
+    They are gone for readers that start from now on; the files go with the first run after the grace.
+    """
+    keep_ns, grace_ns = duration_ns(keep), duration_ns(grace)
+    with upkeep(lake, "Retention") as at:
+        from stitch.lake.retiring import retire
+
+        done = retire(
+            at.store,
+            lake,
+            keep_ns=keep_ns,
+            grace_ns=grace_ns,
+            now_ns=at.now_ns,
+            owner=at.owner,
+            created_by=at.created_by,
+            dry_run=dry_run,
+        )
+    flows, size = (
+        sum(numbers) for numbers in ([e.flows for e in done.windows], [e.size for e in done.windows])
+    )
+    first = f": {done.windows[0].window.name} to {done.windows[-1].window.name}" if done.windows else ""
+    would = "would be " if dry_run else ""
+    typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
+    typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
+    if done.held_back:
+        typer.echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")

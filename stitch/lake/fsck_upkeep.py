@@ -1,0 +1,56 @@
+"""Upkeep: what it took out of the lake may be missing, and what it wrote anew holds what was there before."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from schemas.commits import CommitRecord, Upkeep
+from stitch.lake.checkpoint import FILES_SCHEMA, files_table
+from stitch.lake.layout import WINDOW_TABLES
+from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by
+
+_COUNTED = [table for table in WINDOW_TABLES if table != "structures"]
+"""Tables whose rows are neither joined nor left out; a structure comes once a file."""
+
+
+def hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
+    """What the commits of a lake (of each lane in order) hide."""
+    own = [record for record in commits if record.lane == UPKEEP_LANE]
+    upkeep = own[-1].standing.upkeep if own else None
+    listing = files_table(own) if own else FILES_SCHEMA.empty_table()
+    return hidden_by(upkeep or Upkeep(), listing, commits[-1].window_length_ns if commits else 1)
+
+
+def broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
+    """A generation of a window has as many flows and parameters as what it replaces, swept or not."""
+    rows: defaultdict[tuple[str, str], Counter[tuple[int, int]]] = defaultdict(Counter)
+    own = []
+    for record in commits:
+        if record.lane == UPKEEP_LANE and record.publish:
+            own.append(record)
+        for item in record.publish:
+            if item.window is not None and item.table in _COUNTED:
+                rows[item.table, item.window][record.lane, record.seq] += item.rows
+    effective: dict[str, tuple[int, dict[int, int]]] = {}
+    for record in own:  # ascending
+        standing = record.standing.upkeep or Upkeep()
+        through = dict(next((at.through for at in standing.generations if at.seq == record.seq), ()))
+        if not through:
+            yield f"commit {record.seq} of the upkeep lane does not say what it replaces"
+            continue
+        for window in sorted({item.window for item in record.publish if item.window is not None}):
+            seq_before, through_before = effective.get(window, (0, {}))
+            for table in _COUNTED:
+                told = rows[table, window]
+                before = told[UPKEEP_LANE, seq_before] + sum(
+                    n
+                    for (lane, seq), n in told.items()
+                    if lane != UPKEEP_LANE and through_before.get(lane, 0) < seq <= through.get(lane, 0)
+                )
+                if told[UPKEEP_LANE, record.seq] != before:
+                    yield (
+                        f"commit {record.seq} of the upkeep lane replaces {before} {table} of window "
+                        f"{window} by {told[UPKEEP_LANE, record.seq]}"
+                    )
+            effective[window] = (record.seq, through)

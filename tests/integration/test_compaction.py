@@ -1,0 +1,308 @@
+"""Compaction: the same rows in fewer files, under a crash at every operation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from oracles.lake_script import (
+    WINDOW_NS,
+    Acknowledged,
+    Content,
+    Import,
+    content,
+    flows_table,
+    open_lane,
+    run,
+    structures_table,
+)
+from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.object_store import ObjectStore
+
+from flowdiff.__main__ import main
+from schemas.commits import CommitBody, Counters, PartitionRange, Standing
+from schemas.errors import LakeError
+from schemas.lake import PARAMS_SCHEMA
+from schemas.windows import Window
+from stitch.lake import compacting
+from stitch.lake.compacting import Compacted, compact
+from stitch.lake.encoding import decode
+from stitch.lake.fsck import check
+from stitch.lake.lane import Lane
+from stitch.lake.layout import read_info
+from stitch.lake.manifest import open_manifest
+from stitch.lake.retiring import retire
+from stitch.lake.store import LocalStore, Store
+
+HOUR_NS = 3600 * 10**9
+NOW_NS = 10**18
+
+IMPORTS = tuple(Import(f"hour-{n}", {f"a{n}": n, f"b{n}": 7}) for n in range(3))
+"""Three files in the first window, three in the second."""
+SMALL = (Import("one", {"a": 1}), Import("two", {"b": 2}))
+ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
+    "kill": MemoryDisk.kill,
+    "power": MemoryDisk.lose_power,
+    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
+}
+
+
+def compacted(store: Store, hours: int = 0, *, dry_run: bool = False, least_files: int = 2) -> Compacted:
+    return compact(
+        store,
+        "L",
+        least_files=least_files,
+        grace_ns=HOUR_NS,
+        now_ns=NOW_NS + hours * HOUR_NS,
+        owner="test",
+        created_by="test",
+        dry_run=dry_run,
+    )
+
+
+def parameters(request: str) -> pa.Table:
+    rows = [
+        {"request_id": request, "kind": "spans", "position": place, "key": key, "num": 1.0, "text": None}
+        for place in (0, 1)
+        for key in ("x", "y")
+    ]
+    return pa.Table.from_pylist(rows, schema=PARAMS_SCHEMA)
+
+
+def filled(store: Store) -> None:
+    """Imports, and two live lanes with a window in two parts each, the last one not sealed."""
+    run(store, Acknowledged(), IMPORTS)
+    info = read_info(store)
+    assert info is not None
+    for number in (1, 2):
+        lane = Lane(store, info, owner="test", created_by="test", lane=number)
+        for part in range(3):
+            start_ns = WINDOW_NS * (2 if part < 2 else 3) + 3 - part
+            positions = (PartitionRange(topic="t", partition=number - 1, start=part, end=part + 1),)
+            request = f"live-{number}-{part}"
+            flows = flows_table([request], [start_ns])
+            at = flows.schema.get_field_index("lane")
+            flows = flows.set_column(at, flows.schema.field(at), pa.array([number], pa.int32()))
+            with lane.stage() as staging:
+                window = Window.of(start_ns, WINDOW_NS)
+                staging.add_window("flows", window, 0, flows)
+                staging.add_window("structures", window, 0, structures_table())
+                staging.add_window("params", window, 0, parameters(request))
+                standing = Standing(positions=positions, sealed_to_ns=(3 if part else 2) * WINDOW_NS)
+                counters = Counters(events_read=1, events_published=1, flows=1)
+                lane.commit(staging, CommitBody(kind="live", counters=counters, standing=standing))
+
+
+def both(store: Store) -> None:
+    compacted(store)
+    compacted(store, hours=2)
+
+
+def at_rest() -> MemoryDisk:
+    disk = MemoryDisk()
+    filled(LocalStore(disk))
+    disk.lose_power()
+    return disk
+
+
+FILLED = at_rest()
+
+
+def made(disk: MemoryDisk) -> LocalStore:
+    """The lake of `filled`, at rest, on a new disk."""
+    disk.__dict__.update(deepcopy(FILLED.__dict__))
+    return LocalStore(disk)
+
+
+def small() -> tuple[MemoryDisk, LocalStore]:
+    """One window in two files, for what is done at every operation."""
+    disk = MemoryDisk()
+    run(LocalStore(disk), Acknowledged(), SMALL)
+    disk.lose_power()
+    disk.steps = 0
+    return disk, LocalStore(disk)
+
+
+def rows_of(told: Content) -> Content:
+    """Structures once a window: how often one comes is told by the number of files."""
+    return Content({key: 1 if key[0] == "structures" else n for key, n in told.items()})
+
+
+EXPECTED = rows_of(content(made(MemoryDisk())))
+
+
+def files_a_window(store: Store) -> list[int]:
+    return [entry.files for entry in open_manifest(store).windows()]
+
+
+def test_sealed_windows_become_one_file_a_table() -> None:
+    store = made(MemoryDisk())
+    reader = open_manifest(store)
+    files = [file for table in ("flows", "structures", "params") for file in reader.files(table)]  # type: ignore[arg-type]
+    assert files_a_window(store) == [6, 6, 12, 6]
+    assert compacted(store, dry_run=True) == Compacted(
+        3, 24, 0, sum(e.size for e in reader.windows()[:3]), 0, 0
+    )
+    done = compacted(store)
+    assert (done.windows, done.files_before, done.files_after, done.removed) == (3, 24, 7, 0)
+    assert files_a_window(store) == [2, 2, 3, 6]  # the last is not sealed
+    assert rows_of(content(store)) == EXPECTED
+    assert check(store) == []
+    assert [reader.read(file) for file in files]  # of a reader that had begun
+    assert compacted(store).windows == 0
+    assert compacted(store, hours=2).removed == 24
+    assert rows_of(content(store)) == EXPECTED
+    assert check(store) == []
+    for number in (1, 2):  # their last commits are there, those before were swept
+        Lane(store, open_manifest(store).info, owner="test", created_by="test", lane=number)
+    open_lane(store)
+    assert check(store) == []
+
+
+def test_rows_are_in_the_order_of_the_contract_and_keep_their_lane() -> None:
+    store = made(MemoryDisk())
+    compacted(store)
+    manifest = open_manifest(store)
+    third = [Window(2 * WINDOW_NS, WINDOW_NS)]
+    (file,) = manifest.files("flows", third)
+    flows = decode("flows", manifest.read(file))
+    assert flows["request_id"].to_pylist() == ["live-1-1", "live-2-1", "live-1-0", "live-2-0"]
+    assert flows["lane"].to_pylist() == [1, 2, 1, 2]
+    (file,) = manifest.files("params", third)
+    params = decode("params", manifest.read(file))
+    assert params["request_id"].to_pylist()[::4] == flows["request_id"].to_pylist()
+    assert params["position"].to_pylist() == [0, 0, 1, 1] * 4
+    assert params["key"].to_pylist() == ["x", "y"] * 8
+
+
+def test_a_window_is_written_anew_again_and_retired_at_last() -> None:
+    store = made(MemoryDisk())
+    compacted(store)
+    more = Import("late", {"z": 1})
+    run(store, Acknowledged(), (more,))
+    with_more = rows_of(content(store))
+    assert sum(with_more.values()) == sum(EXPECTED.values()) + 1
+    assert compacted(store).windows == 1
+    assert rows_of(content(store)) == with_more
+    assert check(store) == []
+    both(store)
+    assert rows_of(content(store)) == with_more
+    for hours in (3, 5):
+        retire(
+            store,
+            "L",
+            keep_ns=NOW_NS + hours * HOUR_NS - 2 * WINDOW_NS,
+            grace_ns=HOUR_NS,
+            now_ns=NOW_NS + hours * HOUR_NS,
+            owner="test",
+            created_by="test",
+        )
+    assert files_a_window(store) == [3, 6]
+    assert check(store) == []
+
+
+def test_a_crash_at_any_operation_of_compaction() -> None:
+    """One ending each, in turn."""
+    disk, store = small()
+    expected = rows_of(content(store))
+    both(store)
+    assert files_a_window(store) == [2]
+    for at in range(1, disk.steps + 1):
+        crashed, store = small()
+        crashed.crash_at = at
+        with pytest.raises(CrashError):
+            both(store)
+        [*ENDINGS.values()][at % len(ENDINGS)](crashed)
+        store = LocalStore(crashed)
+        assert rows_of(content(store)) == expected
+        open_lane(store)
+        compacted(store)
+        crashed.lose_power()
+        store = LocalStore(crashed)
+        assert rows_of(content(store)) == expected
+        assert files_a_window(store) == [2]
+        compacted(store, hours=4)
+        assert check(store) == []
+
+
+def test_a_crash_at_any_request_of_compaction_in_a_bucket() -> None:
+    whole = ObjectStore()
+    run(whole, Acknowledged(), SMALL)
+    expected = rows_of(content(whole))
+    objects, whole.steps = dict(whole.objects), 0
+    both(whole)
+    for at in range(1, whole.steps + 1):
+        store = ObjectStore(objects=dict(objects), crash_at=at, times_out=at % 2 == 0)
+        with pytest.raises(CrashError):
+            both(store)
+        store.restart()
+        assert rows_of(content(store)) == expected
+        compacted(store)
+        compacted(store, hours=4)
+        assert rows_of(content(store)) == expected
+        assert check(store) == []
+
+
+def test_a_lost_row_is_told_before_the_commit() -> None:
+    store = made(MemoryDisk())
+    told = content(store)
+    with (
+        patch.object(compacting, "merged_flows", lambda tables: tables[0]),
+        pytest.raises(LakeError, match="would change rows"),
+    ):
+        compacted(store)
+    assert content(store) == told
+    assert check(store) == []
+
+
+def test_fsck_tells_a_generation_that_lost_rows() -> None:
+    store = made(MemoryDisk())
+    with (
+        patch.object(compacting, "merged_flows", lambda tables: tables[0]),
+        patch.object(compacting, "same_rows", lambda *_, **__: True),
+    ):
+        compacted(store)
+    assert {finding.invariant for finding in check(store)} == {"I1"}
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(LocalStore.at(tmp_path))
+    lake = str(tmp_path)
+
+    def said(*arguments: str) -> list[str]:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        assert not ended.value.code
+        return capsys.readouterr().out.splitlines()
+
+    compact_all = ("compact", lake, "--files", "2")
+    assert said(*compact_all, "--dry-run")[0].startswith("3 windows would be written anew (24 files, ")
+    first, second = said(*compact_all, "--grace", "0")
+    assert first.startswith("3 windows written anew: 24 files of ")
+    assert second.startswith("24 files and folders removed")
+    assert said("retain", lake, "--keep", "1d", "--dry-run")[0].startswith(
+        "3 windows would be retired: 19700101T0000Z to 19700101T0010Z (10 flows, "
+    )
+    retained = said("retain", lake, "--keep", "1d", "--grace", "0")
+    assert retained[1].startswith("7 files and folders removed")
+    assert retained[2] == "past their age, but not sealed by live ingestion, so kept: 1"
+    assert said("fsck", lake) == ["0 errors"]
+    assert files_a_window(LocalStore.at(tmp_path)) == [6]
+
+
+def test_live_lanes_go_on_beside_a_compaction() -> None:
+    store = made(MemoryDisk())
+    info = open_manifest(store).info
+    live = Lane(store, info, owner="test", created_by="test", lane=1)
+    compacted(store)
+    positions = (PartitionRange(topic="t", partition=0, start=3, end=4),)
+    with live.stage() as staging:
+        standing = Standing(positions=positions, sealed_to_ns=4 * WINDOW_NS)
+        live.commit(staging, CommitBody(kind="live", standing=standing))
+    assert rows_of(content(store)) == EXPECTED
+    assert check(store) == []
