@@ -28,6 +28,7 @@ from schemas.errors import FlowdiffError, InputError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.watch import LaneState
 from stitch.lake.layout import ensure_lake
 from stitch.lake.store import Store
 
@@ -86,15 +87,15 @@ def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> in
     ends = _Ends() if until_end else None
     while not stop.asked and not run.all_halted and not (ends and ends.reached(run, time.monotonic())):
         run.turn(TURN_S)
-    is_whole = ends is not None and ends.are_reached
-    log.info("stopping", at="the end of the topics" if is_whole else "request" if stop.asked else "halted")
+    is_asked, is_whole = stop.asked, ends is not None and ends.are_reached
+    log.info("stopping", at="the end of the topics" if is_whole else "request" if is_asked else "halted")
     stop.begin()
-    run.stop(whole=is_whole)
+    is_committed = run.stop(whole=is_whole)
     log.info("stopped")
     if run.halted:
         lane, why = next(iter(run.halted.items()))
         raise InputError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
-    if ends is not None and not is_whole and not stop.asked:
+    if ends is not None and not is_asked and not (is_whole and is_committed):
         return FAILED
     return 0
 
@@ -124,8 +125,13 @@ class _Ends:
                 or "No partition of the topics came to us: other members of the group have them.",
                 remedy="Check the topics, or stop the other members.",
             )
-        self.are_reached = bool(streams) and all(
-            stream.name in self._ends and stream.position >= self._ends[stream.name] for stream in streams
+        self.are_reached = (
+            bool(streams)
+            and status.trouble is None
+            and all(lane.state is LaneState.RUNNING for lane in status.lanes)
+            and all(
+                stream.name in self._ends and stream.position >= self._ends[stream.name] for stream in streams
+            )
         )
         return self.are_reached
 
