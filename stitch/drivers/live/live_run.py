@@ -45,10 +45,7 @@ class LiveIdentity:
 
 
 class LiveRun:
-    """Live ingestion into one lake. Used by one thread; `status` may be asked from any.
-
-    `clock` tells the time in ns since the epoch.
-    """
+    """Live ingestion into one lake. Used by one thread; `status` may be asked from any. `clock`: ns."""
 
     def __init__(
         self,
@@ -196,8 +193,8 @@ class LiveRun:
 
     def _put_off(self, number: int, streams: Iterable[StreamId], why: str) -> None:
         """A lane that is ours cannot be taken over, and may be soon."""
-        lane = self._lanes.pop(number, None)
-        ours = {*streams, *(lane.streams if lane is not None else ())}
+        ours = {*streams, *(self._lanes[number].streams if number in self._lanes else ())}
+        self._lanes.pop(number, None)
         self._source.pause(ours)
         self._setbacks.put_off(number, tuple(sorted(ours)))
         if number not in self._later:
@@ -337,7 +334,8 @@ class LiveRun:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
             self._watch.committed(record, took_s)
-            self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
+            if self._trouble is None:  # else each lane would wait for an answer
+                self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
         """Another process went on with a lane that the log gave to us."""
