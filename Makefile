@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop
+.PHONY: help demo live test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 browser:
 	@sh tests/ensure_chromium.sh
 
+deploy-tools:
+	@sh tests/ensure_deploy_tools.sh
+
 java:
 	@sh tests/ensure_java.sh
 
@@ -42,6 +45,9 @@ kafka-stop: ## Stop the Kafka of `make kafka`; what was written is kept for the 
 demo: $(VENV)/runtime.stamp ## Simulate a storage service before and after a change, compare, write a report
 	@FLOWDIFF=$(BIN)/flowdiff sh deploy/demo.sh
 
+live: $(VENV)/runtime.stamp java ## Live ingestion from a Kafka of its own, a fault after two minutes, a report (six minutes)
+	@FLOWDIFF=$(BIN)/flowdiff bash deploy/live.sh
+
 check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, unit and golden tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -49,7 +55,7 @@ check: $(VENV)/dev.stamp ## The fast inner loop: format, lint, types, layers, un
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit tests/golden
 
-test: $(VENV)/dev.stamp browser java ## Everything: check, then property, integration, evaluation and browser tests
+test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then property, integration, evaluation and browser tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -33,20 +33,19 @@ start=$(( ($(date +%s) / 60 + 2) * 60 ))
 say simulate --workload postmark-large --requests 57000 --sample 0.2 --seed 1 --start "$(at $start)" \
     --fault F1-mds-config --fault-start $half --format otlp-json --out "$folder/traces.ndjson.gz"
 
-"$kafka" topic "$folder/kafka" $topic 4
-printf '\n$ flowdiff ingest --bootstrap %s --topics %s --lake %s/lake --window 1m ... &\n' "$bootstrap" $topic "$folder"
+printf '\n$ flowdiff ingest --bootstrap %s --topics %s --lake %s/lake --window-length 1m ... &\n' "$bootstrap" $topic "$folder"
 "$flowdiff" ingest --bootstrap "$bootstrap" --topics $topic --default-format otlp-json --lake "$folder/lake" \
-    --window 1m --idle 20s --serve-address 127.0.0.1:0 2> "$folder/ingest.log" &
+    --window-length 1m --idle 20s --serve-address 127.0.0.1:0 2> "$folder/ingest.log" &
 ingest=$!
 
 wait_s=$(( start - $(date +%s) ))
 [ $wait_s -le 0 ] || { echo "The service starts in $wait_s s; its metadata server breaks $half s later."; sleep $wait_s; }
-say produce "$folder/traces.ndjson.gz" --format otlp-json --topic $topic --bootstrap "$bootstrap" --speed 1
+say produce "$folder/traces.ndjson.gz" --format otlp-json --topic $topic --bootstrap "$bootstrap" --speed 1 --make-topic 4
 
 end=$(( start + 2 * half ))
 echo "Waiting until the last minute is sealed ..."
 for _ in $(seq 60); do
-    sealed=$("$flowdiff" windows --lake "$folder/lake" --json 2>/dev/null | grep -c '"sealed": true' || true)
+    sealed=$("$flowdiff" windows --lake "$folder/lake" --json 2>/dev/null | grep -c window_start || true)
     [ "$sealed" -lt 4 ] || break
     kill -0 $ingest || { cat "$folder/ingest.log" >&2; exit 1; }
     sleep 2

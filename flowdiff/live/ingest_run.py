@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -24,12 +25,14 @@ from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
-from schemas.errors import FlowdiffError, InputError
+from schemas.errors import FlowdiffError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.watch import LaneState
+from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
+from stitch.lake.place import is_bucket, open_store
 from stitch.lake.store import Store
 
 TURN_S: Final = 0.25
@@ -44,7 +47,7 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     _warn(config, log)
     registry = CollectorRegistry()
     with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
-        store = _open_store(config.lake)
+        store = _opened(config.lake)
         info = ensure_lake(
             store, config.live.window_length_ns, DEFAULT_WINDOW_NS, _created_by(), lake=config.lake
         )
@@ -87,15 +90,14 @@ def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> in
     ends = _Ends() if until_end else None
     while not stop.asked and not run.all_halted and not (ends and ends.reached(run, time.monotonic())):
         run.turn(TURN_S)
-    is_asked, is_whole = stop.asked, ends is not None and ends.are_reached
-    log.info("stopping", at="the end of the topics" if is_whole else "request" if is_asked else "halted")
-    stop.begin()
+    is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
+    log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
     is_committed = run.stop(whole=is_whole)
     log.info("stopped")
-    if run.halted:
+    if run.halted and not was_asked:
         lane, why = next(iter(run.halted.items()))
         raise InputError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
-    if ends is not None and not is_asked and not (is_whole and is_committed):
+    if ends is not None and not was_asked and not is_committed:
         return FAILED
     return 0
 
@@ -140,14 +142,15 @@ def _created_by() -> str:
     return f"flowdiff {version()}"
 
 
-def _open_store(lake: str) -> Store:
-    from pathlib import Path
-
-    from stitch.lake.disk import make_private_folder
-    from stitch.lake.place import is_bucket, open_store
-
+def _opened(lake: str) -> Store:
+    """The store of a lake by its name; a folder is made. Raises LakeError, ConfigError."""
     if not is_bucket(lake):
-        make_private_folder(Path(lake))
+        try:
+            make_private_folder(Path(lake))
+        except OSError as error:
+            raise LakeError(
+                f"The folder '{lake}' cannot be made: {error.strerror}.", remedy="Check --lake."
+            ) from error
     return open_store(lake)
 
 

@@ -30,13 +30,6 @@ class StopOnSignal:
         """Whether to end."""
         return self._timer is not None
 
-    def begin(self) -> None:
-        """The budget runs from now on; nothing happens where it does already."""
-        if self._timer is None:
-            self._timer = threading.Timer(self._budget_s, self._too_slow)
-            self._timer.daemon = True
-            self._timer.start()
-
     def __enter__(self) -> StopOnSignal:
         self._before = {each: signal.signal(each, self._caught) for each in SIGNALS}
         return self
@@ -56,4 +49,6 @@ class StopOnSignal:
         if self.asked:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        self.begin()
+        self._timer = threading.Timer(self._budget_s, self._too_slow)
+        self._timer.daemon = True
+        self._timer.start()

@@ -74,7 +74,7 @@ def _annotation(key: Key) -> Any:
     told: dict[str, Any] = {
         "help": key.about,
         "show_default": _plain(key) if has_default else False,
-        "rich_help_panel": _PANELS[key.path[:-1]],
+        "rich_help_panel": _PANELS.get(key.path[:-1], ".".join(key.path[:-1])),
     }
     if key.kind is Kind.SWITCH:
         return Annotated[bool | None, typer.Option(f"{key.flag}/--no-{str(key.flag)[2:]}", **told)]

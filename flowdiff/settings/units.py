@@ -6,11 +6,11 @@ import re
 from typing import Final
 
 from schemas.errors import ConfigError
+from schemas.sizes import parse_size
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns
 
 _ZERO: Final = re.compile(r"0+(ms|s|m|h|d|w)?")
-_SIZE: Final = re.compile(r"(\d+)\s*(K|M|G|T)?(i?B)?", re.IGNORECASE)
-_POWERS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZES: Final = ("T", "G", "M", "K")
 _UNITS_NS: Final = (
     ("d", 1440 * NS_PER_MINUTE),
     ("h", 60 * NS_PER_MINUTE),
@@ -36,15 +36,16 @@ def shown_duration(ns: int) -> str:
 
 def size_of(text: str) -> int:
     """Bytes of `512MB`, `1GiB`, `1G`, `4096`: units of 1024. Raises ConfigError."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = parse_size(text)
+    if size is None:
         raise ConfigError(f"'{text}' is not a size.", remedy="Write a number and a unit: 64MB, 1GB.")
-    return int(match[1]) * int(1024 ** _POWERS[(match[2] or "").upper()])
+    return size
 
 
 def shown_size(n_bytes: int) -> str:
     """The largest unit that is whole; `size_of` reads it."""
-    for unit, power in reversed(_POWERS.items()):
-        if n_bytes and power and n_bytes % 1024**power == 0:
-            return f"{n_bytes // 1024**power}{unit}B"
+    for place, unit in enumerate(_SIZES):
+        unit_bytes = 1024 ** (len(_SIZES) - place)
+        if n_bytes and n_bytes % unit_bytes == 0:
+            return f"{n_bytes // unit_bytes}{unit}B"
     return f"{n_bytes}B"

@@ -17,8 +17,8 @@ from kafka.errors import OffsetOutOfRangeError
 from kafka.structs import TopicPartition as OwnPartition
 
 from ingest.kafka.bearer_tokens import token_provider
-from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
-from ingest.kafka.fetching import MIN_POLL_MS, Bite
+from ingest.kafka.fetched_batches import FetchedBatch
+from ingest.kafka.fetching import MIN_POLL_S, Bite, OwnFetching
 from ingest.kafka.kafka_security import needed_secret, secret
 from ingest.kafka.kafka_settings import (
     FETCH_BYTES,
@@ -56,6 +56,9 @@ class FastFetching:
         self._begun: set[StreamId] = set()
         self._until: dict[StreamId, int] = {}
         """After what was fetched last."""
+        self._own = OwnFetching(settings, consumer)
+        self._looked_at: set[StreamId] = set()
+        """With a damaged batch next, fetched by the other client: it tells where the batch ends."""
         self._waiting: deque[tuple[StreamId, Bite]] = deque()
         self._polled = 0.0
 
@@ -63,11 +66,18 @@ class FastFetching:
         """See `Fetching.fetch`."""
         now_s = time.monotonic()
         coordinator = self._member._coordinator
-        is_joining = not self._begun or coordinator.rejoin_needed or coordinator._join_task is not None
+        is_joining = (
+            not self._begun
+            or bool(self._looked_at)
+            or coordinator.rejoin_needed
+            or coordinator._join_task is not None
+        )
         if is_joining or now_s >= self._polled + _MEMBER_EVERY_S:
             self._polled = now_s
-            # Everything is held there: this is the group's turn only.
-            self._member.poll(MIN_POLL_MS if is_joining else 1)
+            # All is held there but what is looked at: this is the group's turn.
+            looked = self._own.fetch(MIN_POLL_S if is_joining else 0.001)
+            if looked is not None:
+                return self._seen(*looked)
         if self._begun and not self._waiting:
             self._sort(self._client.consume(MESSAGES, timeout_s))
         return self._waiting.popleft() if self._waiting else None
@@ -79,17 +89,21 @@ class FastFetching:
 
     def hold(self, streams: Collection[StreamId]) -> None:
         """See `Fetching.hold`."""
+        self._own.hold([stream for stream in streams if stream in self._looked_at])
         self._client.pause(self._named(streams))
 
     def go_on(self, streams: Collection[StreamId]) -> None:
         """See `Fetching.go_on`."""
+        self._own.go_on([stream for stream in streams if stream in self._looked_at])
         self._client.resume(self._named(streams))
 
     def drop(self, streams: Collection[StreamId]) -> None:
         """See `Fetching.drop`."""
+        self._own.hold([stream for stream in streams if stream in self._looked_at])
         named = self._named(streams)
         if named:
             self._client.incremental_unassign(named)
+        self._looked_at -= set(streams)
         self._begun -= set(streams)
         for stream in streams:
             self._until.pop(stream, None)
@@ -108,11 +122,20 @@ class FastFetching:
         """See `Fetching.close`."""
         self._client.close()
 
+    def _seen(self, stream: StreamId, bite: Bite) -> tuple[StreamId, Bite]:
+        """What the other client found; where that is sound, librdkafka goes on behind it."""
+        last = bite[-1]
+        if isinstance(last, FetchedBatch):
+            self._own.hold([stream])
+            self._assign(stream, last.until)
+        return stream, bite
+
     def _assign(self, stream: StreamId, position: int) -> None:
         """Not by `seek`, which librdkafka refuses while it is not at work on a partition."""
         partition = TopicPartition(stream.topic, stream.partition, position)
-        if stream in self._begun:
+        if stream in self._begun and stream not in self._looked_at:
             self._client.incremental_unassign([partition])
+        self._looked_at.discard(stream)
         self._client.incremental_assign([partition])
         # It remembers that a partition was paused.
         self._client.resume([partition])
@@ -120,7 +143,7 @@ class FastFetching:
         self._until[stream] = position
 
     def _named(self, streams: Collection[StreamId]) -> list[Any]:
-        return [TopicPartition(s.topic, s.partition) for s in streams if s in self._begun]
+        return [TopicPartition(s.topic, s.partition) for s in streams if s in self._begun - self._looked_at]
 
     def _sort(self, messages: list[Any]) -> None:
         """Messages by stream, in their order. What comes after a damaged one is left for the next fetch."""
@@ -143,23 +166,27 @@ class FastFetching:
             self._give(stream, _batch(good))
         if failed is None:
             return
-        error, offset = messages[failed].error(), messages[failed].offset()
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:
+        code, offset, rest = (
+            messages[failed].error().code(),
+            messages[failed].offset(),
+            messages[failed + 1 :],
+        )
+        if code == KafkaError._PARTITION_EOF and offset > self._until[stream]:
             # Markers of transactions and what was compacted away count as passed.
-            if offset > self._until[stream]:
-                self._give(stream, FetchedBatch(Messages([], [], 0), offset, -1))
-            if messages[failed + 1 :]:
-                self._take(stream, messages[failed + 1 :])
+            self._give(stream, FetchedBatch(Messages([], [], 0), offset, -1))
         elif code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            raise OffsetOutOfRangeError({OwnPartition(stream.topic, stream.partition): offset})
+            at = self._until[stream]
+            raise OffsetOutOfRangeError({OwnPartition(stream.topic, stream.partition): at})
         elif code in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION):
-            following = next((m.offset() for m in messages[failed + 1 :] if m.error() is None), offset + 1)
-            self._waiting.append((stream, [DamagedBatch(offset, following, error.str())]))
-            self._assign(stream, offset)
-        elif messages[failed + 1 :]:
-            # Of a broker that is away, of rights: librdkafka goes on by itself, and `trouble` says why.
-            self._take(stream, messages[failed + 1 :])
+            # What librdkafka tells after such a batch may be anything, and so may its offsets: the other
+            # client has a look.
+            self._looked_at.add(stream)
+            self._client.incremental_unassign([TopicPartition(stream.topic, stream.partition)])
+            self._own.begin(stream, self._until[stream])
+            return
+        # Of other errors (a broker that is away, rights) librdkafka recovers by itself; `trouble` says why.
+        if rest:
+            self._take(stream, rest)
 
     def _give(self, stream: StreamId, batch: FetchedBatch) -> None:
         self._until[stream] = batch.until

@@ -11,7 +11,7 @@ from ingest.kafka.fetched_batches import BatchRecords, DamagedBatch, FetchedBatc
 from ingest.kafka.kafka_settings import Client, KafkaSettings
 from ingest.source import StreamId
 
-MIN_POLL_MS: Final = 50
+MIN_POLL_S: Final = 0.05
 """A poll that waits less may never see the answer to a join."""
 Bite = list[FetchedBatch | DamagedBatch]
 """Not empty; a damaged batch is the last one."""
@@ -72,7 +72,7 @@ class OwnFetching:
     def fetch(self, timeout_s: float) -> tuple[StreamId, Bite] | None:
         """See `Fetching.fetch`."""
         # One record is one bite of batches (`BatchRecords.take`).
-        fetched = self._consumer.poll(max(MIN_POLL_MS, int(timeout_s * 1000)), max_records=1)
+        fetched = self._consumer.poll(int(timeout_s * 1000), max_records=1)
         for partition, bite in fetched.items():
             return StreamId(partition.topic, partition.partition), bite
         return None

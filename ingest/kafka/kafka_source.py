@@ -14,7 +14,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, 
 
 from ingest.kafka.diagnosis import what_is_wrong
 from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
-from ingest.kafka.fetching import fetching_of
+from ingest.kafka.fetching import MIN_POLL_S, fetching_of
 from ingest.kafka.group_consumer import group_consumer
 from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
@@ -103,7 +103,7 @@ class KafkaSource:
         if (piece := self._next_piece()) is not None:
             return piece
         try:
-            fetched = self._fetching.fetch(timeout_s)
+            fetched = self._fetching.fetch(max(timeout_s, MIN_POLL_S))
         except OffsetOutOfRangeError as error:
             raise self._out_of_range(error) from error
         except LogTruncationError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
 from ingest.kafka.diagnosis import silence_client, what_is_wrong
@@ -86,6 +86,8 @@ def produce_files(
     """
     written = Written()
     with _producer(kafka, settings) as producer:
+        if settings.make_topic is not None:
+            make_topic(kafka, topic, settings.make_topic)
         partitions = _partitions(producer, topic)
         writer = _Writer(producer, topic, partitions, settings, written, told)
         for file in files:
@@ -116,6 +118,8 @@ def rekey(
     source = KafkaSource(kafka)
     try:
         with _producer(kafka, settings) as producer:
+            if settings.make_topic is not None:
+                make_topic(kafka, topic, settings.make_topic)
             writer = _Writer(producer, topic, _partitions(producer, topic), settings, written, told)
             _Rekeying(source, writer).run(stop, until_end=until_end)
     finally:
@@ -297,5 +301,32 @@ def _partitions(producer: KafkaProducer, topic: str) -> int:
     except KafkaError:
         found = None
     if not found:
-        raise InputError(f"Topic '{topic}' does not exist, or may not be written.", remedy="Make it first.")
+        raise InputError(
+            f"Topic '{topic}' does not exist, or may not be written.",
+            remedy="Make it first, or add --make-topic PARTITIONS.",
+        )
     return len(found)
+
+
+def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
+    """Make a topic where it is missing, replicated as the brokers do by default. Raises InputError."""
+    from kafka import KafkaAdminClient
+    from kafka.admin import NewTopic
+
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=list(kafka.bootstrap),
+            client_id=kafka.client_name,
+            request_timeout_ms=kafka.request_timeout_ms,
+            **client_security(kafka.security),
+        )
+        try:
+            admin.create_topics([NewTopic(topic, partitions, -1)], wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            pass
+        finally:
+            admin.close()
+    except KafkaError as error:
+        raise InputError(
+            f"Topic '{topic}' cannot be made: {error}.", remedy="Check name and rights."
+        ) from error

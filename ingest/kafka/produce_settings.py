@@ -18,3 +18,5 @@ class ProduceSettings(Config):
     """Requests of one partition share a message up to about this size; 0: a message a request."""
     compression: str = Field(default="zstd", pattern="^(none|gzip|snappy|lz4|zstd)$")
     """Of batches: none, gzip, snappy, lz4, zstd."""
+    make_topic: int | None = Field(default=None, ge=1)
+    """Make the topic first, with so many partitions, where it is not there."""

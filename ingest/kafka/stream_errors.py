@@ -19,7 +19,7 @@ def gap(stream: StreamId, position: int, first: int) -> GapError:
     return GapError(
         f"{stream.name}: {first - position} messages from {position} on are gone, the log begins at {first}.",
         stream=stream,
-        remedy="--accept-gap goes on behind them; a longer retention keeps it from happening.",
+        remedy="--accept-gaps goes on behind them; a longer retention keeps it from happening.",
         first=first,
     )
 

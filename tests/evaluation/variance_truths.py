@@ -1,6 +1,7 @@
 """What `flowdiff variance` says of simulated runs in which a fault adds variance at one edge.
 
-`python tests/evaluation/variance_truths.py [seeds]` prints a line a run and the table of docs/evaluation.md.
+`PYTHONPATH=tests:. python tests/evaluation/variance_truths.py [seeds]` prints a line a run and the table of
+docs/evaluation.md.
 
 * back-off: 1 % of the reads wait a second (F10, linux-build). The edge must be first by what it adds within
   paths; when every edge of the truth has a marker, the first of what is left must be the first of the run of

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from fixtures.ingest_process import NS_PER_SECOND, ingesting, records
 from fixtures.kafka_bench import KafkaBench
+from fixtures.kafka_broker import Broker
+from oracles.bucket_server import BucketServer
 
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
-from stitch.lake.store import LocalStore
+from stitch.lake.place import open_store
+from stitch.lake.store import LocalStore, Store
 
 QUICK = (
     *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
@@ -24,9 +27,8 @@ def hour_ago() -> int:
     return time.time_ns() // NS_PER_SECOND * NS_PER_SECOND - 3600 * NS_PER_SECOND
 
 
-def request_ids(lake: Path) -> list[str]:
-    """Of every published request, sorted; the lake is sound."""
-    store = LocalStore.at(lake)
+def published(store: Store) -> list[str]:
+    """Id of every request in the lake, sorted; the lake is sound."""
     assert check(store) == []
     files = open_manifest(store).files("flows")
     return sorted(
@@ -42,16 +44,16 @@ def options(kafka: KafkaBench, topic: str, lake: Path, group: str = "") -> tuple
     return (*told, "--group", group or topic, *QUICK)
 
 
-def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path) -> None:
+def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path, client: str) -> None:
     topic, lake = kafka.topic(2), tmp_path / "lake"
     kafka.fill(topic, [*records(40, hour_ago()), b"not a record"], 0)
     kafka.fill(topic, records(40, hour_ago(), name="s"), 1)
-    with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--client", client, "--until-end") as run:
         assert run.ended() == 0, run.text
         assert run.wait_for("rejected")["bad_json"] == 1
         assert run.wait_for("plain text")["level"] == "warning"
         assert run.wait_for("stopping")["at"] == "the end of the topics"
-    assert request_ids(lake) == sorted(f"{name}{i}" for name in "rs" for i in range(40))
+    assert published(LocalStore.at(lake)) == sorted(f"{name}{i}" for name in "rs" for i in range(40))
 
 
 def test_a_signal_ends_it_in_order_and_the_next_one_goes_on(kafka: KafkaBench, tmp_path: Path) -> None:
@@ -67,7 +69,57 @@ def test_a_signal_ends_it_in_order_and_the_next_one_goes_on(kafka: KafkaBench, t
     kafka.fill(topic, records(30, began + 60 * NS_PER_SECOND, name="s"))
     with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
         assert run.ended() == 0, run.text
-    assert request_ids(lake) == sorted(f"{name}{i}" for name in "rs" for i in range(30))
+    assert published(LocalStore.at(lake)) == sorted(f"{name}{i}" for name in "rs" for i in range(30))
+
+
+def test_a_secret_is_in_no_log_and_no_commit(
+    kafka: KafkaBench, secure_broker: Broker, tmp_path: Path
+) -> None:
+    topic, lake = kafka.topic(), tmp_path / "lake"
+    kafka.fill(topic, records(5, hour_ago()))
+    secret = secure_broker.env["PASSWORD"]
+    config = tmp_path / "flowdiff.toml"
+    config.write_text(
+        f"""
+lake = "{lake}"
+[kafka]
+bootstrap = ["{secure_broker.listeners("SASL_SSL")[0]}"]
+topics = ["{topic}"]
+default_format = "native"
+[kafka.security]
+protocol = "SASL_SSL"
+ca_file = "{secure_broker.tls / "ca.pem"}"
+username = "{secure_broker.env["USERNAME"]}"
+[live]
+window_length = "1m"
+[log]
+level = "debug"
+"""
+    )
+    told = {"FLOWDIFF_CONFIG": str(config), "FLOWDIFF_KAFKA_SECURITY_PASSWORD": secret}
+    with ingesting(tmp_path, "--until-end", **told) as run:
+        assert run.ended() == 0, run.text
+        assert "plain text" not in run.text
+    wrong = {**told, "FLOWDIFF_KAFKA_SECURITY_PASSWORD": f"{secret}-wrong"}
+    with ingesting(tmp_path, "--until-end", "--request-timeout", "2s", **wrong) as refused:
+        assert refused.ended() == 2
+        assert "refuses user" in refused.text
+    assert len(published(LocalStore.at(lake))) == 5
+    files = [file for file in lake.rglob("*") if file.is_file()]
+    assert len(files) > 3
+    assert [file for file in files if secret.encode() in file.read_bytes()] == []
+    assert secret not in run.text + refused.text
+
+
+def test_into_a_bucket(
+    kafka: KafkaBench, bucket_server: BucketServer, bucket_environ: dict[str, str], tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, records(20, hour_ago()))
+    lake = bucket_server.new_lake()
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end", **bucket_environ) as run:
+        assert run.ended() == 0, run.text
+    assert published(open_store(lake)) == sorted(f"r{i}" for i in range(20))
 
 
 def test_what_it_cannot_do_is_one_line(tmp_path: Path) -> None:

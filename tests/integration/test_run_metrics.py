@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import pty
+import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -310,3 +316,26 @@ def test_an_address_without_metrics_is_one_line(capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().err
     assert "does not answer" in told
     assert told.count("\n") == 1
+
+
+def test_top_follows_in_a_terminal_until_ctrl_c(served: tuple[Watched, StatusServer]) -> None:
+    world, server = served
+    world.turn(6)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "flowdiff", "top", f"127.0.0.1:{server.port}", "--every", "200ms"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "40"},
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"spans/1") < 3:  # it looks again and again
+            shown += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal is gone with its last user
+            while os.read(ours, 65536):
+                pass
+        assert process.wait(30) == 0
+    os.close(ours)

@@ -98,9 +98,9 @@ def test_few_requests_of_any_weight_warn_of_nothing(n: int, weight: float) -> No
 
 
 def test_root_types_that_one_period_has_alone_are_another_mix() -> None:
-    # Of another length: what vanished and what came in its place with the same times is a rename.
-    roots = ((1_000, "web/get"), (3_000, "web/post"))
-    before, after = ([page(at, us, root=root) for at in range(20)] for us, root in roots)
+    # Of another shape: what comes with the same times in the place of what vanished is a rename.
+    before = [page(at) for at in range(20)]
+    after = [call("web/post", 0, 3_000 + at % 7) for at in range(20)]
     found = verdict(outcome(before, after, seconds=20))
     assert found.outcome == "not-explained"
     assert "Another mix of request types arrived." in found.reasons

@@ -44,7 +44,7 @@ def change_section(
         sd0_us=math.sqrt(before.whole.split.total),
         sd1_us=math.sqrt(after.whole.split.total),
         ratio=after.whole.split.total / before.whole.split.total if before.whole.split.total > 0 else 0.0,
-        interval=c2_interval(total, 0) if before.whole.split.total > 0 else None,
+        interval=c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None,
         sites=tuple(sites[:MOST_SITES]),
         sites_total=len(sites),
         sites_tested=sites_tested,
@@ -66,9 +66,10 @@ def _sites(
     c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
     rows = []
     counts = (found.q <= LEVEL) & (np.abs(found.log_ratio.value) >= math.log(settings.change_ratio))
+    ends = found.log_ratio.interval()
     for site in np.flatnonzero(counts).tolist():
         caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
-        interval = c2_interval(found.log_ratio, site)
+        interval = c2_interval(ends, site)
         if interval is None:
             continue
         rows.append(
@@ -102,10 +103,11 @@ def _categories(
     found = category_changes((before.groups, after.groups), (before.whole.by_group, after.whole.by_group))
     c2 = before.whole.by_group.c2, after.whole.by_group.c2
     rows = []
+    ends = found.log_ratio.interval()
     for place in np.flatnonzero(np.isfinite(found.q) & (found.q <= LEVEL)).tolist():
         g0, g1 = int(found.group0[place]), int(found.group1[place])
         graph = population.categories[int(found.category[place])].graph
-        interval = c2_interval(found.log_ratio, place)
+        interval = c2_interval(ends, place)
         if interval is None:
             continue
         rows.append(

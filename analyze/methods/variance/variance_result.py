@@ -42,8 +42,9 @@ def variance_result(
         sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
     ]
     shown = samples[-1]
-    first = variance_section(population, times, samples, labels, settings, limits)
     sites = site_rows(times, shown, labels)
+    categories = category_rows(population, shown, settings)
+    first = variance_section(population, times, samples, labels, sites, categories, limits)
     second, looked = details_section(population, times, shown, labels, sites, settings, limits)
     sections: tuple[Section, ...] = (first, second)
     change = None
@@ -54,9 +55,7 @@ def variance_result(
         settings=settings,
         verdict=_verdict(first, change),
         sections=sections,
-        tables=variance_tables(
-            population, times, shown, labels, sites, category_rows(population, shown, settings), looked
-        ),
+        tables=variance_tables(population, times, shown, labels, sites, categories, looked),
         notes=_notes(first),
         weighed=[] if change is None else _weighed(change),
     )

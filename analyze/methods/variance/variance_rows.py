@@ -21,7 +21,7 @@ from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.sites.names import SiteKind
-from analyze.stats.jackknife import Jackknifed, jackknife
+from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
 from schemas.report.findings import Interval
 from schemas.report.variance import (
@@ -49,14 +49,13 @@ def variance_section(
     times: AllPathTimes,
     samples: Sequence[SampleVariance],
     labels: MarkedLabels,
-    settings: VarianceSettings,
+    sites: Sequence[VariableSite],
+    categories: Sequence[VariableCategory],
     limits: ReportLimits,
 ) -> VarianceSection:
-    """The section about the last sample; the curves are of all."""
+    """The section about the last sample, whose rows are given; the curves are of all."""
     shown = samples[-1]
     whole, residual = shown.whole, shown.residual
-    sites = site_rows(times, shown, labels)
-    categories = category_rows(population, shown, settings)
     total = whole.split.total
     sums = whole.by_group.n
     return VarianceSection(
@@ -107,34 +106,32 @@ def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
     return tuple(found)
 
 
-def c2_interval(found: Jackknifed, place: int) -> Interval | None:
-    """95 % interval of exp of a logarithm; None where it is not known."""
-    low, high = found.interval()
-    ends = (float(low[place]), float(high[place]))
-    if not all(map(math.isfinite, ends)) or ends[1] - ends[0] > WIDEST:
+def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
+    """Interval of exp of a logarithm, `ends` being that of all logarithms; None where it tells nothing."""
+    low, high = float(ends[0][place]), float(ends[1][place])
+    if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None
-    return Interval(low=math.exp(ends[0]), high=math.exp(ends[1]))
+    return Interval(low=math.exp(low), high=math.exp(high))
 
 
-def plain_interval(found: Jackknifed, place: int) -> Interval | None:
-    """95 % interval; None where it is not known."""
-    low, high = found.interval()
-    ends = (float(low[place]), float(high[place]))
-    return Interval(low=ends[0], high=ends[1]) if all(map(math.isfinite, ends)) else None
+def _interval(ends: tuple[F8, F8], place: int) -> Interval | None:
+    """The interval of one of many; None where it is not known."""
+    low, high = float(ends[0][place]), float(ends[1][place])
+    return Interval(low=low, high=high) if math.isfinite(low) and math.isfinite(high) else None
 
 
 def site_rows(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> list[VariableSite]:
     """All sites that requests wait for, in order."""
     whole = shown.whole
     sites, total = whole.sites, whole.split.total
-    order = shown.site_order
+    order, everything = shown.site_order, sites.total
     sums = sites.touched.sum(axis=1)
     c2, sd = coefficient(sums), deviation(sums)
-    spread = log_coefficient(sites.touched)
+    spread = log_coefficient(sites.touched).interval()
     both = np.stack(
         [sites.within_blocks, np.broadcast_to(whole.split.block_total, sites.within_blocks.shape)], axis=2
     )
-    share = jackknife(both, lambda parts: parts[..., 0] / parts[..., 1])
+    share = jackknife(both, lambda parts: parts[..., 0] / parts[..., 1]).interval()
     rows = []
     for site in order:
         name = site_name(site, times.names)
@@ -150,10 +147,10 @@ def site_rows(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) 
                 c2=float(c2[site]) if n > LARGE and math.isfinite(c2[site]) else None,
                 c2_interval=c2_interval(spread, site) if n > LARGE else None,
                 within=_over_signed(sites.within[site], total),
-                within_interval=plain_interval(share, site) if total > 0 else None,
+                within_interval=_interval(share, site) if total > 0 else None,
                 paths=_over_signed(sites.paths[site], total),
                 roots=_over_signed(sites.roots[site], total),
-                total=_over_signed(sites.total[site], total),
+                total=_over_signed(everything[site], total),
                 residual=_residual(shown, site),
                 marker=labels.of_site(site),
             )
@@ -178,7 +175,7 @@ def category_rows(
     groups, whole = shown.groups, shown.whole
     sums = whole.by_group.sums.sum(axis=1)
     c2, sd = coefficient(sums), deviation(sums)
-    spread = log_coefficient(whole.by_group.sums)
+    spread = log_coefficient(whole.by_group.sums).interval()
     left = None if shown.residual is None else shown.residual.by_group.c2
     rows = []
     for group in range(groups.n_groups):

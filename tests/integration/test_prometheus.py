@@ -1,0 +1,115 @@
+"""A real Prometheus scrapes a real ingest; every query of dashboard and alerts runs on what it got."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from fixtures.deploy_tools import DEPLOY, REPOSITORY, Prometheus, ensure, prometheus
+from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, records
+from fixtures.kafka_bench import KafkaBench
+
+ALERTS = (DEPLOY / "prometheus" / "alerts.yml").read_text()
+PANELS = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())["panels"]
+QUERIES = sorted({target["expr"] for panel in PANELS for target in panel.get("targets", [])})
+MAY_BE_EMPTY = ("> 0", "flowdiff_quality_flows_total")
+"""Queries that show what happens seldom."""
+
+
+@pytest.fixture(scope="module")
+def scraped(kafka: KafkaBench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """An ingest that reads two partitions, and a Prometheus with our rules that looks twice a second."""
+    ensure()
+    home = tmp_path_factory.mktemp("scraped")
+    topic = kafka.topic(2)
+    hour_ago = time.time_ns() - 3600 * NS_PER_SECOND
+    for partition in range(2):
+        kafka.fill(topic, [*records(50, hour_ago, name=f"p{partition}-"), b"bad"], partition)
+    options = {
+        "--bootstrap": ",".join(kafka.broker.bootstrap),
+        "--topics": topic,
+        "--lake": home / "lake",
+        "--group": topic,
+        "--default-format": "native",
+        "--commit-interval": "1s",
+        "--window-length": "1m",
+        "--idle": "1s",
+        "--lateness": "1s",
+        "--serve-address": "127.0.0.1:0",
+    }
+    words = [word for pair in options.items() for word in pair]
+    with IngestProcess(home / "log", *words) as ingest:
+        address = ingest.wait_for("started")["serves"]
+        config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+        config["global"] = {"scrape_interval": "500ms", "evaluation_interval": "500ms"}
+        config["rule_files"] = [str(DEPLOY / "prometheus" / "alerts.yml")]
+        (job,) = config["scrape_configs"]
+        del job["dns_sd_configs"]
+        job["static_configs"] = [{"targets": [address]}]
+        with prometheus(home / "prometheus", yaml.safe_dump(config)) as server:
+            server.wait_for("sum(flowdiff_published_flows_total) >= 100")
+            server.wait_for("count_over_time(flowdiff_published_flows_total[1m]) >= 4")
+            yield server
+        ingest.signal(signal.SIGTERM)
+        assert ingest.ended() == 0, ingest.text
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_query_of_the_dashboard_shows_something(scraped: Prometheus, query: str) -> None:
+    asked = query.replace("$__rate_interval", "1m").replace("$instance", ".*")
+    assert "$" not in asked
+    if any(part in query for part in MAY_BE_EMPTY):
+        scraped.query(asked)
+    else:
+        assert scraped.wait_for(asked)
+
+
+def test_every_alert_is_evaluated_and_none_fires(scraped: Prometheus) -> None:
+    (group,) = scraped.get("/api/v1/rules", type="alert")["groups"]
+    names = re.findall(r"alert: (\w+)", ALERTS)
+    assert [rule["name"] for rule in group["rules"]] == names
+    deadline = time.monotonic() + 30
+    while any(rule["health"] == "unknown" for rule in group["rules"]) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        (group,) = scraped.get("/api/v1/rules", type="alert")["groups"]
+    assert {rule["name"]: rule["health"] for rule in group["rules"]} == dict.fromkeys(names, "ok")
+    assert [rule["name"] for rule in group["rules"] if rule["state"] == "firing"] == []
+
+
+def named(text: str) -> set[str]:
+    return {*re.findall(r"\b(?:flowdiff|process)_[a-z_]+\b", text)}
+
+
+def test_every_metric_that_is_asked_for_is_served(scraped: Prometheus) -> None:
+    served = {*scraped.get("/api/v1/label/__name__/values")}
+    seldom = {"flowdiff_quality_flows_total"}
+    assert named(ALERTS) - served <= seldom
+    assert named(" ".join(QUERIES)) - served <= seldom
+
+
+def test_every_metric_that_is_served_is_in_the_docs(scraped: Prometheus) -> None:
+    served = {name for name in scraped.get("/api/v1/label/__name__/values") if name.startswith("flowdiff_")}
+    told = named((REPOSITORY / "docs" / "live.md").read_text())
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in served if not name.endswith("_created")}
+    assert families - told == set()
+    assert {name for name in told if name.startswith("flowdiff_")} - families <= {
+        "flowdiff_quality_flows_total"
+    }
+
+
+def test_what_prometheus_has_is_what_was_published(scraped: Prometheus) -> None:
+    def value(query: str) -> float:
+        return float(scraped.query(query)[0]["value"][1])
+
+    assert value("sum(flowdiff_published_flows_total)") == 100
+    assert value("sum(flowdiff_messages_total)") == 302
+    assert value('flowdiff_rejected_total{reason="bad-json"}') == 2
+    assert value("sum(flowdiff_lag_messages)") == 0
+    assert Path("/proc").exists()
+    assert value("process_resident_memory_bytes") > 50e6
