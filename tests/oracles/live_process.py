@@ -94,7 +94,7 @@ class World:
         run = LiveRun(member, store, info, self.settings, identity, lambda: self.now_ns, self.watch)
         # Threads decode when they come to it; here every turn takes all, so that a schedule repeats exactly.
         decoders = run._decoders
-        decoders.take = lambda **_: Decoders.take(decoders, drain=True)  # type: ignore[method-assign]
+        decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]
         self.processes[name] = run
         return run
 

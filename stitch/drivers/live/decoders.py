@@ -1,7 +1,6 @@
 """Payloads on their way through the codecs: decoded in threads, given back in the order in which they came.
 
-A decode has fixed costs of some 5 ms, so consecutive polls of a stream are gathered, as long as the threads
-have other things to do.
+A decode has fixed costs of some 10 ms, so what comes of a stream is gathered for a moment.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ AHEAD: Final = 3
 GATHERED_BYTES: Final = 4 * 2**20
 """Enough for one decode."""
 GATHERED_MESSAGES: Final = 20_000
+GATHERED_NS: Final = 250_000_000
+"""What came is gathered no longer than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,57 +35,69 @@ class _UnderWay:
     decoded: Future[Decoded]
 
 
+@dataclass(slots=True)
+class _Gathering:
+    """What came of a stream since the last decode, of one format."""
+
+    since_ns: int
+    polls: list[Payloads]
+    bytes: int = 0
+    messages: int = 0
+
+    def is_enough(self, now_ns: int) -> bool:
+        """Whether to decode it."""
+        return (
+            self.bytes >= GATHERED_BYTES
+            or self.messages >= GATHERED_MESSAGES
+            or now_ns - self.since_ns >= GATHERED_NS
+        )
+
+
 class Decoders:
-    """Used by one thread."""
+    """Used by one thread. Time comes as an argument, in ns."""
 
     def __init__(self, config: DecodeConfig) -> None:
         self._config = config
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
         self._under_way: deque[_UnderWay] = deque()
-        self._gathered: list[Payloads] = []
-        """Of `_stream`, one format."""
-        self._stream: StreamId | None = None
-        self._bytes = 0
-        self._messages = 0
+        self._gathered: dict[StreamId, _Gathering] = {}
 
     def __bool__(self) -> bool:
         """Whether something is on its way."""
         return bool(self._under_way or self._gathered)
 
-    def give(self, stream: StreamId, payloads: Payloads) -> None:
+    def give(self, stream: StreamId, payloads: Payloads, now_ns: int) -> None:
         """One poll of a stream."""
-        if self._gathered and (stream != self._stream or payloads.format != self._gathered[-1].format):
-            self._send()
-        self._stream = stream
-        self._gathered.append(payloads)
-        self._bytes += sum(map(len, payloads.payloads))
-        self._messages += len(payloads.payloads)
-        idle = len(self._under_way) < THREADS
-        if idle or self._bytes >= GATHERED_BYTES or self._messages >= GATHERED_MESSAGES:
-            self._send()
+        gathering = self._gathered.get(stream)
+        if gathering is not None and gathering.polls[0].format != payloads.format:
+            self._send(stream)
+            gathering = None
+        if gathering is None:
+            gathering = self._gathered[stream] = _Gathering(now_ns, [])
+        gathering.polls.append(payloads)
+        gathering.bytes += sum(map(len, payloads.payloads))
+        gathering.messages += len(payloads.payloads)
 
-    def take(self, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
+    def take(self, now_ns: int, *, drain: bool = False) -> Iterator[tuple[StreamId, Payloads, Decoded]]:
         """What is decoded, in order; waits where too much is on its way, and for all of it to `drain`."""
-        if drain:
-            self._send()
-        wait = len(self._under_way) >= AHEAD
-        while self._under_way and (drain or wait or self._under_way[0].decoded.done()):
-            wait = False
+        for stream, gathering in [*self._gathered.items()]:
+            if drain or gathering.is_enough(now_ns):
+                self._send(stream)
+        while self._under_way and (
+            drain or len(self._under_way) > AHEAD or self._under_way[0].decoded.done()
+        ):
             one = self._under_way.popleft()
             yield one.stream, one.payloads, one.decoded.result()
 
-    def _send(self) -> None:
-        """Let what was gathered be decoded."""
-        if not self._gathered or self._stream is None:
-            return
-        payloads = joined(self._gathered)
-        self._gathered, self._bytes, self._messages = [], 0, 0
+    def _send(self, stream: StreamId) -> None:
+        """Let what was gathered of a stream be decoded."""
+        payloads = joined(self._gathered.pop(stream).polls)
         if payloads.format is None:  # rejects alone
             done: Future[Decoded] = Future()
             done.set_result(Decoded(empty_events(), []))
         else:
             done = self._pool.submit(codec_for(payloads.format).decode, payloads.payloads, self._config)
-        self._under_way.append(_UnderWay(self._stream, payloads, done))
+        self._under_way.append(_UnderWay(stream, payloads, done))
 
     def close(self) -> None:
         """End the threads."""

@@ -32,6 +32,8 @@ from stitch.lake.layout import LakeInfo
 from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
 
+BUSY_POLL_S: Final = 0.05
+"""Longest wait for messages while others are being decoded."""
 RESUME_SHARE: Final = 0.7
 """Reading goes on once what is held is below this share of the budget."""
 
@@ -113,10 +115,10 @@ class LiveRun:
         self._own(self._source.change())
         for number, streams in self._setbacks.to_take_back():
             self._gain(number, list(streams))
-        payloads = self._poll(0.0 if self._decoders else timeout_s)
+        payloads = self._poll(min(timeout_s, BUSY_POLL_S) if self._decoders else timeout_s)
         if payloads is not None:
             self._decode(payloads)
-        self._take(drain=payloads is None)
+        self._take()
         self._advance()
         self._commit_due()
         self._hold_back()
@@ -282,11 +284,11 @@ class LiveRun:
     def _decode(self, payloads: Payloads) -> None:
         stream = self._by_name[payloads.stream]
         if stream.lane in self._lanes:  # of one that halted, it is read again by whoever takes it over
-            self._decoders.give(stream, payloads)
+            self._decoders.give(stream, payloads, self._clock())
 
     def _take(self, *, drain: bool = False) -> None:
         """Give lanes what was decoded, in order; `drain`: all of it."""
-        for stream, payloads, decoded in self._decoders.take(drain=drain):
+        for stream, payloads, decoded in self._decoders.take(self._clock(), drain=drain):
             lane = self._lanes.get(stream.lane)
             if lane is None or stream not in lane.streams:
                 continue
