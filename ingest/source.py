@@ -172,7 +172,9 @@ class LiveSource(Protocol):
         ...
 
     def ends(self) -> Mapping[StreamId, int]:
-        """Last known position of the message to be written next, of every stream that is ours."""
+        """Position of the message to be written next, of our streams; only where it is known as of a moment
+        ago: who takes a stream for read to its end goes on without what is still to come of it.
+        """
         ...
 
     def topic_id(self, topic: str) -> str | None:

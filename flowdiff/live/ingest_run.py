@@ -29,6 +29,7 @@ from schemas.errors import FlowdiffError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.watch import LaneState
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
 from stitch.lake.place import is_bucket, open_store
@@ -91,11 +92,13 @@ def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> in
         run.turn(TURN_S)
     is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
     log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
-    run.stop(whole=is_whole)
+    is_committed = run.stop(whole=is_whole)
     log.info("stopped")
     if run.halted and not was_asked:
         lane, why = next(iter(run.halted.items()))
         raise InputError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
+    if ends is not None and not was_asked and not is_committed:
+        return FAILED
     return 0
 
 
@@ -124,8 +127,13 @@ class _Ends:
                 or "No partition of the topics came to us: other members of the group have them.",
                 remedy="Check the topics, or stop the other members.",
             )
-        self.are_reached = bool(streams) and all(
-            stream.name in self._ends and stream.position >= self._ends[stream.name] for stream in streams
+        self.are_reached = (
+            bool(streams)
+            and status.trouble is None
+            and all(lane.state is LaneState.RUNNING for lane in status.lanes)
+            and all(
+                stream.name in self._ends and stream.position >= self._ends[stream.name] for stream in streams
+            )
         )
         return self.are_reached
 

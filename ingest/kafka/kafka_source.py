@@ -19,6 +19,7 @@ from ingest.kafka.group_consumer import group_consumer
 from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.kafka.membership import Membership, monotonic_s
+from ingest.kafka.stream_ends import StreamEnds
 from ingest.kafka.stream_errors import cut_back, gap, other_topic
 from ingest.messages import payloads_of_messages
 from ingest.source import Change, CorruptStreamError, Payloads, StreamId, TopicChangedError
@@ -40,7 +41,6 @@ class _Stream:
     """What is kept of a stream that was started."""
 
     topic_id: str | None
-    end: int
     damaged_at: int = -1
     damaged_times: int = 0
 
@@ -64,6 +64,7 @@ class KafkaSource:
         self._fetching = fetching_of(settings, self._consumer)
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
+        self._ends = StreamEnds(self._consumer)
         self._is_unconfirmed = True
         """Messages came since the ids of topics were looked up."""
         self._trouble: str | None = None
@@ -132,7 +133,8 @@ class KafkaSource:
         elif position > end:
             raise cut_back(stream, position, end)
         self._forget(stream)
-        self._streams[stream] = _Stream(current, end)
+        self._streams[stream] = _Stream(current)
+        self._ends.begin(stream, end, monotonic_s())
         if partition in self._consumer.assignment():
             self._fetching.begin(stream, position)
         return position
@@ -166,10 +168,10 @@ class KafkaSource:
 
     def ends(self) -> Mapping[StreamId, int]:
         """See `LiveSource.ends`."""
-        for stream, kept in self._streams.items():
-            end = self._fetching.end_of(stream)
-            kept.end = kept.end if end is None else end
-        return {stream: kept.end for stream, kept in self._streams.items()}
+        now_s = monotonic_s()
+        for stream in self._streams:
+            self._ends.heard(stream, self._fetching.end_of(stream), now_s)
+        return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
         """See `LiveSource.topic_id`. As of now where anything came since it was asked last: a topic may be
@@ -300,6 +302,7 @@ class KafkaSource:
     def _forget(self, stream: StreamId) -> None:
         """Nothing is known of it, and nothing of what was fetched will be given."""
         self._streams.pop(stream, None)
+        self._ends.forget(stream)
         self._paused.discard(stream)
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 

@@ -10,6 +10,7 @@ from fixtures.kafka_bench import KafkaBench, Reader, numbered, wait_until
 from kafka import TopicPartition
 
 from ingest.kafka.kafka_source import KafkaSource
+from ingest.kafka.stream_ends import FRESH_S
 from ingest.source import GapError, Payloads, StreamId, TopicChangedError
 from schemas.rejects import Reason
 
@@ -103,9 +104,24 @@ def test_paused_streams_give_nothing(kafka: KafkaBench, opened: list[KafkaSource
     kafka.fill(topic, numbered(100, 200), 1)
     read.read_until(lambda: len(read.values(moving)) == 200)
     assert len(read.values(still)) == before
+    kafka.fill(topic, numbered(100, 120), 0)
+    read.read_until(lambda: read.source.ends().get(still) == 120)  # though nothing is fetched
     read.source.resume([still])
-    read.read_until(lambda: len(read.values(still)) == 100)
-    assert read.offsets(still) == list(range(100))
+    read.read_until(lambda: len(read.values(still)) == 120)
+    assert read.offsets(still) == list(range(120))
+
+
+def test_an_end_that_nobody_confirms_is_not_known(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 10))
+    read = reader(kafka, opened, topic)
+    read.read_until(lambda: len(read.values()) == 10)
+    assert read.source.ends() == {StreamId(topic, 0): 10}
+    told = read.source._ends._told[StreamId(topic, 0)]
+    told.as_of_s -= FRESH_S
+    assert read.source.ends() == {}
+    read.read_until(lambda: bool(read.source.ends()))
+    assert read.source.ends() == {StreamId(topic, 0): 10}
 
 
 def test_pattern_takes_topics_and_partitions_made_later(kafka: KafkaBench, opened: list[KafkaSource]) -> None:

@@ -329,3 +329,45 @@ def test_memory_is_bounded_by_publishing_early(n: int) -> None:
 
 def replace_settings(**update: object) -> LiveSettings:
     return SETTINGS.model_copy(update=update)
+
+
+def test_a_disk_that_is_full_when_a_lane_is_taken_over_is_waited_for() -> None:
+    disk = FullDisk()
+    world = World(SENT, disk=disk)
+    run = world.start("process")
+    next(world.turns("process"))
+    run.stop()
+    run = world.start("process")  # its lanes have commits, so a takeover writes one
+    disk.full = True
+    for turn in world.turns("process"):
+        disk.full = turn < 8
+        if turn == 5:
+            assert {lane.state for lane in run.status().lanes} == {LaneState.WAITING}
+            assert not run.status().ready
+            assert not run.halted
+    assert run.stop()
+    whole(world)
+
+
+def test_a_log_that_does_not_answer_when_a_lane_is_taken_over_is_waited_for() -> None:
+    world = World(SENT)
+    run = world.start("a")
+    world.log.silent_on_start = True
+    for turn in world.turns("a"):
+        world.log.silent_on_start = turn < 8
+        if turn == 5:
+            assert "not told" in run.status().lanes[0].why
+            assert not run.halted
+    assert run.stop()
+    whole(world)
+
+
+def test_a_stop_tells_that_something_was_not_committed() -> None:
+    disk = FullDisk()
+    world = World(SENT, disk=disk)
+    run = world.start("process")
+    for turn in world.turns("process"):
+        if turn == 8:
+            break
+    disk.full = True
+    assert not run.stop(whole=True)

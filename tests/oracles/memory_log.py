@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ingest.source import Change, GapError, Payloads, StreamId, TopicChangedError
+from schemas.errors import InputError
 
 
 @dataclass
@@ -32,6 +33,8 @@ class MemoryLog:
     committed: dict[StreamId, int] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
     unreachable: bool = False
+    silent_on_start: bool = False
+    """Members are told nothing of where streams begin."""
 
     def create(self, topic: str, partitions: int, topic_id: str = "id-1") -> None:
         self.topic_ids[topic] = topic_id
@@ -137,6 +140,8 @@ class Member:
         )
 
     def start(self, stream: StreamId, position: int | None, topic_id: str | None) -> int:
+        if self.log.silent_on_start:
+            raise InputError(f"The range of {stream.name} is not told.")
         first = self.log.first[stream]
         if topic_id is not None and topic_id != self.log.topic_ids[stream.topic]:
             raise TopicChangedError(f"'{stream.topic}' was made anew.", stream=stream, remedy="Look at it.")

@@ -21,12 +21,12 @@ from ingest.source import (
     StreamId,
     TopicChangedError,
 )
-from schemas.errors import FlowdiffError, LakeError
+from schemas.errors import FlowdiffError, InputError, LakeError
 from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.setbacks import Setbacks
-from stitch.drivers.live.watch import LaneState, LiveStatus, Watch
+from stitch.drivers.live.setbacks import Setbacks, passes_by_itself
+from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
 from stitch.lake.manifest import sealed_to_ns
@@ -47,10 +47,7 @@ class LiveIdentity:
 
 
 class LiveRun:
-    """Live ingestion into one lake. Used by one thread; `status` may be asked from any.
-
-    `clock` tells the time in ns since the epoch.
-    """
+    """Live ingestion into one lake. Used by one thread; `status` may be asked from any. `clock`: ns."""
 
     def __init__(
         self,
@@ -71,6 +68,8 @@ class LiveRun:
         self._watch = watch
         self._lanes: dict[int, LiveLane] = {}
         self._halted: dict[int, str] = {}
+        self._later: dict[int, str] = {}
+        """Lanes that are ours and are to be taken over at another time, and why not now."""
         self._by_name: dict[str, StreamId] = {}
         self._setbacks = Setbacks(clock)
         self._decoders = Decoders(settings.decode)
@@ -125,19 +124,24 @@ class LiveRun:
         self._hold_back()
         self._tell()
 
-    def stop(self, *, whole: bool = False) -> None:
-        """Commit what came, give the lanes up and leave the group. `whole`: nothing more is to come."""
+    def stop(self, *, whole: bool = False) -> bool:
+        """Commit what came, give the lanes up and leave the group. `whole`: nothing more is to come.
+
+        Returns whether all of it was committed; where not, it is read again by whoever comes next.
+        """
         self._stopping = True
         self._tell()
         self._take(drain=True)
         for number in sorted(self._lanes):
             self._commit(number, whole=whole)
+        is_whole = not self._halted and all(lane.state is LaneState.RUNNING for lane in self._lanes.values())
         self._source.release([stream for lane in self._lanes.values() for stream in lane.streams])
         for number in sorted(self._lanes):
             self._drop(number, "released")
         self._decoders.close()
         self._source.close()
         self._tell()
+        return is_whole and not self._later
 
     # -- ownership ------------------------------------------------------------------------------------------
 
@@ -146,6 +150,7 @@ class LiveRun:
             return
         for number in {stream.lane for stream in (*change.lost, *change.asked)}:
             self._setbacks.reassigned(number)
+            self._later.pop(number, None)
         if change.lost:
             self._take(drain=True)
             for number in sorted({stream.lane for stream in change.lost}):
@@ -172,11 +177,31 @@ class LiveRun:
                 self._by_name[stream.name] = stream
                 started = self._start(lane, stream)
                 lane.begin(stream, started, self._source.topic_id(stream.topic), now_ns)
+            if self._full:
+                self._source.pause(streams)
+            self._later.pop(number, None)
             self._commit(number)  # a lane that says where it begins holds the seal for what is to come
-        except FlowdiffError as error:
-            self._halt(number, str(error))
+        except FlowdiffError as error:  # an InputError of no stream: the log did not answer
+            why, passes = str(error), isinstance(error, InputError) and not isinstance(error, StreamError)
         except OSError as error:
-            self._halt(number, f"The lake cannot be read: {error.strerror or error}.")
+            why = f"The lake cannot be taken over: {error.strerror or error}."
+            passes = passes_by_itself(error)
+        else:
+            return
+        if passes:
+            self._put_off(number, streams, why)
+        else:
+            self._halt(number, why)
+
+    def _put_off(self, number: int, streams: Iterable[StreamId], why: str) -> None:
+        """A lane that is ours cannot be taken over, and may be soon."""
+        ours = {*streams, *(self._lanes[number].streams if number in self._lanes else ())}
+        self._lanes.pop(number, None)
+        self._source.pause(ours)
+        self._setbacks.put_off(number, tuple(sorted(ours)))
+        if number not in self._later:
+            self._watch.lane(number, "waiting", why)
+        self._later[number] = why
 
     def _start(self, lane: LiveLane, stream: StreamId) -> int:
         """Where a stream goes on. Raises StreamError unless gaps are accepted."""
@@ -234,6 +259,7 @@ class LiveRun:
         if lane is not None:
             self._source.pause(lane.streams)
         self._drop(number, "halted", why)
+        self._later.pop(number, None)
         self._halted[number] = why
         if lane is None:
             self._watch.lane(number, "halted", why)
@@ -310,7 +336,8 @@ class LiveRun:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
             self._watch.committed(record, took_s)
-            self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
+            if self._trouble is None:  # else each lane would wait for an answer
+                self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
     def _lost_to_another(self, number: int, why: str) -> None:
         """Another process went on with a lane that the log gave to us."""
@@ -318,6 +345,7 @@ class LiveRun:
         if self._setbacks.lost(number, streams):
             self._source.pause(streams)
             self._drop(number, "lost", why)
+            self._later[number] = why
         else:
             self._halt(number, f"{why} Is a second group at work on this lake?")
 
@@ -360,9 +388,11 @@ class LiveRun:
 
     def _tell(self) -> None:
         ends = self._source.ends() if not self._stopping else {}
+        told = {number: lane_put_off(number, why) for number, why in self._later.items()}
+        told |= {number: lane.status(ends) for number, lane in self._lanes.items()}
         self._status = LiveStatus(
             now_ns=self._clock(),
-            lanes=tuple(lane.status(ends) for _, lane in sorted(self._lanes.items())),
+            lanes=tuple(told[number] for number in sorted(told)),
             paused=self._full,
             trouble=self._trouble,
             stopping=self._stopping,

@@ -64,6 +64,11 @@ class Setbacks:
         told.lost, told.retry_at_ns = streams, self._clock() + RETRY_NS
         return True
 
+    def put_off(self, lane: int, streams: tuple[StreamId, ...]) -> None:
+        """A lane cannot be taken over now, for a cause that may pass."""
+        told = self._of.setdefault(lane, _Setback())
+        told.lost, told.retry_at_ns = streams, self._clock() + RETRY_NS
+
     def to_take_back(self) -> Iterator[tuple[int, tuple[StreamId, ...]]]:
         """Lanes whose time has come, with their streams."""
         for lane, told in [*self._of.items()]:

@@ -15,7 +15,7 @@ class LaneState(StrEnum):
 
     RUNNING = "running"
     WAITING = "waiting"
-    """Its last commit failed and is tried again; nothing is read meanwhile."""
+    """Its last commit, or taking it over, failed and is tried again; nothing is read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,25 @@ class LaneStatus:
     """Number of its last commit."""
     committed_at_ns: int | None
     """By the clock, when this process last committed it."""
+
+
+def lane_put_off(lane: int, why: str) -> LaneStatus:
+    """A lane that is ours and could not be taken over yet."""
+    return LaneStatus(
+        lane=lane,
+        state=LaneState.WAITING,
+        why=why,
+        streams=(),
+        watermark_ns=None,
+        sealed_to_ns=None,
+        open_events=0,
+        open_flows=0,
+        pending_flows=0,
+        bytes=0,
+        oldest_open_ns=None,
+        commit=0,
+        committed_at_ns=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
