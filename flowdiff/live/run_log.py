@@ -17,6 +17,11 @@ _HOW_BAD: Final = {"waiting": logging.WARNING, "lost": logging.WARNING, "halted"
 """Of what becomes of a lane; anything else is told as information."""
 
 
+TORN_FLOWS: Final = 50
+TORN_SHARE: Final = 0.2
+"""Of so many flows of a commit, a share with missing parents that looks like a topic without keys."""
+
+
 def open_log(settings: LogSettings, stream: TextIO) -> Any:
     """A structlog logger that writes to `stream`. Safe to use from several threads."""
     is_json = settings.format is LogFormat.JSON or (settings.format is LogFormat.AUTO and not stream.isatty())
@@ -77,6 +82,16 @@ class LogWatch:
             self._log.warning("rejected", lane=record.lane, commit=record.seq, **_by_reason(counters.rejects))
         if counters.events_late:
             self._log.warning("late", lane=record.lane, commit=record.seq, events=counters.events_late)
+        torn = counters.quality.get("ORPHAN", 0)
+        if counters.flows >= TORN_FLOWS and torn > TORN_SHARE * counters.flows:
+            self._log.warning(
+                "torn",
+                lane=record.lane,
+                commit=record.seq,
+                flows=counters.flows,
+                without_parent=torn,
+                why="Many requests lack spans: is the topic keyed by trace id? If not, see flowdiff rekey.",
+            )
         for gap in record.gaps:
             self._log.error(
                 "gap",

@@ -89,3 +89,11 @@ def test_a_commit_says_what_is_worth_a_line(level: LogLevel, events: list[str]) 
         assert by_event["published"]["sealed_to"].startswith("2027-01-15")
     if "rejected" in by_event:
         assert by_event["rejected"]["bad_json"] == 3
+
+
+@pytest.mark.parametrize(("torn", "is_told"), [(0, False), (19, False), (90, True)])
+def test_a_topic_that_tears_requests_is_told(torn: int, is_told: bool) -> None:
+    stream = StringIO()
+    counters = Counters(flows=100, quality={"ORPHAN": torn} if torn else {})
+    LogWatch(open_log(LogSettings(format=LogFormat.JSON), stream)).committed(record(counters), 0.1)
+    assert ("flowdiff rekey" in stream.getvalue()) == is_told
