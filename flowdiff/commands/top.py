@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,12 +53,14 @@ def _follow(console: Console, page: str, now: Scrape, wait_s: float) -> None:
     from schemas.visible import visible
 
     before: Scrape | None = None
-    with Live(view(page, now, None, rows=_rows(console)), console=console, screen=True) as live:
+    # A shell that starts it in the background lets it ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Live(view(page, now, None, rows=_rows(console)), console=console, screen=True) as live,
+    ):
         while True:
-            try:
-                time.sleep(wait_s)
-            except KeyboardInterrupt:
-                return
+            time.sleep(wait_s)
             try:
                 before, now = now, scrape(page, time.monotonic())
             except InputError as error:
