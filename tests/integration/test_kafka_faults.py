@@ -68,8 +68,11 @@ def test_damaged_batch_halts_its_stream_alone(mortal: KafkaBench, opened: list[K
     read = reader(mortal, opened, topic, other)
     with pytest.raises(CorruptStreamError, match=f"{topic}/0: offsets 20 to 29 cannot be read"):
         read.read(1_000)
-    # What came before it is there, and the others go on.
-    assert read.values(StreamId(topic, 0)) == numbered(0, 20)
+    # What came before it is there as far as it was fetched, and the others go on: confluent-kafka may tell of
+    # the damage first, and what it did not give is read by whoever takes over.
+    before = read.values(StreamId(topic, 0))
+    assert before == numbered(0, len(before))
+    assert len(before) <= 20
     mortal.fill(other, numbered(50, 60))
     read.read_until(lambda: len(read.values(StreamId(other, 0))) == 60)
 
