@@ -76,7 +76,7 @@ def test_damaged_files_give_events_or_rejects(
     proto = seeds["otlp-proto"]
     whole = [
         *seeds.values(),
-        gzip.compress(seeds["native"]),
+        gzip.compress(seeds["native"], mtime=0),
         pa.compress(seeds["native"], "zstd", asbytes=True),
     ]
     whole += [

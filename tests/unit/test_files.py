@@ -193,7 +193,15 @@ def test_a_line_that_is_too_long_is_refused_and_its_neighbours_are_not(tmp_path:
 @pytest.mark.parametrize("format_", [None, *format_names()])
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n\n", b"[]", b"{}\n", b" [\n ]", gzip.compress(b"", mtime=0), gzip.compress(b"[]", mtime=0)],
+    [
+        b"",
+        b"\n\n",
+        b"[]",
+        b"{}\n",
+        b" [\n ]",
+        gzip.compress(b"", mtime=0),
+        gzip.compress(b"[]", mtime=0),
+    ],
 )
 def test_a_file_that_holds_nothing_is_a_reject(tmp_path: Path, content: bytes, format_: str | None) -> None:
     path = tmp_path / "rotated"
