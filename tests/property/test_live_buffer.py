@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.agreement import disagreements
 from oracles.stitcher import read_events, stitch_plainly
@@ -234,12 +233,7 @@ def published_as_accepted(lane: SlowLane, rows: list[Row]) -> None:
     assert counts["rejected"] == expected.counts["rejected"] == len(lane.letters)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="open fault: with versions of one id that contradict each other, some of them late and a crash in "
-    "between, flow and ledger were seen to differ from the kernel's over what was accepted",
-)
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), requests=stragglers())
 def test_what_is_late_is_told_and_the_rest_is_published(
     data: st.DataObject, requests: list[list[Row]]

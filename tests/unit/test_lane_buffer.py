@@ -125,6 +125,17 @@ def test_after_closing_a_copy_is_a_duplicate_and_anything_else_is_late() -> None
     assert (counters.events_published, counters.events_duplicate, counters.events_open) == (2, 2, 0)
 
 
+def test_after_closing_another_version_is_late_though_only_a_list_differs() -> None:
+    buffer = lane()
+    at = (AT + 1 * S, AT + 2 * S)
+    add(buffer, *trace("t"), span("c", "a", at, trace="t"))
+    buffer.advance(START + 60 * S)
+    commit(buffer)
+    add(buffer, span("c", "a", at, trace="t"), span("c", "b", at, trace="t"))
+    due = commit(buffer)
+    assert (due.counters.events_duplicate, due.counters.events_late) == (1, 1)
+
+
 def test_before_the_seal_everything_is_late_even_of_an_open_request() -> None:
     buffer = lane(sealed_to_ns=START)
     add(buffer, *trace("t", 1), span("c", "a", (AT - 1, AT + 5), trace="t"), *trace("u", -5))
