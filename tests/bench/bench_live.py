@@ -22,11 +22,12 @@ SPANS_PER_TRACE = 48
 
 def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     """The child: everything there is on the topic, into a lake."""
+    from oracles.unwatched import Unwatched, is_read
+
     from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.kafka_source import KafkaSource
     from stitch.drivers.live.live_run import LiveIdentity, LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
-    from stitch.drivers.live.watch import Unwatched
     from stitch.lake.layout import ensure_lake
     from stitch.lake.manifest import open_manifest
     from stitch.lake.store import LocalStore
@@ -40,7 +41,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     while not run.status().lanes:
         run.turn(0.1)
     begin = time.perf_counter(), time.process_time()
-    while not run.caught_up:
+    while not is_read(run.status()):
         run.turn(0.1)
     assert not run.halted, run.halted
     run.stop(whole=True)

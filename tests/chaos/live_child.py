@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from oracles.unwatched import Unwatched, is_read
+
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.watch import Unwatched
 from stitch.lake.layout import ensure_lake
 from stitch.lake.store import LocalStore
 
@@ -59,7 +62,7 @@ def main(bootstrap: str, topic: str, group: str, lake: str, member: str, *more: 
     print("running", flush=True)
     while not stopped and not run.all_halted:
         run.turn(0.2)
-        if drain and run.caught_up and len(run.status().lanes) == int(more[1]):
+        if drain and is_read(run.status()) and len(run.status().lanes) == int(more[1]):
             break
     run.stop(whole=drain)
     print("halted" if run.halted else "stopped", run.halted, flush=True)

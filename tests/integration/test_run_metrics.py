@@ -17,6 +17,7 @@ from io import StringIO
 
 import pytest
 from oracles.live_process import START_NS, Sent, World, requests
+from oracles.unwatched import Unwatched
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
@@ -31,7 +32,6 @@ from ingest.source import StreamId
 from schemas.commits import CommitRecord
 from schemas.errors import ConfigError, InputError
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.live.watch import Unwatched
 from stitch.lake.disk import Disk
 from stitch.lake.store import LocalStore, Store
 

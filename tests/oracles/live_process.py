@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from oracles.memory_disk import MemoryDisk
 from oracles.memory_log import Member, MemoryLog
+from oracles.unwatched import Unwatched
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
@@ -16,7 +17,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_run import LiveIdentity, LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.watch import Unwatched, Watch
+from stitch.drivers.live.watch import Watch
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import decode
 from stitch.lake.layout import ensure_lake

@@ -13,7 +13,7 @@ from analyze.methods.variance.category_variance import log_coefficient
 from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.marked_labels import MarkedLabels
 from analyze.methods.variance.part_names import site_name
-from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
+from analyze.methods.variance.request_groups import NOWHERE
 from analyze.methods.variance.sample_variance import Measured, SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.variance_settings import VarianceSettings
@@ -252,12 +252,6 @@ def _watched(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.resolved, -one.within, one.site)))
-
-
-def large_groups(groups: RequestGroups) -> list[int]:
-    """Groups that are one category."""
-    found: list[int] = np.flatnonzero(groups.category != NOWHERE).tolist()
-    return found
 
 
 def impact_order(measured: Measured) -> list[int]:

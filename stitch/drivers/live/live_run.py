@@ -94,20 +94,6 @@ class LiveRun:
         """Whether there is nothing left to do: every lane that was ours is halted."""
         return bool(self._halted) and not self._lanes
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether every stream was read to the end that is known, and all of it was taken."""
-        ends = self._source.ends()
-        streams = [stream for lane in self._lanes.values() for stream in lane.streams]
-        return (
-            bool(streams)
-            and not self._decoders
-            and all(
-                stream in ends and self._lanes[stream.lane].read_to(stream) >= ends[stream]
-                for stream in streams
-            )
-        )
-
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:

@@ -123,19 +123,3 @@ class Watch(Protocol):
     def trouble(self, why: str | None) -> None:
         """The log cannot be read, or can again (None)."""
         ...
-
-
-class Unwatched:
-    """A Watch that does nothing."""
-
-    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
-        """See Watch."""
-
-    def committed(self, record: CommitRecord, took_s: float) -> None:
-        """See Watch."""
-
-    def lane(self, lane: int, state: str, why: str) -> None:
-        """See Watch."""
-
-    def trouble(self, why: str | None) -> None:
-        """See Watch."""

@@ -18,8 +18,7 @@ FAULTS = "../shared/data/faults"
 @pytest.fixture(scope="module")
 def recordings(repository: Path) -> dict[str, Recording]:
     folder = repository / FAULTS
-    if not (folder / "cases.json").is_file():
-        pytest.skip(f"{FAULTS} is missing: the labelled recordings lie beside the checkout")
+    assert (folder / "cases.json").is_file(), f"{FAULTS}: the labelled recordings lie beside the checkout"
     return {recording.name.split("-20")[0]: recording for recording in read_recordings(folder)}
 
 
