@@ -13,8 +13,6 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from kafka import KafkaConsumer
-from kafka.errors import OffsetOutOfRangeError
-from kafka.structs import TopicPartition as OwnPartition
 
 from ingest.kafka.bearer_tokens import token_provider
 from ingest.kafka.fetched_batches import FetchedBatch
@@ -45,6 +43,17 @@ _TOKEN_LIFE_S: Final = 60.0
 """How long librdkafka keeps a token before it asks for another; the provider keeps the real one."""
 _QUEUE_KB: Final = 64 * 1024
 """Fetched ahead, over all partitions."""
+
+
+LOOKED_AT: Final = frozenset(
+    {
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+    }
+)
+"""Errors of a stream after which the other client reads on."""
 
 
 class FastFetching:
@@ -174,12 +183,9 @@ class FastFetching:
         if code == KafkaError._PARTITION_EOF and offset > self._until[stream]:
             # Markers of transactions and what was compacted away count as passed.
             self._give(stream, FetchedBatch(Messages([], [], 0), offset, -1))
-        elif code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
-            at = self._until[stream]
-            raise OffsetOutOfRangeError({OwnPartition(stream.topic, stream.partition): at})
-        elif code in (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION):
-            # What librdkafka tells after such a batch may be anything, and so may its offsets: the other
-            # client has a look.
+        elif code in LOOKED_AT:
+            # What librdkafka tells after a damaged batch may be anything (that its own position is out of
+            # range, too), and so may its offsets: the other client has a look, and says what it is.
             self._looked_at.add(stream)
             self._client.incremental_unassign([TopicPartition(stream.topic, stream.partition)])
             self._own.begin(stream, self._until[stream])
