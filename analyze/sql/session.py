@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import interruptible, locked_connection, unreadable_file
+from analyze.sql.connection import locked_connection, unreadable_file
 from analyze.sql.stored_tables import LISTED, tables_behind
 from analyze.sql.time_limit import TimeLimit
 from analyze.verify import verify
@@ -102,8 +102,9 @@ class Session:
             _refuse_what_writes(text)
             # Which tables it reads does not depend on the bound values.
             self._read_files_of(text.replace("?", "NULL") if values else text)
-            with limit.running(), interruptible():
-                reader = self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
+            reader = limit.run(
+                lambda: self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
+            )
         except duckdb.Error as error:
             raise self._failure(error, limit) from error
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, limit))
@@ -112,8 +113,7 @@ class Session:
         """Batches as they come. DuckDB's own errors arrive as OSError by way of Arrow's C interface."""
         while True:
             try:
-                with limit.running(), interruptible():
-                    batch = next(reader, None)
+                batch = limit.run(lambda: next(reader, None))
             except (OSError, duckdb.Error) as error:
                 raise self._failure(error, limit) from error
             if batch is None:

@@ -1,18 +1,23 @@
-"""How long a query may compute."""
+"""How long a query may compute, and Ctrl-C while it does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from threading import Timer
+from typing import Final, TypeVar
+
+_Result = TypeVar("_Result")
+_ASK_AGAIN_SECONDS: Final = 0.05
+"""DuckDB forgets to stop where it is asked just before it begins."""
 
 
 @dataclass(slots=True)
 class TimeLimit:
     """Seconds of one query's computing; the time in which somebody reads its rows is not counted.
 
-    `clock` gives seconds from anywhere, `stop` is called from another thread when they are used up.
+    `clock` gives seconds from anywhere, `stop` is called from another thread than the query's, when they are
+    used up or on Ctrl-C.
     """
 
     seconds: float
@@ -25,21 +30,21 @@ class TimeLimit:
     def __post_init__(self) -> None:
         self._left = self.seconds
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Around a part of the query."""
-        timer = Timer(max(self._left, 0.0), self._strike)
-        timer.daemon = True
-        started = self.clock()
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            # A thread left at the end of the process would keep DuckDB's objects, which it complains about.
-            timer.join()
-            self._left -= self.clock() - started
+    def run(self, work: Callable[[], _Result]) -> _Result:
+        """Result of a part of the query.
 
-    def _strike(self) -> None:
-        self.struck = True
-        self.stop()
+        It computes in a thread of its own: in the one that is told of Ctrl-C, DuckDB looks for it in some
+        places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
+        """
+        started = self.clock()
+        with ThreadPoolExecutor(1, "query") as thread:
+            part = thread.submit(work)
+            try:
+                wait([part], max(self._left, 0.0))
+                self.struck = not part.done()
+            finally:
+                while not part.done():
+                    self.stop()
+                    wait([part], _ASK_AGAIN_SECONDS)
+                self._left -= self.clock() - started
+        return part.result()
