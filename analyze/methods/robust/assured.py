@@ -96,7 +96,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
 
 
 def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[float, float | None]:
-    found = place_equivalence(run.profile, run.roles, settings, band)
+    found = place_equivalence(run.tested.own, run.profile, run.roles, settings, band)
     return found.share, found.largest
 
 
