@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from analyze.population import Category, Graph, GraphNode, Population
+from analyze.population import Category, Graph, GraphNode, Population, Texts
 
 
 def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None) -> Graph:
@@ -21,8 +21,7 @@ def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None)
         nodes=tuple(_node(label) for label in labels),
         edges=np.array(links, dtype=np.int32).reshape(-1, 2),
         responses=np.array([len(labels) - 1], dtype=np.int32),
-        canonical=" ".join(labels),
-        tokens=tuple(labels),
+        texts=Texts(" ".join(labels), tuple(labels)),
     )
 
 

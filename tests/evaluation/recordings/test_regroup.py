@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from evaluation.recordings.regroup import regroup
 
-from analyze.population import Category, Failures, Graph, GraphNode, LeftBehind, Population, Sample
+from analyze.population import Category, Failures, Graph, GraphNode, LeftBehind, Population, Sample, Texts
 
 pytestmark = pytest.mark.evaluation
 
@@ -19,7 +19,9 @@ N_SAMPLES = 4
 
 def graph(name: str) -> Graph:
     nodes = (GraphNode("web", name), GraphNode("web", "REPLY"))
-    return Graph(name, f"web/{name}", nodes, np.array([[0, 1]], np.int32), np.array([1], np.int32), name, ())
+    return Graph(
+        name, f"web/{name}", nodes, np.array([[0, 1]], np.int32), np.array([1], np.int32), Texts(name, ())
+    )
 
 
 def category(name: str, per_sample: tuple[int, ...], seed: int) -> Category:
