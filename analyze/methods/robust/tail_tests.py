@@ -8,7 +8,12 @@ import numpy.typing as npt
 from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95, Candidates
 from analyze.methods.robust.far_tails import far_tails
-from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, share_envelope
+from analyze.methods.robust.noise_between import (
+    LEAST_IN_ENVELOPE,
+    dispersion,
+    leaves_envelope,
+    share_envelope,
+)
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes, merged
@@ -61,6 +66,7 @@ def tail_changes(
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
     passes = (x1 >= _LEAST_SLOW) & (moved > settings.min_z * se) & ((moved > settings.tail_floor) | much)
     passes &= share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
+    passes &= leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
     passes &= excess_ns > settings.time_share * sums.mean_response_ns
     # A wait beside a longer one delays nobody: the time on the critical path must have grown as well.
     passes &= sums.slower_a_visit_ns > settings.time_share * sums.mean_response_ns / 2
@@ -104,9 +110,7 @@ def _alike(names: Names) -> tuple[I8, I8]:
     """Sites of one operation; and steps of records that begin at one point."""
     operation = np.array([site.operation for site in names.sites], dtype=np.int64)
     first = len(names.operations)
-    begins = [
-        first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites
-    ]
+    begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
     return operation, np.array(begins, dtype=np.int64)
 
 
