@@ -29,9 +29,9 @@ SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
 
 WindowTable = Literal["flows", "structures", "params"]
-SideTable = Literal["late", "dead_letters"]
+SideTable = Literal["late", "repaired", "dead_letters"]
 WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params")
-SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "dead_letters")
+SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
 CONVERTIBLE: Final = frozenset({1})
 """Layout versions that `flowdiff fsck --upgrade` converts."""
 
