@@ -62,6 +62,9 @@ COMMANDS: Final = {
         "summarize",
         "Work out the statistics of every window ahead, so that histories are read in seconds.",
     ),
+    "repair": Listed(
+        "repair", "Fold late events into the windows they belong to, under readers and live ingestion."
+    ),
     "retain": Listed(
         "retain", "Drop whole windows past an age from a lake, under readers and live ingestion."
     ),
