@@ -62,6 +62,8 @@ class CallingTree:
     """Times that they do."""
     time_us: csc_matrix
     """Summed over visits."""
+    time_squares: csc_matrix
+    """The same of squares, µs²."""
     requests: F8
     """[groups]"""
     calls: bool
@@ -81,7 +83,7 @@ class _Sums:
     node: list[I8] = field(default_factory=list)
     group: list[I8] = field(default_factory=list)
     values: list[F8] = field(default_factory=list)
-    """[3, cells]: through, visits, time."""
+    """[4, cells]: through, visits, time, squares of times."""
 
     def nodes_of(self, places: _Places) -> I8:
         """[places] nodes, numbered as they are first seen."""
@@ -101,13 +103,14 @@ class _Sums:
         weighed = csr_matrix((weight, (place.reshape(-1), rows)), shape=(len(codes), len(weight)))
         nodes, visit = np.unique(node, return_inverse=True)
         times = np.bincount(visit, minlength=len(nodes)).astype(np.float64)
-        time = np.zeros((len(nodes), len(codes)))
+        time, squares = np.zeros((2, len(nodes), len(codes)))
         np.add.at(time, visit, (weighed @ time_us.T).T)
+        np.add.at(squares, visit, (weighed @ (time_us * time_us).T).T)
         self.node.append(np.repeat(nodes, len(codes)))
         self.group.append(np.tile(codes.astype(np.int64), len(nodes)))
         through = np.broadcast_to(held, time.shape)
         visits = np.outer(times, held)
-        self.values.append(np.stack([part.reshape(-1) for part in (through, visits, time)]))
+        self.values.append(np.stack([part.reshape(-1) for part in (through, visits, time, squares)]))
 
 
 def calling_tree(population: Population, group: Sequence[I8], n_groups: int) -> CallingTree:
@@ -127,15 +130,16 @@ def calling_tree(population: Population, group: Sequence[I8], n_groups: int) -> 
         sums.add(sums.nodes_of(places), places.time_us, mine, category.weight)
     none = np.zeros(0, np.int64)
     cells = np.concatenate([none, *sums.node]), np.concatenate([none, *sums.group])
-    values = np.concatenate([np.zeros((3, 0)), *sums.values], axis=1)
+    values = np.concatenate([np.zeros((4, 0)), *sums.values], axis=1)
     shape = (len(sums.numbers), n_groups)
-    through, visits, time_us = (csc_matrix((row, cells), shape=shape) for row in values)
+    through, visits, time_us, squares = (csc_matrix((row, cells), shape=shape) for row in values)
     return CallingTree(
         np.array([above for above, _ in sums.numbers], dtype=np.int64),
         tuple(name for _, name in sums.numbers),
         through,
         visits,
         time_us,
+        squares,
         requests,
         spans * 2 > len(population.categories),
     )

@@ -12,7 +12,7 @@ from analyze.methods.clusters.cluster_shares import ShareTests, share_tests
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.moments import NS_PER_US
-from analyze.stats.time_blocks import block_of, equal_time_bounds
+from analyze.stats.time_blocks import equal_count_bounds
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
@@ -71,15 +71,20 @@ def tested_shares(
     held = by_root[dominant, np.arange(clustered.n_clusters)]
     asked = by_root.sum(axis=1)[dominant]
     blocks, whole = _blocks(population, clustered, settings.blocks)
-    first, second = population.samples
     return share_tests(
         held,
         asked,
         blocks[dominant, np.arange(clustered.n_clusters)],
         whole[dominant],
         settings,
-        cold=first.length_ns < settings.blocks * second.length_ns,
+        cold=is_cold(population, settings),
     )
+
+
+def is_cold(population: Population, settings: ClustersSettings) -> bool:
+    """Whether the first of two samples is too short, beside the second, to tell what is ordinary."""
+    first, second = population.samples
+    return first.length_ns < settings.blocks * second.length_ns
 
 
 def _blocks(population: Population, clustered: ClusteredRequests, n_blocks: int) -> tuple[F8, F8]:
@@ -97,17 +102,19 @@ def _blocks(population: Population, clustered: ClusteredRequests, n_blocks: int)
 
 
 def time_blocks(population: Population, n_blocks: int) -> list[I8]:
-    """[categories] of [requests]: block of equal time of its sample, from the first request to the last."""
+    """[categories] of [requests]: block of its sample, in order of time; each holds as many requests, ±1."""
     found = [np.zeros(category.n_requests, np.int64) for category in population.categories]
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
         every = np.concatenate([np.zeros(0, np.int64), *when])
-        if not len(every):
-            continue
-        bounds = equal_time_bounds(int(every.min()), int(every.max()) + 1, n_blocks)
+        order = np.argsort(every, kind="stable")
+        dealt = np.empty(len(every), np.int64)
+        dealt[order] = np.repeat(np.arange(n_blocks), np.diff(equal_count_bounds(len(every), n_blocks)))
+        begin = 0
         for block, part, starts in zip(found, rows, when, strict=True):
-            block[part] = block_of(starts, bounds)
+            block[part] = dealt[begin : begin + len(starts)]
+            begin += len(starts)
     return found
 
 

@@ -115,8 +115,10 @@ def _verdict(section: ClustersSection, rows: Sequence[ClusterRow]) -> Verdict:
             outcome="as-clustered",
             text=f"{groups}: none changed its share of its root type, none its trees, by test.",
         )
-    told = f"{wording.counted(len(changed), 'cluster')} of {section.clusters_total} changed share."
-    return Verdict(outcome="clusters-changed", text=f"{first} {told}" if first else told)
+    told = ""
+    if changed:
+        told = f"{wording.counted(len(changed), 'cluster')} of {section.clusters_total} changed share."
+    return Verdict(outcome="clusters-changed", text=" ".join(part for part in (first, told) if part))
 
 
 def _notes(rows: Sequence[ClusterRow]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from analyze.methods.clusters.cluster_shares import ShareTests
 from analyze.methods.clusters.clustered_requests import (
     ClusteredRequests,
     clustered_requests,
+    is_cold,
     tested_shares,
     time_blocks,
 )
@@ -107,5 +108,9 @@ def clusters_run(population: Population, settings: ClustersSettings) -> Clusters
         origin,
         shares,
         tree,
-        tuple(held_against(tree, clustered, nearest, origin, settings)),
+        tuple(
+            held_against(
+                tree, clustered, nearest, origin, settings, cold=two and is_cold(population, settings)
+            )
+        ),
     )

@@ -35,7 +35,8 @@ class ClustersSettings(Config):
     refits: int = Field(default=3, ge=0)
     """Times that other first centres, and other halves of the requests, are tried for stability."""
     q: float = Field(default=0.003, gt=0, lt=1)
-    """Share of false ones among the clusters whose share changed (Benjamini-Hochberg)."""
+    """Share of false ones among the clusters whose share changed, and among the coloured nodes of an
+    overlay (Benjamini-Hochberg)."""
     min_z: float = Field(default=3.0, gt=0)
     """A change counts when it is so many standard errors, over-dispersion included."""
     share_floor: float = Field(default=0.05, ge=0, le=1)
@@ -44,8 +45,12 @@ class ClustersSettings(Config):
     """The same for a cluster that is new or gone."""
     cold_phi: float = Field(default=3.0, ge=1)
     """Over-dispersion of shares where a reference is too short to tell."""
-    time_floor: float = Field(default=0.20, ge=0)
+    time_floor: float = Field(default=0.10, ge=0)
     """Smallest relative change of a node's time that is coloured."""
+    min_tau: float = Field(default=0.05, ge=0)
+    """Noise of a node's log time between two samples is taken to be this at least."""
+    cold_tau: float = Field(default=0.20, ge=0)
+    """The same where the reference is too short to tell."""
     blocks: int = Field(default=8, ge=2)
     """The reference is cut into this many blocks of time."""
     seed: int = 0

@@ -6,6 +6,7 @@ grew, the nearest of those that shrank is its suspected origin.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -73,21 +74,37 @@ def held_against(
     nearest: I8,
     origin: I8,
     settings: ClustersSettings,
+    *,
+    cold: bool,
 ) -> list[HeldAgainst]:
-    """All overlays, by what their most coloured node adds; then by requests."""
-    found = list(_all(tree, clustered, nearest, origin, settings))
+    """All overlays, by what their most coloured node adds; then by requests.
+
+    cold: the first sample is too short to tell how far ordinary times differ.
+    """
+    found = list(_all(tree, clustered, nearest, origin, settings, cold=cold))
     found.sort(key=lambda one: (-one.score_us, -one.weight, one.cluster, one.kind))
     return found
 
 
 def _all(
-    tree: CallingTree, clustered: ClusteredRequests, nearest: I8, origin: I8, settings: ClustersSettings
+    tree: CallingTree,
+    clustered: ClusteredRequests,
+    nearest: I8,
+    origin: I8,
+    settings: ClustersSettings,
+    *,
+    cold: bool,
 ) -> Iterator[HeldAgainst]:
     samples = clustered.n_samples
     last = clustered.weight[:, :, -1].sum(axis=0)
     share = last / max(last.sum(), 1e-300)
     count = clustered.count.sum(axis=0)
-    gates = Gates(settings.min_z, settings.time_floor, settings.new_floor)
+    floors = (settings.share_floor, settings.new_floor)
+    gates = within = Gates(settings.q, settings.min_z, settings.time_floor, *floors)
+    if samples == 2:
+        tau = settings.cold_tau if cold else settings.min_tau
+        moved = max(settings.time_floor, math.expm1(settings.min_z * tau))
+        gates = Gates(settings.q, settings.min_z, moved, *floors, phi=settings.cold_phi if cold else 1.0)
 
     def side(cluster: int, sample: int) -> range:
         first = (cluster * samples + sample) * settings.blocks
@@ -111,5 +128,5 @@ def _all(
             told = True
             yield HeldAgainst("nearest", cluster, other, both, float(share[cluster]))
         if not told:
-            itself = overlaid(tree, every, every, gates)
+            itself = overlaid(tree, every, every, within)
             yield HeldAgainst("alone", cluster, cluster, itself, float(share[cluster]))

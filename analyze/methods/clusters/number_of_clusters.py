@@ -65,9 +65,9 @@ def number_of_clusters(points: Points, weight: F8, n_requests: int, settings: Cl
 
 
 def _grid(n_rows: int, around: int) -> Sequence[int]:
-    grid = [k for k in GRID if k < n_rows] or [2]
+    grid = [k for k in GRID if k <= n_rows]
     if around:
-        near = {k for k in grid if around / 2 <= k <= around * 2} | {min(max(around, 2), n_rows - 1)}
+        near = {k for k in grid if around / 2 <= k <= around * 2} | {min(max(around, 2), n_rows)}
         return sorted(near)
     return grid
 

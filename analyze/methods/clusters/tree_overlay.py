@@ -2,8 +2,8 @@
 
 The two sides, A and B, are sums over groups of requests, each group a block of time. Per node of either: who
 has it, how often, how long, and what a difference adds to the mean request's time, which is its colour. A
-difference is coloured where it is more than its blocks differ among themselves, and more than a floor; what
-lies below a parting has no colour of its own.
+difference is coloured where it is more than its blocks differ among themselves (all nodes of the overlay
+corrected together), and more than a floor; what lies below a parting has no colour of its own.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
+from analyze.stats.multiple import q_values
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix
@@ -47,11 +48,17 @@ class NodeKind(StrEnum):
 class Gates:
     """What is coloured."""
 
+    q: float
+    """Share of false ones among the coloured of an overlay (Benjamini-Hochberg)."""
     min_z: float
     time_floor: float
     """Relative."""
     share_floor: float
     """Visits of a request that passes the node above."""
+    new_floor: float
+    """The same where only one side has the node."""
+    phi: float = 1.0
+    """Over-dispersion of shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class Side:
     through: F8
     visits: F8
     time_us: F8
+    time_squares: F8
     requests: float
 
     @property
@@ -73,6 +81,13 @@ class Side:
     def mean_us(self) -> F8:
         """[nodes] mean time of a visit; NaN without one."""
         return _ratio(self.time_us, self.visits)[0]
+
+    def single_error_us(self) -> F8:
+        """[nodes] standard error of that mean were requests independent; visits of one request are not."""
+        visits, through = self.n_visits, self.through.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = self.time_squares.sum(axis=1) / visits - self.mean_us() ** 2
+            return np.asarray(np.sqrt(np.maximum(spread, 0.0) / through))
 
     def passing(self) -> F8:
         """[nodes] share of the requests that pass; 0 without requests."""
@@ -128,19 +143,20 @@ class TreeOverlay:
 
 def overlaid(tree: CallingTree, a: Sequence[int], b: Sequence[int], gates: Gates) -> TreeOverlay:
     """The trees of two lists of groups on each other. O(nodes of either)."""
-    through, visits, time_us = (
-        [matrix[:, list(side)] for side in (a, b)] for matrix in (tree.through, tree.visits, tree.time_us)
-    )
-    node = np.unique(np.concatenate([part.indices for part in visits])).astype(np.int64)
+    matrices = (tree.through, tree.visits, tree.time_us, tree.time_squares)
+    parts = [[matrix[:, list(side)] for matrix in matrices] for side in (a, b)]
+    node = np.unique(np.concatenate([part.indices for _, part, *_ in parts])).astype(np.int64)
     place = np.full(tree.n_nodes + 1, ROOT, dtype=np.int64)
     place[node] = np.arange(len(node))
     above = place[tree.above[node]]
     sides = tuple(
-        _side(node, above, tree.requests[list(groups)], *parts)
-        for groups, *parts in zip((a, b), through, visits, time_us, strict=True)
+        _side(node, above, tree.requests[list(groups)], part)
+        for groups, part in zip((a, b), parts, strict=True)
     )
-    by_time = _by_time(sides[0], sides[1], gates)
-    by_paths = _by_paths(above, sides[0], sides[1], gates)
+    time, paths = _by_time(sides[0], sides[1], gates), _by_paths(above, sides[0], sides[1], gates)
+    sure = q_values(np.concatenate([time.p, paths.p])) <= gates.q
+    by_time = np.where(sure[: len(node)] & time.passes, time.added_us, 0.0)
+    by_paths = np.where(sure[len(node) :] & paths.passes, paths.added_us, 0.0)
     kinds = tuple(
         _kind(*map(float, numbers))
         for numbers in zip(sides[0].n_visits, sides[1].n_visits, by_paths, by_time, strict=True)
@@ -148,12 +164,10 @@ def overlaid(tree: CallingTree, a: Sequence[int], b: Sequence[int], gates: Gates
     return TreeOverlay(node, above, (sides[0], sides[1]), kinds, by_paths, by_time)
 
 
-def _side(
-    node: I8, above: I8, requests: F8, through: csc_matrix, visits: csc_matrix, time_us: csc_matrix
-) -> Side:
-    passed, visited, time = (part.tocsr()[node].toarray() for part in (through, visits, time_us))
+def _side(node: I8, above: I8, requests: F8, matrices: Sequence[csc_matrix]) -> Side:
+    passed, visited, time, squares = (part.tocsr()[node].toarray() for part in matrices)
     asked = np.where((above == ROOT)[:, None], requests[None, :], passed[np.maximum(above, 0)])
-    return Side(asked, passed, visited, time, float(requests.sum()))
+    return Side(asked, passed, visited, time, squares, float(requests.sum()))
 
 
 def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKind:
@@ -168,32 +182,43 @@ def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKi
     return NodeKind.SLOWER if time > 0 else NodeKind.FASTER
 
 
-def _sure(difference: F8, error: F8, freedom: F8, gates: Gates) -> B1:
-    """[nodes] whether a difference is `min_z` standard errors, of few blocks as many more as Student asks."""
-    from scipy.special import ndtr, stdtrit
+class _Differences(NamedTuple):
+    """Arrays are [nodes]."""
+
+    added_us: F8
+    p: F8
+    """Two-sided, Student's with a degree for each block less one; NaN: not tested."""
+    passes: B1
+    """Beyond the floors."""
+
+
+def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
+    from scipy.special import stdtr
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        asked = stdtrit(np.maximum(freedom, 1.0), ndtr(gates.min_z))
-        return np.asarray(np.abs(difference) >= asked * error)
+        t = np.where(difference == 0, 0.0, np.abs(difference) / error)
+    return np.where(tested, 2 * stdtr(np.maximum(freedom, 1.0), -t), np.nan)
 
 
-def _by_time(a: Side, b: Side, gates: Gates) -> F8:
-    """[nodes] visits of a mean request times how much longer one takes; 0 within chance or floors."""
+def _by_time(a: Side, b: Side, gates: Gates) -> _Differences:
+    """Visits of a mean request times how much longer one takes."""
     (mean_a, error_a, free_a), (mean_b, error_b, free_b) = (_ratio(s.time_us, s.visits) for s in (a, b))
     difference = mean_b - mean_a
-    sure = _sure(difference, np.hypot(error_a, error_b), free_a + free_b, gates)
+    # Blocks of few requests may be alike by chance: at least the error that single requests show.
+    error = np.maximum(np.hypot(error_a, error_b), np.hypot(a.single_error_us(), b.single_error_us()))
     large = np.abs(difference) >= gates.time_floor * np.minimum(mean_a, mean_b)
     visits = (a.n_visits / max(a.requests, 1e-300) + b.n_visits / max(b.requests, 1e-300)) / 2
     added = np.nan_to_num(visits * difference)
     matters = np.abs(added) >= TIME_SHARE * min(a.total_us, b.total_us)
     seen = np.minimum(a.through.sum(axis=1), b.through.sum(axis=1)) >= _LEAST_TIMES
-    return np.asarray(np.where(seen & (difference != 0) & sure & large & matters, added, 0.0))
+    passes = large & matters & (difference != 0) & (np.abs(difference) >= gates.min_z * error)
+    return _Differences(added, _p(difference, error, free_a + free_b, seen), passes)
 
 
-def _by_paths(above: I8, a: Side, b: Side, gates: Gates) -> F8:
-    """[nodes] how much more often a request that is above goes on here, times what it takes from here on.
+def _by_paths(above: I8, a: Side, b: Side, gates: Gates) -> _Differences:
+    """How much more often a request that is above goes on here, times what it takes from here on.
 
-    0 within chance or the floor, and below a node that only one side has: the ways parted before.
+    Not tested below a node that only one side has: the ways parted before.
     """
     (rate_a, error_a, free_a), (rate_b, error_b, free_b) = (_ratio(s.visits, s.asked) for s in (a, b))
     asked_a, asked_b = a.asked.sum(axis=1), b.asked.sum(axis=1)
@@ -202,13 +227,16 @@ def _by_paths(above: I8, a: Side, b: Side, gates: Gates) -> F8:
         # At least the error of a proportion: blocks that all say 0 or 1 do not differ.
         pooled = np.minimum(visits / (asked_a + asked_b), 1.0)
         least = np.maximum(pooled * (1 - pooled), 0.25 / (asked_a + asked_b))
-        error = np.maximum(np.hypot(error_a, error_b), np.sqrt(least * (1 / asked_a + 1 / asked_b)))
+        least = gates.phi * least * (1 / asked_a + 1 / asked_b)
+        error = np.maximum(np.hypot(error_a, error_b), np.sqrt(least))
         lasting = _with_all_below(above, (a.time_us + b.time_us).sum(axis=1)) / visits
     difference = rate_b - rate_a
     met = (asked_a > 0) & (asked_b > 0)
     reached = (asked_a / max(a.requests, 1e-300) + asked_b / max(b.requests, 1e-300)) / 2
-    sure = _sure(difference, error, free_a + free_b, gates) & (np.abs(difference) >= gates.share_floor)
-    return np.asarray(np.where(met & sure, difference * reached * lasting, 0.0))
+    floor = np.where((rate_a > 0) & (rate_b > 0), gates.share_floor, gates.new_floor)
+    passes = (np.abs(difference) >= floor) & (np.abs(difference) >= gates.min_z * error)
+    added = np.nan_to_num(difference * reached * lasting)
+    return _Differences(added, _p(difference, error, free_a + free_b, met), passes)
 
 
 def _with_all_below(above: I8, value: F8) -> F8:

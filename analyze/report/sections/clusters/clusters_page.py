@@ -18,11 +18,12 @@ from analyze.report.page_templates import template
 from analyze.report.section_view import SectionView
 from analyze.report.sections.clusters import clusters_words as words
 from analyze.report.sections.clusters.clusters_terminal import print_clusters
-from schemas.report.clusters import ClustersSection, OverlayNode, TreeOverlayRow
+from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
 _PACKAGE: Final = "analyze.report.sections.clusters"
 OPEN: Final = 2
 """Overlays that are open."""
+LISTED: Final = 12
 STEMS: Final = 6
 """Widths of a branch."""
 
@@ -42,6 +43,7 @@ class TreeItem:
 
 def clusters_html(section: ClustersSection, end: str) -> Markup:
     """The section's block of the page; `end` ends every id."""
+    first = listed(section)
     order = sorted(range(len(section.clusters)), key=lambda i: (section.clusters[i].root, i))
     return Markup(
         template(_PACKAGE, "clusters.html.jinja").render(
@@ -51,6 +53,8 @@ def clusters_html(section: ClustersSection, end: str) -> Markup:
             two=len(section.samples) == 2,
             largest=max((max(row.shares) for row in section.clusters), default=1.0) or 1.0,
             opened=OPEN,
+            first=first,
+            rest=[row for row in section.clusters if row not in first],
             drawn=[(row, tree_lists(row)) for row in section.overlays],
             curve=draw_score_curve(
                 [CurveDot(point.k, point.score, point.se) for point in section.curve],
@@ -65,6 +69,12 @@ def clusters_html(section: ClustersSection, end: str) -> Markup:
             ),
         )
     )
+
+
+def listed(section: ClustersSection) -> list[ClusterRow]:
+    """Clusters that are listed at once, by number: those that changed, then the largest."""
+    wanted = sorted(section.clusters, key=lambda row: (not row.changed, row.number))[:LISTED]
+    return sorted(wanted, key=lambda row: row.number)
 
 
 def tree_lists(row: TreeOverlayRow) -> list[list[TreeItem]]:
