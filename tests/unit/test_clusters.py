@@ -41,7 +41,7 @@ def most(row: TreeOverlayRow) -> OverlayNode:
     return row.nodes[row.first]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_same_path_slower(seed: int) -> None:
     """HOT §2.2, the hash table: the changed node alone is coloured, however the clusters lie."""
     told = section(two_changes(seed, sync=4.0))
@@ -55,7 +55,7 @@ def test_the_same_path_slower(seed: int) -> None:
     assert coloured == {("log", "SYNC")}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_another_path(seed: int) -> None:
     """HOT §1, cache misses injected: READs that miss grow, from those that hit; ways part at the cache."""
     found = result(two_changes(seed, misses=(0.02, 0.5)), QUICK)
@@ -106,13 +106,14 @@ def test_share_tests_keep_their_size_and_have_power() -> None:
     # Shares that swing between blocks are no news where they swing again.
     swing = rng.uniform(0.0, 0.6, (200, blocks))
     parts = rng.binomial(50, swing).astype(float)
-    after = rng.binomial(50, rng.uniform(0.0, 0.6, (200, 1)), (200, blocks)).sum(axis=1)
+    after = rng.binomial(50, rng.uniform(0.0, 0.6, (200, blocks))).sum(axis=1)
     held = np.stack([parts.sum(axis=1), after], axis=1)
     told = share_tests(
         held, np.full((200, 2), 400.0), parts, np.full((200, blocks), 50.0), settings, cold=True
     )
     blind = share_tests(held, np.full((200, 2), 400.0), held[:, :1], held[:, :1], settings, cold=False)
-    assert told.changed.sum() < blind.changed.sum() / 2
+    assert told.changed.sum() <= 1
+    assert blind.changed.sum() >= 20
 
 
 def test_one_period_is_told_by_nearest_clusters() -> None:
