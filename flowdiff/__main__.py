@@ -47,6 +47,10 @@ COMMANDS: Final = {
         "Hold two classes of requests against each other: what diverges, and what response time depends on.",
     ),
     "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
+    "browse": Listed(
+        "browse",
+        "Look around in one period: response times, typical requests, what happened when and where.",
+    ),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
