@@ -77,7 +77,9 @@ def _bandwidth(x: F8, weight: F8) -> tuple[float, Literal["isj", "silverman", "r
     try:
         from KDEpy.bw_selection import improved_sheather_jones
 
-        found = float(improved_sheather_jones(x[:, None], weights=weight))
+        # Of a handful of times its sums may vanish; then it gives none.
+        with np.errstate(all="ignore"):
+            found = float(improved_sheather_jones(x[:, None], weights=weight))
     except ValueError:  # its fixed point was not found
         found = None
     rule: Literal["isj", "silverman"] = "isj"
@@ -122,15 +124,17 @@ def weighted_quantile(values: F8, weight: F8, q: float) -> float:
 def modes(found: Density, most: int) -> list[Mode]:
     """Local maxima of a prominence of at least PROMINENCE, by place.
 
-    Of more than `most` the most prominent.
+    Of more than `most` those that hold the most above their saddles (prominence times the width at half of
+    it): a thin spike is higher than a broad hump of as many requests.
     """
-    from scipy.signal import find_peaks
+    from scipy.signal import find_peaks, peak_widths
 
     top = float(found.density.max())
     padded = np.concatenate([[0.0], found.density, [0.0]])  # an end is a valley
     peaks, told = find_peaks(padded, prominence=PROMINENCE * top)
     prominence = told["prominences"] / top
-    kept = np.sort(np.argsort(-prominence, kind="stable")[:most])
+    holds = prominence * peak_widths(padded, peaks, rel_height=0.5)[0]
+    kept = np.sort(np.argsort(-holds, kind="stable")[:most])
     places, prominence = peaks[kept] - 1, prominence[kept]
     bounds = [-np.inf]
     for a, b in zip(places[:-1].tolist(), places[1:].tolist(), strict=True):

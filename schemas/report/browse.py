@@ -296,6 +296,8 @@ class TypicalRequest(Frozen):
     category: str
     root: str
     requests: int
+    leads: tuple[int, ...]
+    """Ranges of `BrowseRangesSection.ranges`, from 1, in which it has the most requests."""
     share_of_time: float
     """Of the summed response time of the sample."""
     mean_us: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.browse_tables import browse_tables
 from analyze.methods.browse.c2_section import c2_section
@@ -17,6 +19,9 @@ from analyze.sites.path_times import path_times
 from analyze.stats.moments import category_moments
 from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection
 from schemas.report.report import Verdict
+
+NAMED: Final = 3
+"""Modes that the first sentence names."""
 
 
 def browse_result(population: Population, settings: BrowseSettings, limits: ReportLimits) -> Result:
@@ -51,10 +56,10 @@ def _verdict(ranges: BrowseRangesSection, places: BrowsePlacesSection) -> Verdic
     elif len(peaks) == 1:
         text = f"Response times have one hump, at {wording.duration(peaks[0].peak_us)}."
     else:
-        places_of = ", ".join(
-            f"{wording.duration(one.peak_us)} ({wording.percent(one.share)})" for one in peaks
-        )
-        text = f"Response times have {len(peaks)} humps: {places_of}."
+        largest = sorted(peaks, key=lambda one: -one.share)[:NAMED]
+        told = ", ".join(f"{wording.duration(one.peak_us)} ({wording.percent(one.share)})" for one in largest)
+        which = "" if len(largest) == len(peaks) else ", the largest"
+        text = f"Response times have {len(peaks)} humps{which} at {told}."
     if places.sites:
         top = places.sites[0]
         text += f" Most time is spent at {top.label}, {wording.percent(top.share_of_time)}."

@@ -19,7 +19,7 @@ F8 = npt.NDArray[np.float64]
 
 TAIL: Final = 0.01
 """The slowest share of the requests is always looked into."""
-SHOWN: Final = 12
+SHOWN: Final = 8
 """Categories and places listed a range."""
 
 

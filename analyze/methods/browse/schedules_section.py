@@ -32,7 +32,14 @@ def schedules_section(
     return BrowseSchedulesSection(
         sample=population.samples[sample].name,
         requests=tuple(
-            _typical(population, times, number, sample, float(spent[number]) / total if total > 0 else 0.0)
+            _typical(
+                population,
+                times,
+                number,
+                sample,
+                share=float(spent[number]) / total if total > 0 else 0.0,
+                leads=tuple(place for place, first in enumerate(leading(ranges), 1) if first == number),
+            )
             for number in chosen
         ),
     )
@@ -41,13 +48,22 @@ def schedules_section(
 def chosen_categories(spent: Sequence[float], ranges: Ranges, most: int) -> list[int]:
     """The category of the most time, then the first of each mode, then others by time."""
     by_time = [n for n in sorted(range(len(spent)), key=lambda n: (-spent[n], n)) if spent[n] > 0]
-    of_modes = [leading_categories(ranges.bins, one.first, one.past)[:1] for one in ranges.ranges]
-    wanted = [*by_time[:1], *(number for found in of_modes for number in found), *by_time]
-    return list(dict.fromkeys(wanted))[:most]
+    return list(dict.fromkeys([*by_time[:1], *leading(ranges), *by_time]))[:most]
+
+
+def leading(ranges: Ranges) -> list[int]:
+    """[ranges] the category with the most requests in each."""
+    return [leading_categories(ranges.bins, one.first, one.past)[0] for one in ranges.ranges]
 
 
 def _typical(
-    population: Population, times: AllPathTimes, number: int, sample: int, share: float
+    population: Population,
+    times: AllPathTimes,
+    number: int,
+    sample: int,
+    *,
+    share: float,
+    leads: tuple[int, ...],
 ) -> TypicalRequest:
     category, mine = population.categories[number], times.categories[number]
     rows = category.rows(sample)
@@ -58,6 +74,7 @@ def _typical(
         category=graph.key,
         root=graph.root,
         requests=rows.stop - rows.start,
+        leads=leads,
         share_of_time=share,
         mean_us=float(weight @ category.response_ns[rows] / weight.sum()) / 1e3,
         distance=found.distance,

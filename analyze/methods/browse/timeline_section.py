@@ -189,23 +189,28 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     n = len(flow.start)
     if n < 2:
         return []
-    span = int(flow.start[-1] - flow.start[0])
-    length = max(span * min(STRIP_REQUESTS, n) // n, 1)
-    chosen: list[tuple[Kind, int]] = [("usual", _usual(flow, length))]
+    # As long as so many requests mostly take to arrive, which pauses do not change.
+    ahead = min(STRIP_REQUESTS, n - 1)
+    length = max(int(np.median(flow.start[ahead:] - flow.start[:-ahead])), 1)
     busiest = int(np.argmax(most))
-    chosen.append(("busiest", int(edges[busiest] + edges[busiest + 1]) // 2))
+    chosen: list[tuple[Kind, int, int]] = [
+        ("usual", _usual(flow, length), length),
+        ("busiest", int(edges[busiest] + edges[busiest + 1]) // 2, length),
+    ]
     if len(gaps):
         at = int(np.argmax(gaps))
-        chosen.append(("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2)))
-        length = max(length, int(gaps.max() * 1.25) if gaps.max() < 20 * length else length)
+        # With what was before and after it.
+        chosen.append(
+            ("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), max(length, int(gaps[at] * 1.25)))
+        )
     found: list[TimelineStrip] = []
-    taken: list[int] = []
-    for kind, middle in chosen:
-        begins = max(min(middle - length // 2, int(flow.start[-1]) - length), int(flow.start[0]))
-        if any(abs(begins - other) < length for other in taken):
+    taken: list[tuple[int, int]] = []
+    for kind, middle, long in chosen:
+        begins = max(min(middle - long // 2, int(flow.start[-1]) - long), int(flow.start[0]))
+        if any(begins < past and begins + long > first for first, past in taken if kind != "longest-gap"):
             continue
-        taken.append(begins)
-        found.append(_strip(entry, kind, begins, length))
+        taken.append((begins, begins + long))
+        found.append(_strip(entry, kind, begins, long))
     return found
 
 

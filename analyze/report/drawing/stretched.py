@@ -28,6 +28,7 @@ class Stretched:
     """CSS class."""
     title: str
     """What a screen reader says; fit to be shown."""
+    _below: list[Markup] = field(default_factory=list)
     _inside: list[Markup] = field(default_factory=list)
     _beside: list[Markup] = field(default_factory=list)
 
@@ -52,8 +53,8 @@ class Stretched:
         )
 
     def box(self, kind: str, x0: float, x1: float, y: float, height: float) -> None:
-        """A rectangle from one share of the width to another."""
-        self._beside.append(
+        """A rectangle from one share of the width to another, below everything else."""
+        self._below.append(
             Markup('<rect class="{k}" x="{x}%" width="{w}%" y="{y}" height="{h}"/>').format(
                 k=kind, x=px(100 * x0), w=px(100 * max(x1 - x0, 0.0)), y=px(y), h=px(height)
             )
@@ -62,7 +63,7 @@ class Stretched:
     def svg(self) -> Markup:
         """The drawing."""
         return Markup(
-            '<svg class="stretched {k}" role="img" width="100%" height="{h}"><title>{t}</title>'
+            '<svg class="stretched {k}" role="img" width="100%" height="{h}"><title>{t}</title>{below}'
             '<svg class="wide" viewBox="0 0 {w} {h}" width="100%" height="{h}" preserveAspectRatio="none">'
             "{inside}</svg>{beside}</svg>"
         ).format(
@@ -70,6 +71,7 @@ class Stretched:
             h=self.height,
             t=self.title,
             w=f"{WIDE:.0f}",
+            below=Markup("").join(self._below),
             inside=Markup("").join(self._inside),
             beside=Markup("").join(self._beside),
         )

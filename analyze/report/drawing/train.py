@@ -10,10 +10,10 @@ from analyze.report import wording
 from analyze.report.drawing.stretched import WIDE, Stretched, Tick, draw_ticks, px
 from schemas.report.browse import TrainSchedule
 
-LANE: Final = 36
-TOP: Final = 8
+LANE: Final = 38
+"""As high as a row of the list of names beside it (style sheet)."""
+TOP: Final = 6
 BOTTOM: Final = 20
-NAME: Final = 60
 _LEAST: Final = 1.2
 """Of WIDE: the shortest bar that is drawn as such."""
 
@@ -28,7 +28,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
     draw_ticks(drawing, even_ticks(last), TOP, floor)
 
     def y(lane: int) -> float:
-        return TOP + LANE * lane + 25.0
+        return TOP + LANE * (lane + 0.5)
 
     for number in range(len(schedule.lanes)):
         drawing.line("rail", 0, y(number), 1, y(number))
@@ -51,12 +51,6 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
                     f"M{px(start)} {px(y(bar.lane))}h{max(WIDE * bar.end_us / whole - start, _LEAST):.2f}"
                 )
         drawing.path(kind, "".join(parts))
-    for number, lane in enumerate(schedule.lanes):
-        where = f" @ {', '.join(lane.hosts)}" if lane.hosts else ""
-        name = wording.clip(wording.visible(lane.component + where), NAME)
-        drawing.text("lane", 0, y(number) - 10, name)
-        if lane.waited_us > 0:
-            drawing.text("told", 1, y(number) - 10, wording.duration(lane.waited_us))
     return drawing.svg()
 
 

@@ -58,7 +58,7 @@
     return row;
   };
 
-  const MOST = 12;
+  const MOST = 8;
   const chooser = (section, end) => {
     const root = document.getElementById("browse-ranges" + end);
     const panel = document.getElementById("chooser" + end);
@@ -87,7 +87,7 @@
         return { row, place, n, here: over(w, inside), there: over(rest, outside), failed: over(failed, w) };
       }).filter((one) => one.n > 0).sort((a, b) => b.n - a.n).slice(0, MOST).map((one) =>
         named(names.categories, one.place, [
-          cell(one.n, count(one.n)), cell(one.here, percent(one.here)), cell(one.there, percent(one.there), true),
+          cell(one.n, count(one.n)), cell(one.here, percent(one.here), true), cell(one.there, percent(one.there), true),
           cell(one.there > 0 ? one.here / one.there : Infinity, lift(one.here, one.there)),
           cell(one.failed, percent(one.failed), true), cell(one.row.mean_us, duration(one.row.mean_us)),
           cell(one.row.c2 ?? -1, c2(one.row.c2), true),
@@ -107,7 +107,7 @@
         named(names.sites, one.place, [
           cell(one.here, duration(one.here)), cell(one.there, duration(one.there), true),
           cell(one.here - one.there, change(one.here - one.there), false, true),
-          cell(one.waits, percent(one.waits)), cell(one.others, percent(one.others), true),
+          cell(one.waits, percent(one.waits), true), cell(one.others, percent(one.others), true),
           cell(one.others > 0 ? one.waits / one.others : Infinity, lift(one.waits, one.others), true),
           cell(one.failed, percent(one.failed), true), cell(one.row.c2 ?? -1, c2(one.row.c2), true),
         ]));
@@ -169,6 +169,7 @@
     figure.addEventListener("pointercancel", ended);
 
     panel.hidden = false;
+    root.querySelectorAll("details.range[open]").forEach((one) => one.removeAttribute("open"));
     const tail = section.ranges[section.ranges.length - 1];
     choose(tail ? tail.first : 0, tail ? tail.past : bins);
   };
