@@ -16,6 +16,10 @@ PROMINENCE: Final = 0.02
 """Of the highest point; a maximum that rises less above the saddles beside it is none."""
 LEAST_US: Final = 1e-3
 """Shorter times (0) stand at one nanosecond."""
+SURE: Final = 3.0
+"""Standard errors of the density by which a maximum must rise, else it may be chance."""
+_ROUGHNESS: Final = 0.5 / np.sqrt(np.pi)
+"""Of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
 _REACH: Final = 4.0
 """The grid goes on for so many bandwidths beyond the data."""
 
@@ -28,6 +32,8 @@ class Density:
     """[GRID] log2 µs, equally spaced."""
     density: F8
     """[GRID] >= 0, per octave: its integral is 1."""
+    worth: float
+    """Requests, equally weighted ones that tell as much (Kish)."""
     bandwidth: float
     """In octaves."""
     rule: Literal["isj", "silverman", "resolution"]
@@ -69,7 +75,7 @@ def log_density(us: F8, weight: F8) -> Density | None:
     bandwidth = max(bandwidth, (x.max() - x.min()) / GRID)
     at = np.linspace(x.min() - _REACH * bandwidth, x.max() + _REACH * bandwidth, GRID)
     density = FFTKDE(kernel="gaussian", bw=bandwidth).fit(x, weights=weight).evaluate(at)
-    return Density(at, np.maximum(density, 0.0), float(bandwidth), rule)
+    return Density(at, np.maximum(density, 0.0), kish(weight), float(bandwidth), rule)
 
 
 def _bandwidth(x: F8, weight: F8) -> tuple[float, Literal["isj", "silverman", "resolution"]]:
@@ -95,8 +101,12 @@ def silverman(x: F8, weight: F8) -> float:
     mean = float(w @ x)
     sd = float(np.sqrt(w @ (x - mean) ** 2))
     iqr = weighted_quantile(x, weight, 0.75) - weighted_quantile(x, weight, 0.25)
-    worth = 1.0 / float(w @ w)
-    return 0.9 * (min(sd, iqr / 1.34) if iqr > 0 else sd) * float(worth**-0.2)
+    return 0.9 * (min(sd, iqr / 1.34) if iqr > 0 else sd) * float(kish(weight) ** -0.2)
+
+
+def kish(weight: F8) -> float:
+    """How many equally weighted requests tell as much."""
+    return float(weight.sum()) ** 2 / float(weight @ weight)
 
 
 def clock_step(x: F8, weight: F8) -> float:
@@ -122,7 +132,7 @@ def weighted_quantile(values: F8, weight: F8, q: float) -> float:
 
 
 def modes(found: Density, most: int) -> list[Mode]:
-    """Local maxima of a prominence of at least PROMINENCE, by place.
+    """Local maxima that rise by at least PROMINENCE, and by more than chance, by place.
 
     Of more than `most` those that hold the most above their saddles (prominence times the width at half of
     it): a thin spike is higher than a broad hump of as many requests.
@@ -132,7 +142,10 @@ def modes(found: Density, most: int) -> list[Mode]:
     top = float(found.density.max())
     padded = np.concatenate([[0.0], found.density, [0.0]])  # an end is a valley
     peaks, told = find_peaks(padded, prominence=PROMINENCE * top)
-    prominence = told["prominences"] / top
+    saddles = padded[peaks] - told["prominences"]
+    error = np.sqrt((padded[peaks] + saddles) * _ROUGHNESS / (found.worth * found.bandwidth))
+    sure = told["prominences"] > SURE * error
+    peaks, prominence = peaks[sure], told["prominences"][sure] / top
     holds = prominence * peak_widths(padded, peaks, rel_height=0.5)[0]
     kept = np.sort(np.argsort(-holds, kind="stable")[:most])
     places, prominence = peaks[kept] - 1, prominence[kept]

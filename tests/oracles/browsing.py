@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -76,7 +77,7 @@ def plain_flow(start: Sequence[int], response: Sequence[int], edges: Sequence[in
     order = sorted(range(len(start)), key=lambda i: start[i])
     gaps = [start[order[i]] - max(start[j] + response[j] for j in order[:i]) for i in range(1, len(order))]
     at_work, most, busy = [], [], []
-    for first, past in zip(edges[:-1], edges[1:], strict=True):
+    for first, past in itertools.pairwise(edges):
         levels = [
             sum(s <= t < s + r for s, r in zip(start, response, strict=True)) for t in range(first, past)
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -199,10 +200,10 @@ def test_the_density_is_a_sum_of_gaussians(seed: int, n: int, weighted: bool) ->
 def test_modes_are_the_prominent_maxima(heights: list[int]) -> None:
     assume(max(heights) > 0)
     density = np.array(heights, dtype=float)
-    drawn = Density(np.arange(len(heights), dtype=float), density, 1.0, "isj")
+    drawn = Density(np.arange(len(heights), dtype=float), density, math.inf, 1.0, "isj")
     told = modes(drawn, 100)
     assert [int(mode.at) for mode in told] == plain_modes(heights, PROMINENCE * max(heights))
-    for before, after in zip(told[:-1], told[1:], strict=True):
+    for before, after in itertools.pairwise(told):
         assert before.high == after.low
         assert before.at < before.high < after.at
 

@@ -74,7 +74,8 @@ def draw_density(
         if mark.peak_us is not None:
             drawing.line("peak", x(mark.peak_us), TOP, x(mark.peak_us), floor)
         at = mark.peak_us if mark.peak_us is not None else math.sqrt(max(mark.low_us, low) * mark.high_us)
-        place = min(max(x(at), 0.012), 0.988)
-        drawing.text("mark", place, TOP - 9, mark.text, mark.link)
+        place = min(max(x(at), 0.012), 0.995)
+        end = "mark last" if place > 0.94 and len(mark.text) > 1 else "mark"
+        drawing.text(end, place, TOP - 9, mark.text, mark.link)
     drawing.line("axis", 0, floor, 1, floor)
     return drawing.svg()

@@ -6,10 +6,23 @@
   const report = JSON.parse(document.getElementById("flowdiff-report").textContent);
   const NBSP = "\u00a0";
 
+  // As Python rounds: exactly half goes to the even digit.
+  const isHalf = (rest) => /^50*$/.test(rest);
+  const rounded = (value, digits) => {
+    const [whole, power] = Math.abs(value).toExponential(60).split("e");
+    const all = whole.replace(".", "");
+    if (!isHalf(all.slice(digits)) || Number(all[digits - 1]) % 2) return Number(value.toPrecision(digits));
+    return Math.sign(value) * Number(`${all.slice(0, digits)}e${Number(power) - digits + 1}`);
+  };
+  const fixed = (value, decimals) => {
+    const text = value.toFixed(60), end = text.indexOf(".") + 1 + decimals;
+    const kept = decimals ? text.slice(0, end) : text.slice(0, end - 1);
+    return isHalf(text.slice(end)) && Number(kept.at(-1)) % 2 === 0 ? kept : value.toFixed(decimals);
+  };
   const significant = (value, digits = 3) => {
     if (value === 0) return "0";
-    const cut = Number(value.toPrecision(digits));
-    return Math.abs(cut) >= 10 ** digits ? String(Math.round(value)) : String(cut);
+    const cut = rounded(value, digits);
+    return Math.abs(cut) >= 10 ** digits ? fixed(value, 0) : String(cut);
   };
   const duration = (us) => {
     for (const [size, unit] of [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]])
@@ -20,7 +33,7 @@
   const percent = (share) => {
     if (share === 0) return "0" + NBSP + "%";
     const value = share * 100;
-    return (value >= 9.95 ? value.toFixed(0) : value < 0.05 ? significant(value, 1) : value.toFixed(1)) + NBSP + "%";
+    return (value >= 9.95 ? fixed(value, 0) : value < 0.05 ? significant(value, 1) : fixed(value, 1)) + NBSP + "%";
   };
   const count = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
   const lift = (inside, outside) => (outside > 0 ? "×" + significant(inside / outside) : "only here");
