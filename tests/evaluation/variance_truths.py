@@ -31,8 +31,8 @@ from analyze.population import Category, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
+from analyze.sites.critical_times import path_times
 from analyze.sites.part_names import edge_name
-from analyze.sites.path_times import path_times
 from schemas.report.variance import (
     MarkerKind,
     VarianceChangeSection,

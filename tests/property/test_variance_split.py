@@ -23,8 +23,8 @@ from analyze.methods.variance.variance_result import variance_result
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
+from analyze.sites.critical_times import path_times
 from analyze.sites.part_names import site_name
-from analyze.sites.path_times import path_times
 from schemas.report.variance import MarkerKind, VarianceDetailsSection, VarianceSection
 
 POPULATIONS = st.one_of(span_populations(), record_populations())

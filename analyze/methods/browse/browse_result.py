@@ -15,7 +15,7 @@ from analyze.methods.port import Result
 from analyze.population import Population
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
-from analyze.sites.path_times import path_times
+from analyze.sites.critical_times import path_times
 from analyze.stats.moments import category_moments
 from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection
 from schemas.report.report import Verdict

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Population
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.graph_sites import GraphSites
-from analyze.sites.path_times import AllPathTimes
 from analyze.sites.totals import totals
 
 I8 = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.browse.response_bins import NS_PER_US, ResponseBins
-from analyze.stats.density import Mode
+from analyze.stats.kernel_density import Mode
 from schemas.report.browse import CategoryInRange, ResponseRange, SiteInRange
 
 I8 = npt.NDArray[np.int64]

@@ -20,10 +20,10 @@ from analyze.methods.browse.response_bins import NS_PER_US, ResponseBins, bin_ed
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
 from analyze.sites.part_names import site_name
-from analyze.sites.path_times import AllPathTimes
-from analyze.stats.density import Density, log_density, modes
+from analyze.stats.kernel_density import Density, log_density, modes
 from analyze.stats.moments import LARGE, SampleMoments
 from schemas.report.browse import BinnedCategory, BinnedSite, BrowseRangesSection, DensityCurve
 

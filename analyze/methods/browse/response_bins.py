@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from analyze.population import Category, Population
 from analyze.report.header import OK
-from analyze.sites.path_times import AllPathTimes, PathTimes, at_sites
+from analyze.sites.critical_times import AllPathTimes, PathTimes, at_sites
 from analyze.sites.totals import totals
-from analyze.stats.density import LEAST_US, Mode
+from analyze.stats.kernel_density import LEAST_US, Mode
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category
-from analyze.stats.density import weighted_quantile
+from analyze.stats.kernel_density import weighted_quantile
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

@@ -22,8 +22,8 @@ from analyze.methods.variance.variance_rows import impact_order
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.part_names import site_name
-from analyze.sites.path_times import AllPathTimes
 from analyze.stats.histogram import log_histogram
 from schemas.errors import ConfigError
 from schemas.report.variance import (

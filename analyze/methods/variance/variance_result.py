@@ -17,7 +17,7 @@ from analyze.population import Population
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
-from analyze.sites.path_times import path_times
+from analyze.sites.critical_times import path_times
 from schemas.report.report import Verdict
 from schemas.report.section import Section
 from schemas.report.variance import VarianceChangeSection, VarianceSection

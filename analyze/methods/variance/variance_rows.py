@@ -18,9 +18,9 @@ from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
 from analyze.sites.part_names import site_name
-from analyze.sites.path_times import AllPathTimes
 from analyze.stats.c2_curve import HIGH, c2_curve
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from analyze.report import measures
 from analyze.report.drawing.by_time import Block, Series, draw_by_time, draw_lanes
 from analyze.report.drawing.cumulative import Curve, draw_cumulative
-from analyze.report.drawing.density import DrawnDensity, Mark, draw_density
+from analyze.report.drawing.density_curves import DrawnDensity, Mark, draw_density
 from analyze.report.drawing.stretched import Stretched, steps_path
 from analyze.report.drawing.train import draw_train
 from analyze.report.page_templates import template
