@@ -126,25 +126,16 @@ class Failures:
 NO_FAILURES: Final = Failures(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
-class GraphTexts(Protocol):
-    """A graph as text."""
+class GraphText(Protocol):
+    """A graph in words. Most graphs are never shown, so it is made when it is first asked for."""
 
     @property
     def canonical(self) -> str:
         """Canonical text, for people."""
-        ...
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """Canonical token sequence at level L1, for the edit distance (C.5)."""
-        ...
-
-
-class Texts(NamedTuple):
-    """Texts that are at hand."""
-
-    canonical: str
-    tokens: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +154,7 @@ class Graph:
     """[edges, 2] (src, dst), sorted by (dst, src)."""
     responses: I4
     """Positions at which the response may leave."""
-    texts: GraphTexts
+    text: GraphText = field(compare=False)
     nesting: Nesting | None = None
     """Which span each node belongs to; None for activity records. Not part of the key: of requests that
     came by unlike nestings and have one graph, this is that of the first stored structure."""
@@ -180,13 +171,13 @@ class Graph:
 
     @property
     def canonical(self) -> str:
-        """See `GraphTexts`."""
-        return self.texts.canonical
+        """Canonical text, for people."""
+        return self.text.canonical
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """See `GraphTexts`."""
-        return self.texts.tokens
+        """Canonical token sequence at level L1, for the edit distance (C.5)."""
+        return self.text.tokens
 
     @property
     def kind(self) -> str:

@@ -17,8 +17,8 @@ import pyarrow as pa
 from analyze.population import Category, Graph
 from analyze.refine.attached import attach, in_row_order, nesting
 from analyze.refine.draft import Draft, Node, own_columns
-from analyze.refine.graph_texts import DescribedTexts, StoredTexts
 from analyze.refine.stored import row_order
+from analyze.refine.template_text import TemplateText
 from stitch.columnar.mixing import hash_word
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.template import Template
@@ -133,15 +133,14 @@ def _key(names: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
 
 def _graph(root: str, placed: _Placed) -> Graph:
     nodes = [placed.node(at) for at in range(len(placed.order))]
+    stored = placed.draft.category.structure
     return Graph(
         key=placed.key,
         root=root,
         nodes=tuple(node.label for node in nodes),
         edges=placed.edges,
         responses=np.array(placed.responses, dtype=np.int32),
-        texts=StoredTexts(placed.draft.category.structure)
-        if placed.draft.as_stored
-        else DescribedTexts(_template(placed, nodes)),
+        text=TemplateText(stored if placed.draft.as_stored else _template(placed, nodes)),
         nesting=nesting(placed.draft, placed.order),
     )
 

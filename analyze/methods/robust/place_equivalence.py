@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from analyze.assurance.largest_change import size_for
 from analyze.methods.robust.own_times import OwnTimes
+from analyze.methods.robust.place_sizes import largest_at_places
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes
-from analyze.methods.robust.visit_sums import visit_sums
 from analyze.sites.log_bins import BIN_LOG
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
@@ -31,7 +30,6 @@ B1 = npt.NDArray[np.bool_]
 
 LEVEL = 0.90
 """Of the interval that must lie inside the band: two one-sided tests at 5 %."""
-_Z95 = 1.96
 LEAST_SPREAD = 0.02
 """Standard deviation of a block's mean logarithm is taken to be this at least: a bin is 2.2 % wide."""
 
@@ -43,8 +41,7 @@ class PlaceEquivalence:
     share: float
     """Of the time on critical paths, each period counting the same, at places that are equivalent."""
     largest: float | None
-    """Largest change of requests that pass a place, relative, which the 95 % interval of the place's time
-    allows, noise between blocks included; at places with nearly all of the time."""
+    """Of `largest_at_places`."""
     change: F8
     """Logarithm of the ratio of typical own times; NaN where a period has no vote."""
     reach: F8
@@ -72,24 +69,12 @@ def place_equivalence(
     time_share = _time_shares(profile, roles)
     return PlaceEquivalence(
         share=float((time_share * np.nan_to_num(told) * inside).sum()),
-        largest=_largest(own, profile, roles, settings, time_share),
+        largest=largest_at_places(own, profile, roles, settings),
         change=change,
         reach=reach,
         time_share=time_share,
         equivalent=inside,
     )
-
-
-def _largest(
-    own: OwnTimes, profile: Profile, roles: Roles, settings: RobustSettings, time_share: F8
-) -> float | None:
-    periods, se = own.shift.periods, own.shift.se
-    change = np.abs(own.shift.shift)
-    tested = (periods.n >= settings.min_requests).all(axis=1) & np.isfinite(se + change)
-    size = np.expm1(np.where(tested, change + _Z95 * se, 0.0))
-    both = visit_sums(profile, roles.reference | roles.problem)
-    part = both.critical_ns / np.maximum(both.response_ns, 1e-300)
-    return size_for(np.where(tested, size * part, np.inf).tolist(), time_share.tolist())
 
 
 @dataclass(frozen=True, slots=True)

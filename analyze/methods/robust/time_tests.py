@@ -45,7 +45,7 @@ def time_changes(
         part_ns=sums.slower_ns,
         call_ratio=sums.call_ratio,
     )
-    return [shifts, tail_changes(votes, roles, sums, settings, len(profile.names.sites))]
+    return [shifts, tail_changes(votes, profile.names, roles, sums, settings)]
 
 
 def overlap_changes(profile: Profile, roles: Roles, sums: BothSums, settings: RobustSettings) -> Candidates:

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from evaluation.recordings.regroup import regroup
+from oracles.populations import KnownText
 
-from analyze.population import Category, Failures, Graph, GraphNode, LeftBehind, Population, Sample, Texts
+from analyze.population import Category, Failures, Graph, GraphNode, LeftBehind, Population, Sample
 
 pytestmark = pytest.mark.evaluation
 
@@ -20,7 +21,7 @@ N_SAMPLES = 4
 def graph(name: str) -> Graph:
     nodes = (GraphNode("web", name), GraphNode("web", "REPLY"))
     return Graph(
-        name, f"web/{name}", nodes, np.array([[0, 1]], np.int32), np.array([1], np.int32), Texts(name, ())
+        name, f"web/{name}", nodes, np.array([[0, 1]], np.int32), np.array([1], np.int32), KnownText(name)
     )
 
 
