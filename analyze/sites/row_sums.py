@@ -32,8 +32,8 @@ class _Part(NamedTuple):
     """[key columns, places] in their order, each once."""
     row: I8
     """[rows] numbers, ascending, each once."""
-    values: F8
-    """[columns, rows]"""
+    values: list[F8]
+    """Columns, [rows] each."""
 
 
 class RowSums:
@@ -50,7 +50,7 @@ class RowSums:
         self._places: list[I8] = []
         self._n_places = 0
         self._counted: dict[float, list[I8]] = {}
-        self._added: list[tuple[I8, F8]] = []
+        self._added: list[tuple[I8, list[F8]]] = []
         self._n_new = 0
         self._parts: list[_Part] = []
 
@@ -59,7 +59,8 @@ class RowSums:
 
         They hold for the next call of `add` or `count`.
         """
-        columns = np.empty((len(key), max(np.size(column) for column in key)), dtype=np.int64)
+        sizes = [np.size(column) for column in key]
+        columns = np.empty((len(key), 0 if 0 in sizes else max(sizes)), dtype=np.int64)
         for place, column in enumerate(key):
             columns[place] = column
         first = self._n_places
@@ -70,7 +71,9 @@ class RowSums:
     def add(self, places: I8, slots: I8, bins: I8 | int, values: F8) -> None:
         """Add rows; places, slots and bins broadcast to one shape, values [columns, *that shape]."""
         row = (places << _PLACE) + (slots << _SLOT) + bins
-        self._added.append((row.reshape(-1).astype(np.int64, copy=False), values.reshape(len(values), -1)))
+        self._added.append(
+            (row.reshape(-1).astype(np.int64, copy=False), list(values.reshape(len(values), -1)))
+        )
         self._n_new += row.size
         if self._n_new > _PENDING:
             self._settle()
@@ -100,7 +103,7 @@ class RowSums:
             row.sort()
             starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
             n = (np.append(starts[1:], len(row)) - starts).astype(np.float64)
-            parts.append((row[starts], np.stack([n, n * weight, n * weight * weight])))
+            parts.append((row[starts], [n, n * weight, n * weight * weight]))
         self._parts.append(_added_up(names[:, first], parts))
         self._places, self._n_places = [], 0
         self._counted, self._added, self._n_new = {}, [], 0
@@ -142,13 +145,13 @@ class RowSums:
         return pa.table([*arrays, *(pa.array(column) for column in values)], schema=schema)
 
 
-def _added_up(places: I8, rows: Sequence[tuple[I8, F8]]) -> _Part:
+def _added_up(places: I8, parts: Sequence[tuple[I8, list[F8]]]) -> _Part:
     """Rows of equal number added up, in their order."""
+    columns = zip(*(values for _, values in parts), strict=True)
     (row,), sums = keyed_sums(
-        [np.concatenate([row for row, _ in rows])],
-        list(np.concatenate([values for _, values in rows], axis=1)) if len(rows) > 1 else list(rows[0][1]),
+        [np.concatenate([row for row, _ in parts])], [np.concatenate(column) for column in columns]
     )
-    return _Part(places, row, np.stack(sums))
+    return _Part(places, row, sums)
 
 
 def _renumbered(row: I8, numbers: I8) -> I8:
