@@ -81,7 +81,7 @@ def c2_span(interval: Interval | None) -> str:
     """`1.9 to 2.8`; empty where it is not known."""
     if interval is None:
         return ""
-    return f"{wording.significant(interval.low, 2)} to {wording.significant(interval.high, 2)}"
+    return f"{wording.rough(interval.low, 2)} to {wording.rough(interval.high, 2)}"
 
 
 def share_span(interval: Interval | None) -> str:
@@ -201,7 +201,7 @@ def change(section: VarianceChangeSection) -> str:
     if section.between is not None and section.between >= MOSTLY_BETWEEN:
         text += (
             f" {wording.percent(min(section.between, 1.0))} of the change lies between paths: what some "
-            "requests do took longer or shorter alike, and no place need vary more; `flowdiff compare` "
+            "requests do took longer or shorter alike, and no place need vary more. The command compare "
             "tells where."
         )
     return text
