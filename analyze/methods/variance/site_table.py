@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.variance.category_variance import WIDEST, log_coefficient
-from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.marked_labels import MarkedLabels
-from analyze.methods.variance.part_names import site_name
 from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.table_fields import MARKER, SPREAD, field
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
+from analyze.sites.part_names import site_name
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
 from schemas.report.findings import Interval
