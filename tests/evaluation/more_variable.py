@@ -1,4 +1,4 @@
-"""Whether the first place that `flowdiff variance` calls more variable is the labelled service's, or a call of it.
+"""Whether the first place that `flowdiff variance` calls more variable is the labelled service's or calls it.
 
 PYTHONPATH=tests python -m evaluation.more_variable ../shared/data/faults [--lakes DIR]
 """
