@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.browse.browse_settings import BrowseSettings
-from analyze.methods.browse.range_rows import leading_categories
+from analyze.methods.browse.range_rows import leading_category
 from analyze.methods.browse.range_section import Ranges
 from analyze.methods.browse.train_schedule import train_schedule
 from analyze.methods.browse.typical_request import mean_times, medoid
@@ -52,8 +52,8 @@ def chosen_categories(spent: Sequence[float], ranges: Ranges, most: int) -> list
 
 
 def leading(ranges: Ranges) -> list[int]:
-    """[ranges] the category with the most requests in each."""
-    return [leading_categories(ranges.bins, one.first, one.past)[0] for one in ranges.ranges]
+    """[ranges] the category that stands for each."""
+    return [leading_category(ranges.bins, one.first, one.past) for one in ranges.ranges]
 
 
 def _typical(

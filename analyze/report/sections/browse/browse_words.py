@@ -110,7 +110,7 @@ def typical_told(one: TypicalRequest) -> str:
     leads = ""
     if one.leads:
         ranges = "range" if len(one.leads) == 1 else "ranges"
-        leads = f"; the most frequent in {ranges} {', '.join(map(str, one.leads))}"
+        leads = f"; stands for {ranges} {', '.join(map(str, one.leads))}"
     return (
         f"{wording.percent(one.share_of_time)} of all time, {wording.counted(one.requests, 'request')}, "
         f"{wording.duration(one.mean_us)} on average{leads}"
