@@ -203,7 +203,7 @@ class TimelineStrip(Frozen):
     requests: tuple[TimelineRequest, ...]
     lanes: int
     left_out: int
-    """Requests that are not drawn: more than the lanes there are."""
+    """Requests that are not drawn: more than there is room for."""
 
 
 class EntryTimeline(Frozen):
@@ -313,9 +313,9 @@ class TypicalRequest(Frozen):
     category: str
     root: str
     requests: int
-    leads: tuple[int, ...]
-    """Ranges of `BrowseRangesSection.ranges`, from 1, that it stands for: the most frequent category of their
-    most frequent root type."""
+    leads: tuple[str, ...]
+    """Ranges that it stands for (`mode 2`, `the slowest`): the most frequent category of their most frequent
+    root type."""
     share_of_time: float
     """Of the summed response time of the sample."""
     mean_us: float
