@@ -21,7 +21,7 @@ from stitch.lake.chain import lanes, read_chain
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
 from stitch.lake.fsck_live import broken_carry, broken_positions, broken_segments
-from stitch.lake.fsck_upkeep import broken_generations, hidden_in
+from stitch.lake.fsck_upkeep import broken_generations, broken_repairs, hidden_in
 from stitch.lake.layout import COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
@@ -78,7 +78,8 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
     if whole:  # else the files of a lane that cannot be read would all be in no commit
         findings += _unnamed_files(store, commits)
     hidden = hidden_in(commits)
-    findings += [Finding(invariant="I1", detail=detail) for detail in broken_generations(commits)]
+    for broken in (broken_generations, broken_repairs):
+        findings += [Finding(invariant="I1", detail=detail) for detail in broken(commits)]
     published = [item for record in commits for item in record.publish]
     findings += [
         f for found in abreast(store, lambda item: [*_file(store, item, hidden)], published) for f in found

@@ -241,7 +241,7 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         pending += len(commits)
         listing = listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=commits)))
         if tail.lane == UPKEEP_LANE:
-            hidden = hidden_by(upkeep, listing, length)
+            hidden = hidden_by(upkeep, listing, length, without=set(commits.to_pylist()))
         heads[tail.lane] = pc.min(commits).as_py() - 1 if len(commits) else tail.head
         listings.append(listing)
     listings.reverse()

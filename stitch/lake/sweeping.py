@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from schemas.windows import Window
-from stitch.lake.layout import WINDOW_TABLES, origin
+from stitch.lake.layout import SIDE_TABLES, WINDOW_TABLES, origin
 from stitch.lake.stats_files import STATS
 from stitch.lake.store import Store
 from stitch.lake.upkeep import Hidden
@@ -36,6 +36,10 @@ def swept(store: Store, hidden: Hidden) -> list[str]:
                 found.append(f"{table}/{name}")
             elif table != STATS and start in anew:
                 found += _replaced(store, hidden, f"{table}/{name}", start)
+    for table in SIDE_TABLES:
+        if table in hidden.sides:
+            told = ((name, origin(name)) for name in store.names(table))
+            found += [f"{table}/{n}" for n, at in told if at is not None and hidden.is_gone(table, *at[:2])]
     return found
 
 

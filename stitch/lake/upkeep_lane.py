@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.commits import CommitBody, CommitRecord, Counters, Generation, Retirement, Standing, Upkeep
+from schemas.commits import (
+    CommitBody,
+    CommitRecord,
+    Counters,
+    Generation,
+    Replaced,
+    Retirement,
+    Standing,
+    Upkeep,
+)
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
+from stitch.lake.manifest import Manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
 from stitch.lake.sweeping import swept
@@ -46,16 +56,39 @@ class UpkeepLane:
         told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
         upkeep = before.model_copy(update={"retired": (*past[-1:], *newer, told)})
         with self.stage() as staging:
-            return self._commit(staging, upkeep, 0)
+            return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
+
+    def all_of(self, manifest: Manifest) -> tuple[tuple[int, int], ...]:
+        """(lane, commit), ascending: all that a snapshot shows, and what this lane committed."""
+        return tuple(sorted({**dict(manifest.heads), UPKEEP_LANE: self.seq - 1}.items()))
 
     def replace(self, staging: Staging, generation: Generation, flows: int) -> CommitRecord:
         """The staged files are a new generation of their windows. `flows` rows of that table are staged."""
-        before = self._said()
+        told = self._and_generation(self._said(), generation)
+        return self._commit(staging, CommitBody(kind="upkeep", counters=Counters(flows=flows)), told)
+
+    def repair(
+        self,
+        staging: Staging,
+        body: CommitBody,
+        generation: Generation | None,
+        replaced: Replaced,
+        grace_ns: int,
+    ) -> CommitRecord:
+        """The staged files are a new generation of their windows, and late events became part of it.
+
+        `generation` None: no window changed. `body` has counters and the repair.
+        """
+        told = self._said()
+        if generation is not None:
+            told = self._and_generation(told, generation)
+        return self._commit(staging, body, _and_replaced(told, replaced, grace_ns))
+
+    def _and_generation(self, before: Upkeep, generation: Generation) -> Upkeep:
         hidden = read_hidden(self._store, self._length_ns)
         live = set(hidden.live_seqs.tolist())
         kept = tuple(at for at in before.generations if at.seq in live)
-        upkeep = before.model_copy(update={"generations": (*kept, generation)})
-        return self._commit(staging, upkeep, flows)
+        return before.model_copy(update={"generations": (*kept, generation)})
 
     def sweep(self, until_ns: int) -> int:
         """Remove files that were hidden at this time or before; returns how many names went.
@@ -70,6 +103,17 @@ class UpkeepLane:
     def _said(self) -> Upkeep:
         return self._lane.standing.upkeep or Upkeep()
 
-    def _commit(self, staging: Staging, upkeep: Upkeep, flows: int) -> CommitRecord:
-        body = CommitBody(kind="upkeep", counters=Counters(flows=flows), standing=Standing(upkeep=upkeep))
-        return self._lane.commit(staging, body)
+    def _commit(self, staging: Staging, body: CommitBody, upkeep: Upkeep) -> CommitRecord:
+        return self._lane.commit(staging, body.model_copy(update={"standing": Standing(upkeep=upkeep)}))
+
+
+def _and_replaced(before: Upkeep, told: Replaced, grace_ns: int) -> Upkeep:
+    """What was said of the table longer than the grace ago is summed up: the last says it all."""
+    own = [at for at in before.replaced if at.table == told.table]
+    past = [at for at in own if at.at_ns <= told.at_ns - grace_ns]
+    through = dict(own[-1].through) if own else {}
+    for lane, seq in told.through:
+        through[lane] = max(seq, through.get(lane, 0))
+    whole = told.model_copy(update={"through": tuple(sorted(through.items()))})
+    kept = [at for at in before.replaced if at not in past[:-1]]
+    return before.model_copy(update={"replaced": (*kept, whole)})

@@ -29,7 +29,7 @@ from schemas.commits import CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.windows import Window
-from stitch.lake import compacting
+from stitch.lake import rewriting
 from stitch.lake.compacting import Compacted, compact
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
@@ -252,7 +252,7 @@ def test_a_lost_row_is_told_before_the_commit() -> None:
     store = made(MemoryDisk())
     told = content(store)
     with (
-        patch.object(compacting, "merged_flows", lambda tables: tables[0]),
+        patch.object(rewriting, "merged_flows", lambda tables: tables[0]),
         pytest.raises(LakeError, match="would change rows"),
     ):
         compacted(store)
@@ -263,8 +263,8 @@ def test_a_lost_row_is_told_before_the_commit() -> None:
 def test_fsck_tells_a_generation_that_lost_rows() -> None:
     store = made(MemoryDisk())
     with (
-        patch.object(compacting, "merged_flows", lambda tables: tables[0]),
-        patch.object(compacting, "same_rows", lambda *_, **__: True),
+        patch.object(rewriting, "merged_flows", lambda tables: tables[0]),
+        patch.object(rewriting, "same_rows", lambda *_, **__: True),
     ):
         compacted(store)
     assert {finding.invariant for finding in check(store)} == {"I1"}
