@@ -62,11 +62,25 @@ class BinnedSite(Frozen):
     """Weight of the requests in which it failed."""
 
 
-class CategoryInRange(Frozen):
-    """A category held against a range."""
+class BinnedRoot(Frozen):
+    """A root type, and all its requests by bin of response time."""
+
+    root: str
+    requests: int
+    mean_us: float
+    c2: float | None
+    """Of all its requests; for more than 10."""
+    bins: tuple[int, ...]
+    n: tuple[int, ...]
+    weight: tuple[float, ...]
+    failed: tuple[float, ...]
+
+
+class KindInRange(Frozen):
+    """A root type or a category held against a range."""
 
     place: int
-    """Index into `BrowseRangesSection.categories`."""
+    """Index into `BrowseRangesSection.roots` or `.categories`."""
     n: int
     share_in: float
     """Of the requests of the range, weighted."""
@@ -116,7 +130,8 @@ class ResponseRange(Frozen):
     mean_out_us: float | None
     failed: float
     failed_out: float | None
-    categories: tuple[CategoryInRange, ...]
+    roots: tuple[KindInRange, ...]
+    categories: tuple[KindInRange, ...]
     """Most requests first."""
     sites: tuple[SiteInRange, ...]
     """Largest difference of the mean first."""
@@ -137,6 +152,8 @@ class BrowseRangesSection(Section):
     """[bins] weighted sums of response times."""
     failed: tuple[float, ...]
     """[bins] weights of requests that failed."""
+    roots: tuple[BinnedRoot, ...]
+    roots_total: int
     categories: tuple[BinnedCategory, ...]
     categories_total: int
     sites: tuple[BinnedSite, ...]
@@ -186,7 +203,7 @@ class TimelineStrip(Frozen):
     requests: tuple[TimelineRequest, ...]
     lanes: int
     left_out: int
-    """Requests that are not drawn: more than the lanes there are."""
+    """Requests that are not drawn: more than there is room for."""
 
 
 class EntryTimeline(Frozen):
@@ -296,8 +313,9 @@ class TypicalRequest(Frozen):
     category: str
     root: str
     requests: int
-    leads: tuple[int, ...]
-    """Ranges of `BrowseRangesSection.ranges`, from 1, in which it has the most requests."""
+    leads: tuple[str, ...]
+    """Ranges that it stands for (`mode 2`, `the slowest`): the most frequent category of their most frequent
+    root type."""
     share_of_time: float
     """Of the summed response time of the sample."""
     mean_us: float

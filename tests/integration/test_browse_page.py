@@ -41,6 +41,7 @@ SECTIONS = (
     BrowsePlacesSection,
     BrowseVarianceSection,
 )
+TABLES = ("of-roots", "of-categories", "of-sites")
 ROWS = """[...document.querySelectorAll('{table} tbody tr')].map(
   row => [...row.cells].map(cell => cell.textContent.trim()).join(' | '))"""
 
@@ -96,7 +97,7 @@ def test_without_script_everything_is_there_but_the_choice(tab: Tab, page: str, 
         assert len(tab.run(ROWS.format(table=f"#range{number} .of-sites"))) == len(one.sites)
     assert tab.run("document.querySelectorAll('svg.train').length") == 4  # two categories, medoid and mean
     assert tab.run("document.querySelectorAll('details.lane').length") >= 4
-    assert tab.run("document.querySelectorAll('svg.by-time').length") == 4
+    assert tab.run("document.querySelectorAll('svg.by-time').length") == 8  # four of each entry
     assert tab.run("document.querySelectorAll('svg.lanes').length") >= 2
     assert tab.run("document.querySelectorAll('table.errors tbody tr').length") == 2
     assert tab.run("document.querySelectorAll('th button').length") == 0
@@ -109,7 +110,7 @@ def test_a_chosen_range_says_what_the_page_says(tab: Tab, page: str, outcome: Ou
     ranges = outcome.report.section(BrowseRangesSection)
     for number, one in enumerate(ranges.ranges, 1):
         tab.run(f"document.querySelectorAll('.presets button')[{number - 1}].click()")
-        for table in ("of-categories", "of-sites"):
+        for table in TABLES:
             told = tab.run(ROWS.format(table=f".chooser .{table}"))
             assert told == tab.run(ROWS.format(table=f"#range{number} .{table}"))
             assert told

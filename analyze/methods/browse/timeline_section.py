@@ -32,6 +32,7 @@ Kind = Literal["usual", "busiest", "longest-gap"]
 
 STRIP_REQUESTS: Final = 120
 """Requests of a strip, about."""
+MOST_DRAWN: Final = 1_000
 MOST_LANES: Final = 40
 NS_PER_S: Final = 1e9
 
@@ -200,9 +201,8 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     if len(gaps):
         at = int(np.argmax(gaps))
         # With what was before and after it.
-        chosen.append(
-            ("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), max(length, int(gaps[at] * 1.25)))
-        )
+        long = int(gaps[at]) + max(length, int(gaps[at]) // 10)
+        chosen.append(("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), long))
     found: list[TimelineStrip] = []
     taken: list[tuple[int, int]] = []
     for kind, middle, long in chosen:
@@ -227,7 +227,8 @@ def _usual(flow: EntryFlow, length: int) -> int:
 def _strip(entry: Entry, kind: Kind, begins: int, length: int) -> TimelineStrip:
     flow, past = entry.flow, begins + length
     # Who began long before and is still at work is in sight, too.
-    inside = np.flatnonzero((flow.start < past) & (flow.end > begins))[: 4 * STRIP_REQUESTS]
+    seen = np.flatnonzero((flow.start < past) & (flow.end > begins))
+    inside = seen[:MOST_DRAWN]
     lanes = pack_lanes(flow.start[inside], flow.end[inside], MOST_LANES)
     drawn = inside[lanes < MOST_LANES]
     return TimelineStrip(
@@ -250,5 +251,5 @@ def _strip(entry: Entry, kind: Kind, begins: int, length: int) -> TimelineStrip:
             )
         ),
         lanes=int(lanes[lanes < MOST_LANES].max(initial=-1)) + 1,
-        left_out=int((lanes >= MOST_LANES).sum()),
+        left_out=len(seen) - len(drawn),
     )

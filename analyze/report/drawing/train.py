@@ -31,7 +31,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
         return TOP + LANE * (lane + 0.5)
 
     for number in range(len(schedule.lanes)):
-        drawing.line("rail", 0, y(number), 1, y(number))
+        drawing.line("rail", 0, y(number), 1, y(number), below=True)
     for waited, kind in ((False, "message"), (True, "message waited")):
         drawing.path(
             kind,

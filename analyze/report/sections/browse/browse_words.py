@@ -51,7 +51,7 @@ def range_name(number: int, one: ResponseRange) -> str:
 
 def range_mark(number: int, one: ResponseRange) -> str:
     """What stands over the curve."""
-    return str(number) if one.peak_us is not None else "slowest"
+    return str(number) if one.peak_us is not None else "slow"
 
 
 def range_told(one: ResponseRange) -> str:
@@ -107,10 +107,7 @@ def strip_told(strip: TimelineStrip) -> str:
 
 def typical_told(one: TypicalRequest) -> str:
     """`31 % of the time, 4 120 requests, 12 ms on average`."""
-    leads = ""
-    if one.leads:
-        ranges = "range" if len(one.leads) == 1 else "ranges"
-        leads = f"; the most frequent in {ranges} {', '.join(map(str, one.leads))}"
+    leads = f"; stands for {', '.join(one.leads)}" if one.leads else ""
     return (
         f"{wording.percent(one.share_of_time)} of all time, {wording.counted(one.requests, 'request')}, "
         f"{wording.duration(one.mean_us)} on average{leads}"
