@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,12 +12,15 @@ from oracles.populations import category, graph, population
 from oracles.refined import Call
 from oracles.refined import population as refined
 
+from analyze.compare import compare
 from analyze.methods.browse.browse_result import browse_result
 from analyze.methods.browse.browse_settings import BrowseSettings
+from analyze.methods.browse.method import METHOD
 from analyze.methods.browse.timeline_section import timeline_section
-from analyze.methods.port import Result
+from analyze.methods.port import Chosen, Result
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits
+from analyze.report.page import render_html
 from analyze.stats.kernel_density import log_density, modes
 from schemas.events import EventKind
 from schemas.report.browse import (
@@ -188,6 +192,17 @@ def test_few_requests_or_none(n: int) -> None:
     assert places.errors == ()
     assert [row.share_of_time for row in places.sites] == ([1.0] if n else [])
     assert result.verdict.outcome == ("shown" if n else "empty")
+
+
+@pytest.mark.parametrize("ns", [[0, 0, 0], [0, 0, 10**6], [1, 10**13]])
+def test_times_of_nothing_and_of_hours_are_drawn(ns: list[int]) -> None:
+    """Densities, schedules and series of degenerate times: finite figures, and a page."""
+    times = np.array([[0, x] for x in ns])
+    found = one_period(category(graph(("a/x", "a/y")), times, np.zeros(len(ns), np.int64)))
+    outcome = compare(found, [Chosen(METHOD, BrowseSettings())])
+    page = render_html(outcome.report, outcome.views)
+    assert "nan" not in page.split("<body>")[1].split("<script")[0].lower()
+    assert not re.search(r"[\d.]+e[+-]\d+", page.split("<main>")[1].split("</main>")[0])
 
 
 def test_two_samples_show_the_first_beside_the_last() -> None:
