@@ -23,13 +23,8 @@ from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
 from analyze.stats.kernel_density import log_density, modes
 from schemas.events import EventKind
-from schemas.report.browse import (
-    BrowsePlacesSection,
-    BrowseRangesSection,
-    BrowseSchedulesSection,
-    BrowseTimelineSection,
-    TrainSchedule,
-)
+from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection, BrowseTimelineSection
+from schemas.report.schedules import BrowseSchedulesSection, TrainSchedule
 
 SECOND_NS = 10**9
 S = TypeVar("S")
@@ -138,6 +133,32 @@ def test_pauses_of_the_client_are_gaps_and_not_response_times() -> None:
     # 2 ms of work each: what is at work is the rate times that (Little).
     assert entry.in_flight == pytest.approx(entry.rate_per_s * 0.002, rel=1e-2)
     assert {strip.kind for strip in entry.strips} == {"usual", "busiest", "longest-gap"}
+
+
+def test_two_periods_of_which_one_has_pauses() -> None:
+    """TR §6.7: gaps differ by test, response times do not; and the other way round for a slower service."""
+    rng = np.random.default_rng(4)
+    n = 300
+    labels = ("nfs/READ_CALL", "nfs/READ_REPLY")
+
+    def told(pause: float, slower: float) -> tuple[float | None, float | None]:
+        us = rng.lognormal(7, 0.3, 2 * n) * np.repeat([1.0, slower], n)
+        times = np.stack([np.zeros(2 * n), us * 1e3], axis=1).astype(np.int64)
+        made = category(graph(labels), times, np.repeat([0, 1], n))
+        apart = rng.exponential(8e6, 2 * n) * np.repeat([1.0, pause], n)
+        start = np.concatenate([apart[:n].cumsum(), 10**12 + apart[n:].cumsum()]).astype(np.int64)
+        samples = (Sample("reference", "", 0, 10**12), Sample("problem", "", 10**12, 2 * 10**12))
+        found = population(replace(made, start_ns=start), samples=samples, statuses=("ok",))
+        (entry,) = timeline_section(found, 1, BrowseSettings()).entries
+        assert entry.before is not None
+        assert entry.before.requests == n
+        return entry.before.gaps_p, entry.before.times_p
+
+    gaps, times = told(3.0, 1.0)
+    assert gaps is not None and gaps < 0.01  # noqa: PT018
+    assert times is not None and times > 0.05  # noqa: PT018
+    gaps, times = told(1.0, 1.5)
+    assert times is not None and times < 0.01  # noqa: PT018
 
 
 def test_time_that_nobody_watched_is_no_gap() -> None:
