@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos format bench evaluate lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -60,12 +60,20 @@ test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then pro
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench and not collector"
 
 $(VENV)/versitygw:
 	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
 	@echo "Building versitygw ..."
 	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+$(VENV)/otelcol: tests/collector/main.go tests/collector/go.mod tests/collector/go.sum
+	@command -v go >/dev/null || { echo "make collector needs Go to build an OpenTelemetry Collector" >&2; exit 1; }
+	@echo "Building an OpenTelemetry Collector (3 CPU minutes) ..."
+	@cd tests/collector && nice go build -mod=readonly -trimpath -ldflags='-s -w' -o "$(abspath $@)" .
+
+collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## SDK, a real Collector (built once) with the configuration of deploy/, Kafka, a lake
+	FLOWDIFF_TEST_COLLECTOR=$(abspath $(VENV)/otelcol) $(BIN)/pytest -q -m collector tests/integration/test_collector.py
 
 buckets: $(VENV)/dev.stamp $(VENV)/versitygw ## Everything about buckets on a second server (versitygw, built once), crashes everywhere
 	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py

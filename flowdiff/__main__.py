@@ -47,6 +47,10 @@ COMMANDS: Final = {
         "Hold two classes of requests against each other: what diverges, and what response time depends on.",
     ),
     "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
+    "clusters": Listed(
+        "clusters",
+        "Group requests by what they do and how long, and lay the groups' call trees on each other.",
+    ),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),

@@ -32,8 +32,6 @@ _SET_NUMBERS: Final = (
     "SET VARIABLE window_ns = ?::BIGINT",
 )
 
-# Every window folder stands alone, so a structure is stored once a window: one of the copies is enough.
-_ONE_STRUCTURE: Final = "CREATE VIEW _structure AS SELECT DISTINCT ON (category) * FROM _structures"
 _QUALITY_NAMES: Final = (
     "CREATE MACRO quality_names(mask) AS"
     " (SELECT list(name ORDER BY bit) FROM _quality_flags WHERE (mask & bit) <> 0)"
@@ -124,8 +122,14 @@ class Session:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
         for table in sorted(self._unread & self._tables_of(text)):
             verify(self._found, self._files[table])
-            self._connection.execute(LISTED[table].set_files, [[str(path) for path in self._files[table]]])
-            self._connection.execute(LISTED[table].read)
+            stored, files = LISTED[table], self._files[table]
+            if stored.rows is None:
+                self._connection.execute(stored.set_files, [[str(path) for path in files]])
+            else:
+                self._connection.register("_rows", stored.rows(self._found, files))
+                self._connection.execute(stored.set_files)
+                self._connection.unregister("_rows")
+            self._connection.execute(stored.read)
             self._unread.discard(table)
 
     def _tables_of(self, text: str) -> set[str]:
@@ -186,6 +190,7 @@ def _files(found: LakePeriod) -> Mapping[str, Sequence[Path]]:
     return {
         "flows": found.flows,
         "structures": found.structures,
+        "readings": found.structures,
         "params": found.params,
         **{
             table: [path for path in reports if path.name == f"{name}.parquet"]
@@ -228,7 +233,6 @@ def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Seq
         connection.execute(table.columns)
         connection.unregister("_schema")
         connection.execute(table.unread if files[name] else table.empty)
-    connection.execute(_ONE_STRUCTURE)
     flags = {"bit": [flag.value for flag in Quality], "name": [flag.name for flag in Quality]}
     connection.register("_quality_flags", pa.table(flags))
     connection.execute(_QUALITY_NAMES)

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.errors import LakeError
+from schemas.lake import STORED_STRUCTURES_SCHEMA
+from stitch.lake.structure_form import unnested
 
 
 def read_rows(
@@ -41,6 +43,22 @@ def read_rows(
         )
     except (OSError, pa.ArrowException) as error:
         raise unreadable(lake, name if name is not None else str(source)) from error
+
+
+def read_structures(
+    source: Path | pa.Buffer,
+    columns: Sequence[str] | None = None,
+    *,
+    lake: Path | str,
+    name: str | None = None,
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Rows of a file of structures, of any readable layout version: all or some columns of STRUCTURES_SCHEMA.
+
+    As `read_rows`; `where` may ask for categories.
+    """
+    stored = read_rows(source, STORED_STRUCTURES_SCHEMA.names, lake=lake, name=name, where=where)
+    return unnested(stored, columns)
 
 
 def unreadable(lake: Path | str, name: Path | str, why: str = "") -> LakeError:
