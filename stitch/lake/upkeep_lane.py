@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from schemas.commits import (
@@ -43,18 +43,18 @@ class UpkeepLane:
         with self._lane.stage() as staging:
             yield staging
 
-    def retire(self, retirement: Retirement, grace_ns: int) -> CommitRecord:
-        """Windows that end at `to_ns` or before leave the lake.
+    def retire(
+        self, retirement: Retirement | None, replaced: Sequence[Replaced], grace_ns: int
+    ) -> CommitRecord:
+        """Windows that end at `to_ns` or before leave the lake, and files of tables without windows.
 
         What was said longer than the grace ago is summed up, as every sweep takes it together.
         """
-        before = self._said()
-        limit_ns = retirement.at_ns - grace_ns
-        past = [at for at in before.retired if at.at_ns <= limit_ns]
-        newer = [at for at in before.retired if at.at_ns > limit_ns]
-        highest = max((at.to_ns for at in before.retired), default=retirement.to_ns)
-        told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
-        upkeep = before.model_copy(update={"retired": (*past[-1:], *newer, told)})
+        upkeep = self._said()
+        for told in replaced:
+            upkeep = _and_replaced(upkeep, told, grace_ns)
+        if retirement is not None:
+            upkeep = _and_retired(upkeep, retirement, grace_ns)
         with self.stage() as staging:
             return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
 
@@ -105,6 +105,15 @@ class UpkeepLane:
 
     def _commit(self, staging: Staging, body: CommitBody, upkeep: Upkeep) -> CommitRecord:
         return self._lane.commit(staging, body.model_copy(update={"standing": Standing(upkeep=upkeep)}))
+
+
+def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkeep:
+    limit_ns = retirement.at_ns - grace_ns
+    past = [at for at in before.retired if at.at_ns <= limit_ns]
+    newer = [at for at in before.retired if at.at_ns > limit_ns]
+    highest = max((at.to_ns for at in before.retired), default=retirement.to_ns)
+    told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
+    return before.model_copy(update={"retired": (*past[-1:], *newer, told)})
 
 
 def _and_replaced(before: Upkeep, told: Replaced, grace_ns: int) -> Upkeep:

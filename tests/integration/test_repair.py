@@ -22,6 +22,7 @@ from stitch.drivers.repair.repairing import Repaired, repair
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
+from stitch.lake.retiring import retire
 from stitch.lake.store import LocalStore, Store
 
 S = NS_PER_SECOND
@@ -303,3 +304,26 @@ def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     assert said("fsck", lake) == ["0 errors"]
     assert said("repair", lake)[0].startswith("0 late events of 0 requests folded in, 0 windows")
+
+
+def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
+    made = at_rest()
+    reads = open_manifest(made.store)
+    told = [entry.window.end_ns for entry in reads.windows()]
+    retire(
+        made.store,
+        "L",
+        keep_ns=NOW_NS - told[1],
+        keep_late_ns=2 * NOW_NS,
+        grace_ns=0,
+        now_ns=NOW_NS,
+        owner="test",
+        created_by="test",
+    )
+    assert len(late_rows(made.store)) == 2
+    done = repaired(made.store)
+    assert (done.requests, done.events) == (0, {Verdict.RETIRED: 2})
+    assert late_rows(made.store) == late_rows(made.store, "repaired") == []
+    assert len(seen(made.store)) == 1
+    assert check(made.store) == []
+    assert repaired(made.store).events == {}

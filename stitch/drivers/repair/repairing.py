@@ -175,6 +175,7 @@ def _commit(
                 repair=Repair(
                     changed=tuple(changed),
                     late=share.n_late,
+                    expired=share.n_expired,
                     events=share.n_settled,
                     requests=share.n_requests,
                 ),
