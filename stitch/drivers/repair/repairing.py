@@ -184,3 +184,5 @@ def _commit(
             Replaced(seq=lane.seq, at_ns=now_ns, table="late", through=tuple(sorted(through.items()))),
             grace_ns,
         )
+    lane.set_aside(file for own in files.values() for file in own)
+    lane.set_aside(file for file in manifest.files("late") if file.seq <= through.get(file.lane, 0))
