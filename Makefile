@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos format bench evaluate lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -84,6 +84,9 @@ fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECO
 
 chaos: $(VENV)/dev.stamp ## Live ingestion against three brokers while all breaks: MINUTES=60, SEED=1
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
+
+soak: $(VENV)/dev.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30
+	PYTHONPATH=tests $(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30)
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .

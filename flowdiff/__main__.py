@@ -51,6 +51,10 @@ COMMANDS: Final = {
         "clusters",
         "Group requests by what they do and how long, and lay the groups' call trees on each other.",
     ),
+    "browse": Listed(
+        "browse",
+        "Look around in one period: response times, typical requests, what happened when and where.",
+    ),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),

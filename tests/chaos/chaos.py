@@ -75,8 +75,9 @@ class Figures:
 class Sender(threading.Thread):
     """Writes requests, a few records each, some of them sent twice, in event time = now."""
 
-    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, seed: int, a_second: int = REQUESTS_A_SECOND) -> None:
         super().__init__(name="sender")
+        self._a_second = a_second
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
         )
@@ -89,7 +90,7 @@ class Sender(threading.Thread):
         """Until told to stop."""
         number = 0
         while not self.over.is_set():
-            for _ in range(REQUESTS_A_SECOND // 4):
+            for _ in range(self._a_second // 4):
                 self._request(number)
                 number += 1
             self._producer.poll(0)

@@ -24,15 +24,15 @@ import numpy as np
 import pyarrow as pa
 from evaluation.runs import Period, Simulated, forget_runs, period_of
 
-from analyze.methods.variance.edge_times import path_times
 from analyze.methods.variance.markers import Marker
-from analyze.methods.variance.part_names import edge_name
 from analyze.methods.variance.variance_result import variance_result
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Category, Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
+from analyze.sites.critical_times import path_times
+from analyze.sites.part_names import edge_name
 from schemas.report.variance import (
     MarkerKind,
     VarianceChangeSection,

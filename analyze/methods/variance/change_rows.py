@@ -8,8 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.edge_times import AllPathTimes
-from analyze.methods.variance.part_names import site_name
 from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.variance_change import category_changes, site_changes, total_change
@@ -17,7 +15,9 @@ from analyze.methods.variance.variance_rows import MOST_SITES, c2_interval
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
+from analyze.sites.part_names import site_name
 from analyze.stats.moments import LARGE
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 

@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from analyze.methods.variance.correlated_parts import CorrelatedPair, correlated_pairs
 from analyze.methods.variance.covariance_shares import CovarianceShares, covariance_shares
-from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.group_parts import GroupParts, group_parts
 from analyze.methods.variance.instrumentation import Advice, explained, merged_parts
 from analyze.methods.variance.marked_labels import MarkedLabels
 from analyze.methods.variance.marker_suggestions import suggested
-from analyze.methods.variance.part_names import site_name
 from analyze.methods.variance.queue_hints import queue_hints
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.methods.variance.sample_variance import SampleVariance
@@ -24,6 +22,8 @@ from analyze.methods.variance.variance_rows import impact_order
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
+from analyze.sites.critical_times import AllPathTimes
+from analyze.sites.part_names import site_name
 from analyze.stats.histogram import log_histogram
 from schemas.errors import ConfigError
 from schemas.report.variance import (

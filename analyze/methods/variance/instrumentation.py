@@ -13,8 +13,8 @@ from analyze.explain.explanation import explain
 from analyze.explain.feature_table import features
 from analyze.methods.variance.group_parts import GroupParts
 from analyze.methods.variance.merged_behaviours import TwoBehaviours, two_behaviours
-from analyze.methods.variance.part_names import PartName
 from analyze.population import Population
+from analyze.sites.part_names import PartName
 from schemas.report.explanations import Explanation
 
 F8 = npt.NDArray[np.float64]

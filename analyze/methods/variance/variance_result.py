@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from analyze.methods.port import Result
 from analyze.methods.variance.change_rows import change_section
 from analyze.methods.variance.detail_rows import details_section
-from analyze.methods.variance.edge_times import path_times
 from analyze.methods.variance.marked_labels import marked_labels
 from analyze.methods.variance.markers import LabelRules, Marker, day_of
 from analyze.methods.variance.sample_variance import sample_variance, unmarked_edges
@@ -18,6 +17,7 @@ from analyze.population import Population
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
+from analyze.sites.critical_times import path_times
 from schemas.report.report import Verdict
 from schemas.report.section import Section
 from schemas.report.variance import VarianceChangeSection, VarianceSection

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.variance.category_variance import log_coefficient
-from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.marked_labels import MarkedLabels
-from analyze.methods.variance.part_names import site_name
 from analyze.methods.variance.request_groups import NOWHERE
 from analyze.methods.variance.sample_variance import Measured, SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
@@ -20,7 +18,10 @@ from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
+from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
+from analyze.sites.part_names import site_name
+from analyze.stats.c2_curve import HIGH, c2_curve
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
 from schemas.report.findings import Interval
@@ -37,11 +38,8 @@ from schemas.report.variance import (
 F8 = npt.NDArray[np.float64]
 
 MOST_SITES: Final = 100
-MOST_POINTS: Final = 256
 WIDEST: Final = math.log(1e4)
 """An interval that is wider says nothing, and is not shown."""
-HIGH: Final = 1.0
-"""C² above this is high variance (VF §4.2)."""
 
 
 def variance_section(
@@ -214,20 +212,7 @@ def _rank(row: VariableCategory, settings: VarianceSettings) -> tuple[float, flo
 def _curve(population: Population, sample: SampleVariance) -> C2Curve:
     groups, found = sample.groups, sample.whole.by_group
     large = groups.category != NOWHERE
-    values, n = found.c2[large], found.n[large]
-    known = np.isfinite(values)
-    order = np.argsort(values[known], kind="stable")
-    c2, n = values[known][order], n[known][order]
-    low = c2 < HIGH
-    places = np.unique(np.linspace(0, max(len(c2) - 1, 0), MOST_POINTS).round().astype(int))[: len(c2)]
-    return C2Curve(
-        sample=population.samples[groups.sample].name,
-        categories=len(c2),
-        below_one=float(low.mean()) if len(c2) else None,
-        requests_below_one=float(n[low].sum() / n.sum()) if len(c2) else None,
-        largest=float(c2[-1]) if len(c2) else None,
-        points=tuple((float(c2[i]), (int(i) + 1) / len(c2)) for i in places),
-    )
+    return c2_curve(population.samples[groups.sample].name, found.c2[large], found.n[large])
 
 
 def _watched(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> tuple[WatchedSource, ...]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from analyze.methods.variance.detail_rows import Looked, edge_rows
-from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.marked_labels import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
 from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.population import Population
+from analyze.sites.critical_times import AllPathTimes
 from schemas.report.variance import VariableCategory, VariableSite
 
 

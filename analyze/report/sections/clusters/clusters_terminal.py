@@ -14,6 +14,8 @@ from analyze.report.sections.clusters import clusters_words as words
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
 CLUSTERS: Final = 12
+MARKED: Final = 6
+"""Clusters whose marks are told."""
 OVERLAYS: Final = 3
 NODES: Final = 4
 """Coloured nodes told of an overlay."""
@@ -27,6 +29,10 @@ def print_clusters(section: ClustersSection, console: Console) -> None:
     left = section.clusters_total - min(len(section.clusters), CLUSTERS)
     if left:
         console.print(Text(f"and {wording.counted(left, 'more cluster')}", style="dim"))
+    for cluster in section.clusters[:MARKED]:
+        if words.marks(cluster):
+            marks = Text(wording.visible(f"{cluster.number} is {words.marks(cluster)}"), style="dim")
+            console.print(Padding(marks, _INDENT, expand=False))
     told = [row for row in section.overlays if row.first is not None][:OVERLAYS]
     for row in told:
         _overlay(row, console)

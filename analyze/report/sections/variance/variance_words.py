@@ -9,7 +9,6 @@ from typing import Final
 from analyze.report import wording
 from schemas.report.findings import Interval
 from schemas.report.variance import (
-    C2Curve,
     EdgeAdvice,
     MarkerRow,
     MarkerSuggestion,
@@ -87,18 +86,6 @@ def share_span(interval: Interval | None) -> str:
     if interval is None or max(abs(interval.low), abs(interval.high)) < LEAST_SHARE:
         return ""
     return f"{wording.percent(interval.low)} to {wording.percent(interval.high)}"
-
-
-def curve(found: C2Curve) -> str:
-    """`C² below 1 in 88 % of 340 categories (95 % of their requests), at most 50.3.`"""
-    if found.below_one is None:
-        return "No category has more than 10 requests."
-    return (
-        f"C² below 1 in {wording.percent(found.below_one)} of "
-        f"{wording.counted(found.categories, 'category', 'categories')} of more than 10 requests "
-        f"({wording.percent(found.requests_below_one)} of their requests), at most "
-        f"{wording.significant(found.largest or 0.0)}."
-    )
 
 
 def residual(section: VarianceSection) -> str:
