@@ -7,6 +7,7 @@ model of a paper-mode comparison and is not read.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BeforeValidator, JsonValue, SerializeAsAny, ValidationInfo
@@ -179,3 +180,12 @@ def with_id(report: Report) -> Report:
 def to_json(report: Report) -> str:
     """Versioned JSON, one line a level, ending in a newline; byte-identical for equal reports."""
     return report.model_dump_json(indent=1) + "\n"
+
+
+def from_json(text: str | bytes, sections: Iterable[type[Section]]) -> Report:
+    """The report that `to_json` wrote, its sections as the models given; others as `ForeignSection`.
+
+    Raises pydantic.ValidationError for another version, or anything that is no report.
+    """
+    known = {model.model_fields["section"].default: model for model in sections}
+    return Report.model_validate_json(text, context={"sections": known})

@@ -21,7 +21,6 @@ from integration.test_report_browser import (
     without_policy,
 )
 from oracles.hbase import hbase
-from oracles.report_reader import from_json
 from rich.console import Console
 
 from analyze.compare import compare
@@ -33,7 +32,7 @@ from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from flowdiff.__main__ import main
 from schemas.report.networks import DistalyzeSection
-from schemas.report.report import to_json
+from schemas.report.report import from_json, to_json
 
 HOSTILE = '<script>alert(1)</script>"&[red]'
 

@@ -12,12 +12,11 @@ import pytest
 from oracles.method_folders import COUNTING, install
 from oracles.paper_report import paper_outcome
 from oracles.populations import constant_chain, population
-from oracles.report_reader import from_json
 
 import analyze.methods
 from analyze.methods.registry import all_methods
 from flowdiff.__main__ import main
-from schemas.report.report import to_json
+from schemas.report.report import from_json, to_json
 
 METHOD = '''
 """The slowest requests of a period, each with its root type."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from oracles.edit_distance import levenshtein
 from oracles.paper_report import SECTIONS, PaperReport, paper_report
 from oracles.populations import category, graph, population
-from oracles.report_reader import from_json
 from scipy import stats
 
 from analyze.methods.spectroscope.structural import TokenTexts
@@ -18,7 +17,7 @@ from analyze.report.drawing.fold import folded_steps
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.stats.ks import ks_columns
 from schemas.report.mutations import MutationKind
-from schemas.report.report import to_json
+from schemas.report.report import from_json, to_json
 
 sequences = st.lists(st.sampled_from("abcde"), max_size=12).map(tuple)
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 from oracles.paper_report import SECTIONS, named, paper_outcome, paper_report
 from oracles.populations import category, chain, constant_chain, graph, population
-from oracles.report_reader import from_json
 from pydantic import ValidationError
 
 from analyze.methods.spectroscope.mutation_rows import fair_shares
@@ -15,7 +14,7 @@ from analyze.population import Category
 from analyze.report.limits import ReportLimits
 from schemas.report.categories import CategoriesSection, Role
 from schemas.report.mutations import Direction, MutationKind, MutationsSection
-from schemas.report.report import content_id, to_json
+from schemas.report.report import content_id, from_json, to_json
 from schemas.report.roots import RootsSection
 
 CALM, LOST, GAINED = ("read", "hit", "done"), ("read", "disk", "done"), ("read", "disk", "retry", "done")

@@ -12,7 +12,6 @@ import pytest
 from oracles.page_reader import Reader, assert_inert
 from oracles.paper_report import SECTIONS, named, paper_outcome
 from oracles.populations import constant_chain, population
-from oracles.report_reader import from_json
 from oracles.shop import HOSTILE, shop_outcome
 from rich.console import Console
 
@@ -23,6 +22,7 @@ from analyze.report.store import write_report
 from analyze.report.terminal import print_report
 from schemas.errors import LakeError
 from schemas.report.mutations import Mutation, MutationsSection
+from schemas.report.report import from_json
 
 
 @pytest.fixture(scope="module")

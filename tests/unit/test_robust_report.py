@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from oracles.page_reader import Reader, assert_inert
-from oracles.report_reader import from_json
 from oracles.robust_report import (
     N0,
     account_section,
@@ -33,7 +32,7 @@ from analyze.report.terminal import print_report
 from analyze.report.weighing import FINDING_KINDS, weigh
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import ChangeKind, FindingsSection
-from schemas.report.report import Report, to_json
+from schemas.report.report import Report, from_json, to_json
 from schemas.report.report_tables import REPORT_TABLES
 from schemas.report.section import Section
 

@@ -7,7 +7,6 @@ from io import StringIO
 
 import pytest
 from oracles.page_reader import assert_inert
-from oracles.report_reader import from_json
 from oracles.striped_reads import DISK, QUEUE, reads
 from rich.console import Console
 
@@ -23,7 +22,7 @@ from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
 from schemas.errors import ConfigError
-from schemas.report.report import to_json
+from schemas.report.report import from_json, to_json
 from schemas.report.section import Section
 from schemas.report.variance import (
     MarkerKind,
