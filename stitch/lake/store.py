@@ -265,7 +265,7 @@ class LocalStore:
         """See Store."""
         self._disk.remove(name)
         for known in (self._made, self._settled):
-            known.difference_update([n for n in known if n == name or n.startswith(f"{name}/")])
+            known.difference_update([n for n in [*known] if n == name or n.startswith(f"{name}/")])
 
 
 def _uncertain(name: str, error: OSError) -> UncertainError:
