@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import stdtrit
 
 from analyze.methods.robust.own_times import OwnTimes
 from analyze.methods.robust.place_sizes import largest_at_places
@@ -63,7 +63,7 @@ def place_equivalence(
     variance = sides[0].variance + sides[1].variance
     with np.errstate(divide="ignore", invalid="ignore"):
         weak = sides[0].variance ** 2 / sides[0].freedom + sides[1].variance ** 2 / sides[1].freedom
-        reach = np.sqrt(variance) * stats.t.ppf((1 + LEVEL) / 2, np.maximum(variance**2 / weak, 1.0))
+        reach = np.sqrt(variance) * stdtrit(np.maximum(variance**2 / weak, 1.0), (1 + LEVEL) / 2)
         inside = np.abs(change) + reach <= math.log1p(band)
         told = np.minimum.reduce([side.n / cast for side, cast in zip(sides, own.cast, strict=True)])
     time_share = _time_shares(profile, roles)
