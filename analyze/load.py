@@ -29,7 +29,7 @@ from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import FLOW_KEYS, Period
 from schemas.ranges import ranges_text
 from stitch.columnar.chunks import whole
-from stitch.lake.reading import read_rows
+from stitch.lake.reading import read_rows, read_structures
 
 I8 = npt.NDArray[np.int64]
 
@@ -51,15 +51,6 @@ _CODED_COLUMNS: Final = ["category", "host.list.element", "status", "error_class
 MOST_SAMPLES: Final = 256
 """A sample's code is one byte. Who looks for a change in many windows takes one sample, and its windows by
 `start_ns`."""
-_STRUCTURE_COLUMNS: Final = [
-    "category",
-    "root",
-    "canonical",
-    "nodes",
-    "in_edges",
-    "responses",
-    "canonical_l1",
-]
 
 
 class Loaded(NamedTuple):
@@ -105,7 +96,7 @@ def load_population(
         for part in parts:
             for path in part.structures:
                 if path not in structures:
-                    structures[path] = read_stored(part, path, _STRUCTURE_COLUMNS)
+                    structures[path] = read_stored_structures(part, path)
             if place < len(samples):
                 for note in (pending_note(part), provisional_note(part)):
                     if note is not None:
@@ -192,7 +183,7 @@ class _OperationsOf:
             if not open_keys:
                 break
             where = pc.field("category").isin(pa.array(open_keys, pa.string()))
-            table = read_stored(found, path, ["category", "nodes"], where=where)
+            table = read_stored_structures(found, path, ["category", "nodes"], where=where)
             nodes = whole(table["nodes"])
             ends = nodes.offsets.to_numpy() - nodes.offsets[0].as_py()
             fields = nodes.flatten()
@@ -238,6 +229,18 @@ def read_stored(
     """
     found.fetch([path])
     return read_rows(path, columns, lake=found.lake, name=found.name_of(path), as_codes=as_codes, where=where)
+
+
+def read_stored_structures(
+    found: LakePeriod,
+    path: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Rows of a file of structures: all or some columns of STRUCTURES_SCHEMA. Raises LakeError."""
+    found.fetch([path])
+    return read_structures(path, columns, lake=found.lake, name=found.name_of(path), where=where)
 
 
 def read_flows(found: LakePeriod) -> pa.Table:

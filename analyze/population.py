@@ -126,6 +126,18 @@ class Failures:
 NO_FAILURES: Final = Failures(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
+class GraphText(Protocol):
+    """A graph in words. Most graphs are never shown, so it is made when it is first asked for."""
+
+    @property
+    def canonical(self) -> str:
+        """Canonical text, for people."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Canonical token sequence at level L1, for the edit distance (C.5)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """A refined structure: labelled DAG over canonical positions, without times.
@@ -142,10 +154,7 @@ class Graph:
     """[edges, 2] (src, dst), sorted by (dst, src)."""
     responses: I4
     """Positions at which the response may leave."""
-    canonical: str
-    """Canonical text, for people."""
-    tokens: tuple[str, ...]
-    """Canonical token sequence at level L1, for the edit distance (C.5)."""
+    text: GraphText = field(compare=False)
     nesting: Nesting | None = None
     """Which span each node belongs to; None for activity records. Not part of the key: of requests that
     came by unlike nestings and have one graph, this is that of the first stored structure."""
@@ -161,9 +170,22 @@ class Graph:
         return len(self.nodes)
 
     @property
+    def canonical(self) -> str:
+        """Canonical text, for people."""
+        return self.text.canonical
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Canonical token sequence at level L1, for the edit distance (C.5)."""
+        return self.text.tokens
+
+    @property
     def kind(self) -> str:
         """What its flows were made of: SPANS or RECORDS of `schemas.lake`."""
         return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
+
+
+_BOTH_SIDES: Final = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +231,9 @@ class Category:
 
     def rows(self, sample: int) -> slice:
         """Where the requests of a sample lie."""
-        first, past = np.searchsorted(self.sample, (sample, sample + 1))
-        return slice(int(first), int(past))
+        code = self.sample.dtype.type(sample)  # of another type than the column's, it would be copied
+        first, past = (int(self.sample.searchsorted(code, side)) for side in _BOTH_SIDES)
+        return slice(first, past)
 
 
 PARAMS_AS_TEXT: Final = pa.schema(

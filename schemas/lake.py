@@ -1,4 +1,4 @@
-"""Lake contract, version 2: Arrow schema of every table, with a unit and one sentence a column.
+"""Lake contract, version 3: Arrow schema of every table, with a unit and one sentence a column.
 
 The SQL reference is generated from these docs. A change of meaning raises `LAYOUT_VERSION` and needs a
 migration or a refusal.
@@ -10,7 +10,9 @@ from typing import Final
 
 import pyarrow as pa
 
-LAYOUT_VERSION: Final = 2
+LAYOUT_VERSION: Final = 3
+READABLE_VERSIONS: Final = frozenset({2, LAYOUT_VERSION})
+"""Version 2 differs in the structures' files only, which told also what follows from the rest."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
@@ -92,29 +94,77 @@ LOOP_TYPE = pa.struct(
     ]
 )
 
+_CATEGORY_DOC = "level L0 key: 128-bit hash of the order-free labelled DAG, 32 hex digits"
+_EDGES_DOC = "edges sorted by (dst, src), transitively reduced"
+_RESPONSES_DOC = "positions at which the response may leave; the latest in time does"
+
 STRUCTURES_SCHEMA = pa.schema(
     [
-        _field(
-            "category",
-            pa.string(),
-            "level L0 key: 128-bit hash of the order-free labelled DAG, 32 hex digits",
-        ),
+        _field("category", pa.string(), _CATEGORY_DOC),
         _field("root", pa.string(), "root type"),
+        _field("n_nodes", pa.int32(), "number of nodes"),
+        _field(
+            "nodes", pa.list_(NODE_TYPE), "nodes in canonical order, a topological order; node 0 is the root"
+        ),
+        _field("in_edges", pa.list_(EDGE_TYPE), _EDGES_DOC),
+        _field("responses", pa.list_(pa.int32()), _RESPONSES_DOC),
+    ]
+)
+"""Structures in memory, one row a category."""
+
+STEP_TYPE = pa.struct(
+    [
+        _field("component", pa.string(), "service or component"),
+        _field("point", pa.string(), "trace point or operation"),
+        _field("label", pa.string(), "semantic label", nullable=True),
+        _field("kind", pa.uint8(), "EventKind of the event behind it"),
+        _field(
+            "unawaited",
+            pa.bool_(),
+            "of a span: its parent does not wait for it; of a record: the response does not",
+        ),
+        _field(
+            "depth",
+            pa.int32(),
+            "of a span: 0 the root, 1 what it calls; null: a record, or an event of the span before it",
+            nullable=True,
+        ),
+    ]
+)
+
+STORED_STRUCTURES_SCHEMA = pa.schema(
+    [
+        _field("category", pa.string(), _CATEGORY_DOC),
+        _field(
+            "nodes",
+            pa.list_(STEP_TYPE),
+            "spans with what they call behind them, each once for its start and its end; or records. "
+            "The view `nodes` has them as they are counted in flows",
+        ),
+        _field(
+            "in_edges",
+            pa.list_(EDGE_TYPE),
+            f"{_EDGES_DOC}; null where they follow from the nesting of spans",
+            nullable=True,
+        ),
+        _field(
+            "responses",
+            pa.list_(pa.int32()),
+            f"{_RESPONSES_DOC}; null: the end of the root span",
+            nullable=True,
+        ),
+    ]
+)
+"""Every structure seen in the window, as files have it; a window folder stands alone. One row a category."""
+
+READINGS_SCHEMA = pa.schema(
+    [
+        _field("category", pa.string(), _CATEGORY_DOC),
         _field(
             "canonical",
             pa.string(),
             "canonical text (A.3.4): `a b` series, `{ x | y }` parallel, `&{ x }` a branch nobody waits for, "
             "`^k` revisit of the k-th node, `( body )*n` loop, `x *n` identical branches, `~` deferred",
-        ),
-        _field("n_nodes", pa.int32(), "number of nodes"),
-        _field(
-            "nodes", pa.list_(NODE_TYPE), "nodes in canonical order, a topological order; node 0 is the root"
-        ),
-        _field("in_edges", pa.list_(EDGE_TYPE), "edges sorted by (dst, src), transitively reduced"),
-        _field(
-            "responses",
-            pa.list_(pa.int32()),
-            "positions at which the response may leave; the latest in time does",
         ),
         _field("category_l1", pa.string(), "key with loop counts rounded up to powers of two"),
         _field("canonical_l1", pa.string(), "canonical text at L1"),
@@ -132,7 +182,7 @@ STRUCTURES_SCHEMA = pa.schema(
         ),
     ]
 )
-"""Every structure seen in the window; a window folder stands alone. One row a category and file."""
+"""What is said about structures: follows from their rows, stored nowhere."""
 
 PARAMS_SCHEMA = pa.schema(
     [
@@ -146,4 +196,9 @@ PARAMS_SCHEMA = pa.schema(
 )
 """Low-level parameters; requests in the order of flows, then position, then key."""
 
-TABLES: Final = {"flows": FLOWS_SCHEMA, "structures": STRUCTURES_SCHEMA, "params": PARAMS_SCHEMA}
+TABLES: Final = {
+    "flows": FLOWS_SCHEMA,
+    "structures": STORED_STRUCTURES_SCHEMA,
+    "params": PARAMS_SCHEMA,
+}
+"""The tables of a window, as its files have them."""

@@ -11,12 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.lake import EDGE_TYPE, LOOP_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
+from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
 from stitch.columnar.runs import offsets, ranges
-from stitch.graph.describe import Reading, read_graph
 from stitch.graph.key import name_bytes, structure_key
 from stitch.graph.labels import NodeLabels
-from stitch.graph.pieces import Word, word
 from stitch.graph.placed import PlacedFlows
 
 I8 = npt.NDArray[np.int64]
@@ -90,12 +88,10 @@ class _Templates:
 def structures_of(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> pa.Table:
     """Rows of STRUCTURES_SCHEMA, the structure of each of `flows`, in their order.
 
-    Columns of numbers are cut from the batch's. Keys, texts and folding are made one structure after another,
-    in plain Python: O(nodes), 8 to 10 µs a node.
+    Columns of numbers are cut from the batch's; only keys are made one structure after another.
     """
     templates = _take(placed, labels, flows)
     keys = _keys(templates, labels)
-    readings = _readings(templates, labels)
     n_nodes = np.diff(templates.first_node)
     label = pa.array(templates.label)
     names = {name: labels.words[name].cast(pa.string()).combine_chunks() for name in _NAMES}
@@ -115,13 +111,7 @@ def structures_of(placed: PlacedFlows, labels: NodeLabels, flows: I8) -> pa.Tabl
             _structs(EDGE_TYPE, {"src": pa.array(templates.src), "dst": pa.array(templates.dst)}),
         ),
         "responses": _lists(n_responses, pa.array(positions[templates.response], pa.int32())),
-        "fold_position": _lists(
-            n_nodes, pa.array([at for reading in readings for at in reading.fold_position], pa.int32())
-        ),
-        "loops": _loops(readings),
     }
-    for name in ("canonical", "category_l1", "canonical_l1", "category_l2", "canonical_l2"):
-        columns[name] = pa.array([getattr(reading, name) for reading in readings], pa.string())
     arrays = [columns[field.name].cast(field.type) for field in STRUCTURES_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=STRUCTURES_SCHEMA)
 
@@ -189,55 +179,6 @@ def _keys(templates: _Templates, labels: NodeLabels) -> list[str]:
         sizes = (node_end - node, edge_end - edge, response_end - response)
         keys.append(structure_key(sizes, numbers, names[node:node_end]))
     return keys
-
-
-def _readings(templates: _Templates, labels: NodeLabels) -> list[Reading]:
-    """[structures] texts and folding."""
-    first_node, first_edge = templates.first_node.tolist(), templates.first_edge.tolist()
-    words = _words(templates, labels)
-    mate, deferred = templates.mate.tolist(), templates.deferred.tolist()
-    edges = list(zip(templates.src.tolist(), templates.dst.tolist(), strict=True))
-    readings = []
-    for i in range(len(first_node) - 1):
-        nodes = slice(first_node[i], first_node[i + 1])
-        own_edges = edges[first_edge[i] : first_edge[i + 1]]
-        readings.append(read_graph(own_edges, mate[nodes], deferred[nodes], words[nodes]))
-    return readings
-
-
-def _words(templates: _Templates, labels: NodeLabels) -> list[Word]:
-    """[nodes] words, as `stitch.graph.folding.node_words` makes them; spelled once a distinct node."""
-    base = np.repeat(templates.first_node[:-1], np.diff(templates.first_edge))
-    awaited = np.zeros(len(templates.label), dtype=np.bool_)
-    waits = ~templates.deferred[base + templates.dst]
-    awaited[base[waits] + templates.src[waits]] = True
-    # A node that the response waits for, with nothing awaited behind it, is taken for a response.
-    marked = (~templates.deferred & ~awaited) != templates.response
-    flags = templates.side.astype(np.int64) * 4 + templates.deferred * 2 + marked
-    distinct, of_node = np.unique(templates.label * 16 + flags, return_inverse=True)
-    label, flags = distinct // 16, distinct % 16
-    named = labels.words.take(pa.array(label)).to_pydict()
-    spelled = [
-        word(*row)
-        for row in zip(
-            *(named[column] for column in (*_NAMES, "kind")),
-            (flags // 4).tolist(),
-            (flags // 2 % 2 == 1).tolist(),
-            (flags % 2 == 1).tolist(),
-            strict=True,
-        )
-    ]
-    return list(map(spelled.__getitem__, of_node.tolist()))
-
-
-def _loops(readings: Sequence[Reading]) -> pa.ListArray:
-    loops = [loop for reading in readings for loop in reading.loops]
-    columns = {
-        field.name: pa.array([getattr(loop, field.name) for loop in loops], field.type) for field in LOOP_TYPE
-    }
-    return _lists(
-        np.array([len(reading.loops) for reading in readings], np.int64), _structs(LOOP_TYPE, columns)
-    )
 
 
 def _structs(kind: pa.StructType, columns: dict[str, pa.Array]) -> pa.StructArray:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
 from analyze.export.selection import LIST_CATEGORIES, Asked, Selection, selection
-from analyze.load import read_flow_files, read_stored
+from analyze.load import read_flow_files, read_stored, read_stored_structures
 from analyze.scope import LakePeriod
 from ingest.codecs.native.encode_native import native_lines
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
@@ -130,7 +130,7 @@ def _ids_of_both_kinds(found: LakePeriod) -> pa.Array:
 def _structures_of(found: LakePeriod, window: str) -> dict[str, dict[str, Any]]:
     """Structures of a window folder, which stands alone, by category."""
     paths = [path for path in found.structures if path.parent.name == window]
-    return {row["category"]: row for path in paths for row in read_stored(found, path).to_pylist()}
+    return {row["category"]: row for path in paths for row in read_stored_structures(found, path).to_pylist()}
 
 
 def _params_of(found: LakePeriod, window: str, request_ids: pa.ChunkedArray) -> pa.Table:

@@ -18,11 +18,10 @@ from analyze.population import Category, Graph
 from analyze.refine.attached import attach, in_row_order, nesting
 from analyze.refine.draft import Draft, Node, own_columns
 from analyze.refine.stored import row_order
+from analyze.refine.template_text import TemplateText
 from stitch.columnar.mixing import hash_word
-from stitch.graph.describe import describe, tokens
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.template import Template
-from stitch.graph.text import split_words
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -134,20 +133,14 @@ def _key(names: Sequence[str], edges: I4, responses: Sequence[int]) -> str:
 
 def _graph(root: str, placed: _Placed) -> Graph:
     nodes = [placed.node(at) for at in range(len(placed.order))]
-    if placed.draft.as_stored:
-        stored = placed.draft.category.structure
-        canonical, words = stored.canonical, split_words(stored.canonical_l1)
-    else:
-        described = describe(_template(placed, nodes))
-        canonical, words = described.canonical, tokens(described)
+    stored = placed.draft.category.structure
     return Graph(
         key=placed.key,
         root=root,
         nodes=tuple(node.label for node in nodes),
         edges=placed.edges,
         responses=np.array(placed.responses, dtype=np.int32),
-        canonical=canonical,
-        tokens=words,
+        text=TemplateText(stored if placed.draft.as_stored else _template(placed, nodes)),
         nesting=nesting(placed.draft, placed.order),
     )
 

@@ -7,7 +7,7 @@ per request: rows are grouped by one sort, and a category's matrices are slices 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from schemas.errors import LakeError
 from stitch.columnar.chunks import whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
+from stitch.readings import templates_of
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
@@ -29,6 +30,8 @@ B1 = npt.NDArray[np.bool_]
 
 _BLOCK_CELLS = 1 << 16
 """Cells of a block turned at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
+
+_TEMPLATE_FIELDS = tuple(field.name for field in fields(Template))
 
 _COLUMNS = [
     "request_id",
@@ -62,8 +65,6 @@ class StoredStructure(Template):
     """One row of the structures table."""
 
     category: str
-    canonical: str
-    canonical_l1: str
 
     def operation(self, position: int) -> Operation:
         """Operation of a node."""
@@ -281,25 +282,7 @@ def read_structures(structures: pa.Table) -> list[StoredStructure]:
     for row, key in enumerate(category):
         first.setdefault(key, row)
     wanted = structures.take(pa.array([first[key] for key in sorted(first)])).combine_chunks()
-    nodes = whole(wanted["nodes"])
-    at = _bounds_of(nodes).tolist()
-    names = ("component", "point", "label", "kind", "side", "mate", "parent", "deferred")
-    flat_nodes = nodes.flatten()
-    fields = {name: flat_nodes.field(name).to_pylist() for name in names}
-    in_edges = whole(wanted["in_edges"])
-    edge_at = _bounds_of(in_edges).tolist()
-    flat_edges = in_edges.flatten()
-    pairs = list(zip(flat_edges.field("src").to_pylist(), flat_edges.field("dst").to_pylist(), strict=True))
-    responses = wanted["responses"].to_pylist()
-    canonical, canonical_l1 = wanted["canonical"].to_pylist(), wanted["canonical_l1"].to_pylist()
     return [
-        StoredStructure(
-            category=key,
-            edges=tuple(pairs[edge_at[row] : edge_at[row + 1]]),
-            responses=tuple(responses[row]),
-            canonical=canonical[row],
-            canonical_l1=canonical_l1[row],
-            **{name: tuple(values[at[row] : at[row + 1]]) for name, values in fields.items()},
-        )
-        for row, key in enumerate(sorted(first))
+        StoredStructure(category=key, **{name: getattr(template, name) for name in _TEMPLATE_FIELDS})
+        for key, template in zip(sorted(first), templates_of(wanted), strict=True)
     ]

@@ -69,7 +69,7 @@ def find_flow(session: Session, request_id: str, kind: str | None = None) -> Sto
             remedy="Give more digits.",
         )
     flow = found[0]
-    structure = session.query("SELECT * FROM _structure WHERE category = ?", [flow["category"]]).to_pylist()
+    structure = session.query("SELECT * FROM _structures WHERE category = ?", [flow["category"]]).to_pylist()
     params = session.query(
         "SELECT position, key, num, text FROM params WHERE request_id = ? AND kind = ? ORDER BY ALL",
         [flow["request_id"], flow["kind"]],

@@ -8,14 +8,18 @@ without files it is empty.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, STRUCTURES_SCHEMA
+from analyze.sql.stored_structures import read_readings, read_structures_once
+from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, READINGS_SCHEMA, STRUCTURES_SCHEMA
 from schemas.rejects import REJECT_SCHEMA
 from schemas.report.report_tables import REPORT_TABLES
 
@@ -32,9 +36,11 @@ class StoredTable:
     unread: str
     """Its view until a query uses it."""
     set_files: str
-    """Binds the list of files."""
+    """Binds the list of files; or takes over what `rows` gave, under the name `_rows`."""
     read: str
     """Its view from then on."""
+    rows: Callable[[LakePeriod, Sequence[Path]], pa.Table] | None = None
+    """Reads the files where DuckDB does not: all rows, of `schema`."""
 
 
 # Partitions are never taken from paths: the lake itself may lie under `root=x/`. A statement is constant, the
@@ -52,6 +58,7 @@ LISTED: Final = {
         " FROM read_parquet(getvariable('flows_files'), hive_partitioning = false)"
         " WHERE start_ns >= getvariable('from_ns') AND start_ns < getvariable('to_ns')",
     ),
+    # Files have structures in a denser form than views want them, so these two are read by Arrow.
     "structures": StoredTable(
         STRUCTURES_SCHEMA,
         "CREATE TABLE _schema_structures AS FROM _schema",
@@ -59,9 +66,20 @@ LISTED: Final = {
         "CREATE VIEW _structures AS SELECT s.* FROM"
         " (SELECT 1 WHERE error('the table structures is not read yet') IS NULL)"
         " LEFT JOIN _schema_structures AS s ON true",
-        "SET VARIABLE structures_files = ?",
-        "CREATE OR REPLACE VIEW _structures AS"
-        " FROM read_parquet(getvariable('structures_files'), hive_partitioning = false)",
+        "CREATE TABLE _rows_of_structures AS FROM _rows",
+        "CREATE OR REPLACE VIEW _structures AS FROM _rows_of_structures",
+        read_structures_once,
+    ),
+    "readings": StoredTable(
+        READINGS_SCHEMA,
+        "CREATE TABLE _schema_readings AS FROM _schema",
+        "CREATE VIEW _readings AS FROM _schema_readings",
+        "CREATE VIEW _readings AS SELECT s.* FROM"
+        " (SELECT 1 WHERE error('the table readings is not read yet') IS NULL)"
+        " LEFT JOIN _schema_readings AS s ON true",
+        "CREATE TABLE _rows_of_readings AS FROM _rows",
+        "CREATE OR REPLACE VIEW _readings AS FROM _rows_of_readings",
+        read_readings,
     ),
     "params": StoredTable(
         PARAMS_SCHEMA,
@@ -158,8 +176,6 @@ LISTED: Final = {
 @cache
 def tables_behind(name: str) -> frozenset[str]:
     """Tables that a view (or a view below the views, `_flows`) reads; empty for any other name."""
-    if name in ("_structure", "_structures"):
-        return frozenset({"structures"})
     if name.startswith("_"):
         return frozenset({name[1:]} & {*LISTED})
     if name not in VIEWS:

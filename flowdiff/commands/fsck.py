@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -31,9 +32,7 @@ def command(
     if not is_bucket(name) and not Path(name).is_dir():
         raise LakeError(f"There is no lake at '{name}'.", remedy="Check the path.")
     if convert:
-        if is_bucket(name):
-            raise ConfigError("--upgrade is for folders: no lake in a bucket is of an older version.")
-        _upgrade(Path(name))
+        _upgrade(name)
     findings = check(open_store(name), name)
     for finding in findings:
         typer.echo(f"{finding.invariant}: {finding.detail}")
@@ -41,22 +40,22 @@ def command(
     raise typer.Exit(1 if findings else 0)
 
 
-def _upgrade(root: Path) -> None:
+def _upgrade(name: str) -> None:
     """Convert a lake, and say so. Raises LakeError."""
     from schemas.lake import LAYOUT_VERSION
     from stitch.lake.disk import exclusive_lock
-    from stitch.lake.store import LocalStore
+    from stitch.lake.place import is_bucket, open_store
     from stitch.lake.upgrade import upgrade
 
     try:
-        with exclusive_lock(root):
-            n_files = upgrade(LocalStore.at(root), str(root))
+        with nullcontext() if is_bucket(name) else exclusive_lock(Path(name)):
+            n_files = upgrade(open_store(name), name)
     except OSError as error:
         raise LakeError(
-            f"Upgrading the lake '{root}' failed: {error.strerror or error}.",
+            f"Upgrading the lake '{name}' failed: {error.strerror or error}.",
             remedy="Nothing is lost: see to the disk, then run the same command again.",
         ) from error
     if n_files is None:
-        typer.echo(f"'{root}' has layout version {LAYOUT_VERSION} already")
+        typer.echo(f"'{name}' has layout version {LAYOUT_VERSION} already")
     else:
-        typer.echo(f"'{root}' has layout version {LAYOUT_VERSION} now: {n_files} files were written anew")
+        typer.echo(f"'{name}' has layout version {LAYOUT_VERSION} now: {n_files} files were written anew")

@@ -28,7 +28,8 @@ from ingest.source import LiveSource
 from schemas.errors import FlowdiffError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
-from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.beginning import LiveIdentity
+from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.watch import LaneState
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
@@ -49,8 +50,14 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
         store = _opened(config.lake)
         info = ensure_lake(
-            store, config.live.window_length_ns, DEFAULT_WINDOW_NS, _created_by(), lake=config.lake
+            store,
+            config.live.window_length_ns,
+            DEFAULT_WINDOW_NS,
+            _created_by(),
+            lake=config.lake,
+            option="--window-length",
         )
+        log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
         source = _source(config)
         run = LiveRun(
             source,

@@ -37,18 +37,19 @@ from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSumma
 from stitch.drivers.inputs import Source, Sources, Tally, open_sources
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.quarantine import DaysSeen, is_absurd
+from stitch.drivers.small_windows import HELD_SHARE, SmallWindows, is_small, merged, own_copy
 from stitch.drivers.spill import EventSpill, Load
 from stitch.kernel import Stitched, reject_rows, stitch
 from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.lane import Lane
-from stitch.lake.layout import STAGE, ensure_lake
+from stitch.lake.layout import STAGE, WINDOW_TABLES, ensure_lake
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.place import is_bucket, open_place
 from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.windowing import cut, starts_of
+from stitch.lake.windowing import WindowPart, cut, starts_of
 from stitch.structures import StructureMemo
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
@@ -191,6 +192,8 @@ class _Outcome:
     rejects: list[Reject] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     """By reason: `rejects`, and those that were only counted."""
+    waiting: list[WindowPart] = field(default_factory=list)
+    """Parts of small windows, not written yet."""
 
     def count(self, made: Stitched, n_events: int) -> None:
         """Book `n_events` events that the kernel made flows of."""
@@ -222,6 +225,7 @@ class _Import:
         self._dead_letters = DeadLetters(staging, settings.max_dead_letters_per_file)
         self._days = DaysSeen()
         self._absurd_days = self._days.absurd()
+        self._small = SmallWindows(settings.memory_bytes // HELD_SHARE)
         self._windows: set[int] = set()
         self._windows_lock = Lock()
 
@@ -238,13 +242,14 @@ class _Import:
         if not self._settings.any_time:
             self._absurd_days = self._days.absurd()
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="stitch") as pool:
-            running: deque[Future[_Outcome]] = deque()
+            running: deque[tuple[int, Future[_Outcome]]] = deque()
             for part, load in enumerate(spill.groups()):
                 if len(running) == WORKERS:
-                    self._finish(running.popleft().result())
-                running.append(pool.submit(self._work, load, part))
+                    self._finish(*running.popleft(), pool)
+                running.append((part, pool.submit(self._work, load, part)))
             while running:
-                self._finish(running.popleft().result())
+                self._finish(*running.popleft(), pool)
+            self._write_small(pool)
         self._dead_letters.flush()
         return self._counters(), spill.spilled
 
@@ -324,10 +329,17 @@ class _Import:
         params = shared_params(made.params, self._settings.params_share)
         self._count_windows(starts_of(made.flows["start_ns"], length_ns).tolist())
         for window in cut(made.flows, made.structures, params, length_ns):
-            self._staging.add_window("flows", window.window, part, window.flows)
-            self._staging.add_window("structures", window.window, part, window.structures)
-            self._staging.add_window("params", window.window, part, window.params)
+            if is_small(window):
+                outcome.waiting.append(own_copy(window))
+            else:
+                self._write(part, [window])
         return outcome
+
+    def _write(self, part: int, of_window: list[WindowPart]) -> None:
+        """Stage parts of one window as one file a table."""
+        window = merged(of_window)
+        for table in WINDOW_TABLES:
+            self._staging.add_window(table, window.window, part, getattr(window, table))
 
     def _count_windows(self, starts_ns: list[int]) -> None:
         """Raises LakeError once the import has more windows than it may."""
@@ -367,15 +379,22 @@ class _Import:
         outcome.totals["flows_duplicate"] += n_same
         outcome.totals["flows_late"] += made.flows.num_rows - n_same
 
-    def _finish(self, outcome: _Outcome) -> None:
+    def _finish(self, part: int, work: Future[_Outcome], pool: Executor) -> None:
         """Book what a worker did; in the order of the groups, whoever was first."""
+        outcome = work.result()
+        self._small.add(part, outcome.waiting)
+        if self._small.full:
+            self._write_small(pool)
         self._totals.update(outcome.totals)
         self._quality.update(outcome.quality)
         letters = rejects_table(outcome.rejects, KERNEL_SOURCE, [0])
         self._dead_letters.add(letters, KERNEL_SOURCE, outcome.refused)
         self._progress.stitched(outcome.totals["flows"])
 
+    def _write_small(self, pool: Executor) -> None:
+        """Stage the windows that wait."""
+        list(pool.map(lambda item: self._write(*item), self._small.take()))
+
 
 def _by_content(events: pa.Table) -> pa.Table:
-    """Rows in an order that does not depend on how they came."""
     return events.take(pa.array(np.argsort(hash_rows(events), kind="stable")))

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.events import TEXT_EVENT_SCHEMA
-from schemas.lake import FLOWS_SCHEMA, LAYOUT_VERSION, PARAMS_SCHEMA, STRUCTURES_SCHEMA
+from schemas.lake import LAYOUT_VERSION, STRUCTURES_SCHEMA, TABLES
 from schemas.rejects import REJECT_SCHEMA
+from stitch.lake.structure_form import nested, unnested
 
 ZSTD_LEVEL: Final = 3
 ZSTD_LEVEL_SMALL: Final = 15
@@ -25,12 +26,14 @@ VALUES_PER_GROUP: Final = 4_000_000
 """Nodes (or rows, where there are more rows) in a row group: 32 MB of offsets for a reader to hold."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
-    "flows": FLOWS_SCHEMA,
-    "structures": STRUCTURES_SCHEMA,
-    "params": PARAMS_SCHEMA,
+    **TABLES,
     "late": TEXT_EVENT_SCHEMA,
+    "repaired": TEXT_EVENT_SCHEMA,
     "dead_letters": REJECT_SCHEMA,
 }
+
+_EVENT_WORDS: Final = ["request_id", "component", "point", "label", "host", "peer", "status", "kind"]
+_EVENT_TIMES: Final = {"ts_ns": "DELTA_BINARY_PACKED", "end_ns": "DELTA_BINARY_PACKED"}
 
 _WORDS: Final[dict[str, list[str]]] = {
     "flows": [
@@ -40,21 +43,12 @@ _WORDS: Final[dict[str, list[str]]] = {
         "host.list.element",
         "status",
         "inner_status",
-        "error_position.list.element",
         "error_class.list.element",
-        "weight",
-        "quality",
-        "n_nodes",
-        "lane",
     ],
-    "structures": [
-        "root",
-        "nodes.list.element.component",
-        "nodes.list.element.point",
-        "nodes.list.element.label",
-    ],
+    "structures": [],  # names repeat in long runs, which zstd sees in plain text and not in packed codes
     "params": ["kind", "key", "text", "request_id", "position"],
-    "late": ["request_id", "component", "point", "label", "host", "peer", "status", "kind"],
+    "late": _EVENT_WORDS,
+    "repaired": _EVENT_WORDS,
     "dead_letters": ["source", "reason"],
 }
 _ENCODINGS: Final[dict[str, dict[str, str]]] = {
@@ -64,15 +58,10 @@ _ENCODINGS: Final[dict[str, dict[str, str]]] = {
         "response_ns": "DELTA_BINARY_PACKED",
         "offset_ns.list.element": "BYTE_STREAM_SPLIT",
     },
-    "structures": {
-        "nodes.list.element.mate": "DELTA_BINARY_PACKED",
-        "nodes.list.element.parent": "DELTA_BINARY_PACKED",
-        "in_edges.list.element.src": "DELTA_BINARY_PACKED",
-        "in_edges.list.element.dst": "DELTA_BINARY_PACKED",
-        "fold_position.list.element": "DELTA_BINARY_PACKED",
-    },
+    "structures": {},
     "params": {},
-    "late": {"ts_ns": "DELTA_BINARY_PACKED", "end_ns": "DELTA_BINARY_PACKED"},
+    "late": _EVENT_TIMES,
+    "repaired": _EVENT_TIMES,
     "dead_letters": {},
 }
 
@@ -81,6 +70,7 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "structures": ["category"],
     "params": ["request_id", "key"],
     "late": ["ts_ns"],
+    "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
 """Columns that readers skip row groups by; of the others, minima and maxima only fill footers."""
@@ -97,10 +87,13 @@ META_ROWS: Final = b"flowdiff.rows"
 def encode(table_name: str, table: pa.Table, window: str | None) -> pa.Buffer:
     """Parquet bytes of one file; the same rows in the same order always give the same bytes.
 
-    `table` must have the columns of the contract. Chunks and dictionaries of the input do not show: they are
-    unified first. Raises pa.ArrowInvalid or KeyError where the table breaks the contract (a bug).
+    `table` must have the columns of the contract; structures those of STRUCTURES_SCHEMA. Chunks and
+    dictionaries of the input do not show: they are unified first. Raises pa.ArrowInvalid, KeyError or
+    ValueError where the table breaks the contract (a bug).
     """
     schema = _plain(table_name)
+    if table_name == "structures":
+        table = nested(table.select(STRUCTURES_SCHEMA.names))
     table = _canonical_words(table.select(schema.names).cast(schema))
     metadata = {
         META_VERSION: str(LAYOUT_VERSION).encode(),
@@ -133,12 +126,18 @@ def footer_size(data: pa.Buffer) -> int:
 
 
 def decode(table_name: str, data: pa.Buffer, columns: list[str] | None = None) -> pa.Table:
-    """Rows of a file made by `encode`, all of them or some columns."""
+    """Rows of a file made by `encode`, all of them or some columns; structures as STRUCTURES_SCHEMA."""
     schema = SCHEMAS[table_name]
+    structures = table_name == "structures"
     words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     table = pq.read_table(
-        pa.BufferReader(data), columns=columns, read_dictionary=words, page_checksum_verification=True
+        pa.BufferReader(data),
+        columns=schema.names if structures else columns,
+        read_dictionary=words,
+        page_checksum_verification=True,
     )
+    if structures:
+        return unnested(table, columns)
     return table.cast(pa.schema([schema.field(name) for name in table.column_names]))
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from schemas.config import Config
 from schemas.errors import LakeError
-from schemas.lake import LAYOUT_VERSION
+from schemas.lake import LAYOUT_VERSION, READABLE_VERSIONS
 from schemas.windows import Window
 from stitch.lake.store import DRAFTS, Store
 
@@ -29,11 +29,14 @@ SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
 
 WindowTable = Literal["flows", "structures", "params"]
-SideTable = Literal["late", "dead_letters"]
+SideTable = Literal["late", "repaired", "dead_letters"]
 WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params")
-SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "dead_letters")
+SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
+DATA: Final = ".parquet"
+ASIDE: Final = ".replaced"
+"""Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
 CONVERTIBLE: Final = frozenset({1})
-"""Layout versions that `flowdiff fsck --upgrade` converts."""
+"""Layout versions whose files `flowdiff fsck --upgrade` writes anew; it lets a readable one be written to."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})(?:-g\d+)?\.parquet")
@@ -120,7 +123,7 @@ def read_info(store: Store, lake: str = "LAKE") -> LakeInfo | None:
     Raises LakeError where the file is not ours or of another layout version.
     """
     info = read_any_info(store)
-    if info is None or info.layout_version == LAYOUT_VERSION:
+    if info is None or info.layout_version in READABLE_VERSIONS:
         return info
     if info.layout_version in CONVERTIBLE:
         raise LakeError(
@@ -132,6 +135,15 @@ def read_info(store: Store, lake: str = "LAKE") -> LakeInfo | None:
         f"The lake '{lake}' has layout version {info.layout_version}; this flowdiff reads {LAYOUT_VERSION}.",
         remedy="Use the flowdiff that wrote it, or import into a new lake.",
     )
+
+
+def refuse_older(info: LakeInfo) -> None:
+    """Raises LakeError for a lake that can be read, but not written to."""
+    if info.layout_version != LAYOUT_VERSION:
+        raise LakeError(
+            f"The lake has layout version {info.layout_version}; this flowdiff writes {LAYOUT_VERSION}.",
+            remedy="Run `flowdiff fsck --upgrade LAKE`; an older flowdiff refuses it from then on.",
+        )
 
 
 def read_any_info(store: Store) -> LakeInfo | None:
@@ -148,11 +160,18 @@ def read_any_info(store: Store) -> LakeInfo | None:
 
 
 def ensure_lake(
-    store: Store, window_length_ns: int | None, default_ns: int, created_by: str, lake: str = "LAKE"
+    store: Store,
+    window_length_ns: int | None,
+    default_ns: int,
+    created_by: str,
+    lake: str = "LAKE",
+    *,
+    option: str = "--window",
 ) -> LakeInfo:
     """Make the lake where it is missing; refuse one of another window length.
 
-    `window_length_ns` None takes what the lake has, `default_ns` for a new one. Raises LakeError.
+    `window_length_ns` None takes what the lake has, `default_ns` for a new one. `option` sets it, for
+    messages. Raises LakeError.
     """
     info = read_info(store, lake)
     if info is None:
@@ -175,7 +194,7 @@ def ensure_lake(
         raise LakeError(
             f"The lake has windows of {info.window_length_ns // 10**9} s, "
             f"not {window_length_ns // 10**9} s as asked.",
-            remedy="Leave --window out, or import into a new lake.",
+            remedy=f"Leave {option} out, or take a new lake.",
         )
     return info
 

@@ -1,10 +1,14 @@
-"""Converts a lake of layout version 1 in place: a new generation of every file, none overwritten.
+"""Converts a lake of an older layout version in place.
+
+Files of version 2 are read as they are; only `flowdiff.json` changes, so that an older flowdiff, which could
+not read what is written from then on, refuses the lake. Of version 1 every file gets a new generation, none
+is overwritten:
 
 1. The lake is verified, bit by bit; an interrupted publishing is finished.
 2. Every file and commit is written anew, to the stage, synced; then a plan: which name becomes which.
 3. The plan is carried out: old files go to an archive, new ones to their names. Any step may be interrupted
    and is done again. All the while `flowdiff.json` says version 1, so nobody reads half a lake.
-4. `flowdiff.json` says version 2. The lake is checked; then the archive is removed.
+4. `flowdiff.json` says the new version. The lake is checked; then the archive is removed.
 """
 
 from __future__ import annotations
@@ -49,16 +53,22 @@ class Plan(Config):
 
 
 def upgrade(store: Store, lake: str) -> int | None:
-    """Convert a lake; the caller holds its lock. Returns how many files it has now, None where there was
-    nothing to do. Needs the lake's size again on the disk, and the largest file in memory. Raises LakeError
-    where the lake is not whole (it is unchanged then) or of a version that cannot be converted, OSError.
+    """Convert a lake; the caller holds its lock. Returns how many files were written anew, None where there
+    was nothing to do.
+
+    Version 1 needs the lake's size again on the disk, and the largest file in memory. Raises LakeError where
+    the lake is not whole (it is unchanged then) or of a version that cannot be converted, OSError.
     """
     info = read_any_info(store)
     if info is None:
         raise LakeError(f"There is no lake at '{lake}': {LAKE_FILE} is missing.", remedy="Check the path.")
     if info.layout_version not in CONVERTIBLE:
         read_info(store, lake)  # refuses what we do not know
-        return None if store.size(PLAN) is None else _finish(store, lake)
+        n_files = None if store.size(PLAN) is None else _finish(store, lake)
+        if info.layout_version == LAYOUT_VERSION:
+            return n_files
+        _switch(store, info)
+        return n_files or 0
     if store.size(PLAN) is None:
         store.remove(WORK)
         try:
@@ -72,9 +82,15 @@ def upgrade(store: Store, lake: str) -> int | None:
     plan = Plan.model_validate_json(store.read(PLAN).to_pybytes())
     for phase in plan.phases:
         store.publish([Move(old, new) for old, new in phase])
+    _switch(store, info)
+    return _finish(store, lake)
+
+
+def _switch(store: Store, info: LakeInfo) -> None:
+    """`flowdiff.json` says today's version from now on."""
     converted = LakeInfo(**{**info.model_dump(), "layout_version": LAYOUT_VERSION})
     store.replace(LAKE_FILE, encode_info(converted), WORK)
-    return _finish(store, lake)
+    store.remove(WORK)
 
 
 def _finish(store: Store, lake: str) -> int:

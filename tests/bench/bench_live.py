@@ -26,7 +26,8 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
 
     from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.kafka_source import KafkaSource
-    from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+    from stitch.drivers.live.beginning import LiveIdentity
+    from stitch.drivers.live.live_run import LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
     from stitch.lake.layout import ensure_lake
     from stitch.lake.manifest import open_manifest

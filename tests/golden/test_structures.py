@@ -20,6 +20,7 @@ from schemas.lake import LAYOUT_VERSION, TABLES
 from schemas.quality import Quality
 from schemas.report.report import REPORT_VERSION
 from stitch.kernel import Stitched, stitch
+from stitch.readings import readings_of
 
 CASES = [
     ("xtrace", "xtrace/download.json.gz"),
@@ -56,7 +57,7 @@ def flags(mask: int) -> str:
 
 
 def structure_summary(row: dict[str, Any], requests: int) -> dict[str, Any]:
-    """Keys and texts to read, and a digest of the rest of the row: canonical order, edges, loops, folding."""
+    """Keys and texts to read, and a digest of the rest: canonical order, edges, loops, folding."""
     texts = ("canonical", "canonical_l1", "canonical_l2")
     rest = {key: value for key, value in row.items() if key not in texts}
     return {
@@ -81,7 +82,12 @@ def summary(result: Stitched) -> dict[str, Any]:
         "status": dict(sorted(Counter(flow["status"] for flow in flows).items())),
         "inner_status": dict(sorted(Counter(str(flow["inner_status"]) for flow in flows).items())),
         "params": [result.params.num_rows, digest(result.params.to_pylist())],
-        "structures": [structure_summary(s, requests[s["category"]]) for s in result.structures.to_pylist()],
+        "structures": [
+            structure_summary({**row, **reading}, requests[row["category"]])
+            for row, reading in zip(
+                result.structures.to_pylist(), readings_of(result.structures).to_pylist(), strict=True
+            )
+        ],
         # Node times in canonical order, hosts, response times; request by request in the order of the lake.
         "flows": digest(flows),
     }

@@ -268,7 +268,6 @@ def test_what_is_wrong_with_a_bucket_is_told_in_a_line(
     assert "flowdiff.json is missing" in refused(capsys, "windows", "--lake", f"{lake}-other")
     assert "names no lake in a bucket" in refused(capsys, "fsck", "s3://x/../y")
     assert "--open shows a file" in refused(capsys, "compare", "--lake", lake, *PERIODS, "--open")
-    assert "--upgrade is for folders" in refused(capsys, "fsck", lake, "--upgrade")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr("stitch.lake.bucket.bucket_store.READ_RETRIES", 0)
     assert "there is no connection to the store. Check AWS_ENDPOINT_URL" in refused(capsys, "fsck", lake)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from analyze.export.selection import Selection
 from flowdiff.__main__ import build_app
 from schemas.errors import FlowdiffError
+from stitch.lake.reading import read_structures
 
 NOON_S = 1_795_262_400  # 2026-11-21T12:00Z
 REFERENCE, PROBLEM = "2026-11-21T12:00/1h", "2026-11-21T13:00/1h"
@@ -227,7 +228,7 @@ def test_dot_of_many_files_is_one_file_to_the_original(compared: Compared):
     structures = {
         row["category"]: row
         for path in (Path(compared.lake) / "structures").glob("*/*.parquet")
-        for row in pq.read_table(path, partitioning=None).to_pylist()
+        for row in read_structures(path, lake=compared.lake).to_pylist()
     }
     graphs = read_dot(out.encode())
     assert [graph.number for graph in graphs] == list(range(1, len(flows) + 1))

@@ -236,7 +236,7 @@ def test_only_tables_that_are_asked_for_are_opened(lake: Path, tmp_path: Path) -
 
 
 def test_what_stands_behind_a_view() -> None:
-    assert tables_behind("categories") == {"flows", "structures"}
+    assert tables_behind("categories") == {"flows", "structures", "readings"}
     assert tables_behind("windows") == {"flows"}
     assert tables_behind("spans") == {"flows", "structures"}
     assert tables_behind("_params") == {"params"}

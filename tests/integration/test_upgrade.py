@@ -113,11 +113,11 @@ def test_the_command_converts_and_everything_else_names_it(old: Path, tmp_path: 
         assert isinstance(error, LakeError)
         assert f"Run `flowdiff fsck --upgrade {lake}` to convert it." in str(error)
     done = CliRunner().invoke(app, ["fsck", "--upgrade", "--lake", str(lake)])
-    assert done.stdout.endswith("layout version 2 now: 10 files were written anew\n0 errors\n")
+    assert done.stdout.endswith("layout version 3 now: 10 files were written anew\n0 errors\n")
     query = ["sql", "--lake", str(lake), "-c", "select count(*) as n from requests", "--format", "csv"]
     assert CliRunner().invoke(app, query).stdout.split() == ["n", "11"]
     again = CliRunner().invoke(app, ["fsck", "--upgrade", str(lake)])
-    assert (again.exit_code, again.stdout.endswith("2 already\n0 errors\n")) == (0, True)
+    assert (again.exit_code, again.stdout.endswith("3 already\n0 errors\n")) == (0, True)
 
 
 def test_an_upgraded_lake_knows_its_files(old: Path) -> None:

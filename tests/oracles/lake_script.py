@@ -95,17 +95,10 @@ def structures_table(category: str = "c" * 32) -> pa.Table:
     row = {
         "category": category,
         "root": "shop/GET",
-        "canonical": "shop/GET",
         "n_nodes": 2,
         "nodes": [node, {**node, "side": 2, "mate": 0}],
         "in_edges": [{"src": 0, "dst": 1}],
         "responses": [1],
-        "category_l1": category,
-        "canonical_l1": "shop/GET",
-        "category_l2": category,
-        "canonical_l2": "shop/GET",
-        "fold_position": [0, 1],
-        "loops": [],
     }
     return pa.Table.from_pylist([row], schema=STRUCTURES_SCHEMA)
 

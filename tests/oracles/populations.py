@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from analyze.population import Category, Graph, GraphNode, Population
+
+
+@dataclass(frozen=True, slots=True)
+class KnownText:
+    """`GraphText` known beforehand."""
+
+    canonical: str
+    tokens: tuple[str, ...] = ()
 
 
 def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None) -> Graph:
@@ -21,8 +30,7 @@ def graph(labels: Sequence[str], edges: Sequence[tuple[int, int]] | None = None)
         nodes=tuple(_node(label) for label in labels),
         edges=np.array(links, dtype=np.int32).reshape(-1, 2),
         responses=np.array([len(labels) - 1], dtype=np.int32),
-        canonical=" ".join(labels),
-        tokens=tuple(labels),
+        text=KnownText(" ".join(labels), tuple(labels)),
     )
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.lake import EDGE_TYPE, LOOP_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
-from stitch.graph.describe import Structure
-from stitch.graph.folding import LoopRow
+from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
+from stitch.graph.describe import Structure, describe
 from stitch.graph.template import Template
 
 
@@ -26,33 +25,14 @@ def structures_table(structures: Iterable[Structure]) -> pa.Table:
         [_flat(([edge[i] for edge in t.edges] for t in templates), pa.int32()) for i in (0, 1)],
         fields=list(EDGE_TYPE),
     )
-    loops = pa.StructArray.from_arrays(
-        [
-            _flat(([getattr(loop, field.name) for loop in row.loops] for row in rows), field.type)
-            for field in LOOP_TYPE
-        ],
-        fields=list(LOOP_TYPE),
-    )
     columns: dict[str, pa.Array] = {
-        name: pa.array([getattr(row, name) for row in rows], pa.string())
-        for name in (
-            "category",
-            "root",
-            "canonical",
-            "category_l1",
-            "canonical_l1",
-            "category_l2",
-            "canonical_l2",
-        )
+        name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in ("category", "root")
     }
     columns["n_nodes"] = pa.array([t.n_nodes for t in templates], pa.int32())
     columns["nodes"] = _lists([t.n_nodes for t in templates], nodes)
     columns["in_edges"] = _lists([len(t.edges) for t in templates], edges)
     responses = _flat((t.responses for t in templates), pa.int32())
     columns["responses"] = _lists([len(t.responses) for t in templates], responses)
-    folds = _flat((row.fold_position for row in rows), pa.int32())
-    columns["fold_position"] = _lists([len(row.fold_position) for row in rows], folds)
-    columns["loops"] = _lists([len(row.loops) for row in rows], loops)
     arrays = [columns[field.name].cast(field.type) for field in STRUCTURES_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=STRUCTURES_SCHEMA)
 
@@ -72,20 +52,9 @@ def structure_from_row(row: Mapping[str, Any]) -> Structure:
         edges=tuple((edge["src"], edge["dst"]) for edge in row["in_edges"]),
         responses=tuple(row["responses"]),
     )
-    return Structure(
-        category=row["category"],
-        canonical=row["canonical"],
-        template=template,
-        category_l1=row["category_l1"],
-        canonical_l1=row["canonical_l1"],
-        category_l2=row["category_l2"],
-        canonical_l2=row["canonical_l2"],
-        fold_position=tuple(row["fold_position"]),
-        loops=tuple(
-            LoopRow(loop["position"], loop["length"], loop["count"], loop["parallel"])
-            for loop in row["loops"]
-        ),
-    )
+    structure = describe(template)
+    assert structure.category == row["category"]
+    return structure
 
 
 def _flat(columns: Iterable[Sequence[object]], type_: pa.DataType) -> pa.Array:

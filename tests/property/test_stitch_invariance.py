@@ -15,6 +15,7 @@ from oracles.strategies import Row, record_batches, record_rows, span_batches, s
 from schemas.config import StitchConfig
 from schemas.windows import NS_PER_SECOND
 from stitch.kernel import Stitched, stitch
+from stitch.readings import readings_of
 
 CONFIG = StitchConfig()
 APART_NS = 1000 * NS_PER_SECOND
@@ -37,7 +38,7 @@ def categories(rows: list[Row]) -> dict[str, tuple[str, str, str]]:
     result = stitch(table_of(rows), CONFIG)
     keys = {
         row["category"]: (row["category"], row["category_l1"], row["category_l2"])
-        for row in result.structures.select(["category", "category_l1", "category_l2"]).to_pylist()
+        for row in readings_of(result.structures).to_pylist()
     }
     flows = result.flows.select(["request_id", "category"]).to_pylist()
     return {row["request_id"]: keys[row["category"]] for row in flows}

@@ -119,7 +119,7 @@ def _usual(
 
 
 def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[float, float | None]:
-    found = place_equivalence(run.profile, run.roles, settings, band)
+    found = place_equivalence(run.tested.own, run.profile, run.roles, settings, band)
     return found.share, found.largest
 
 

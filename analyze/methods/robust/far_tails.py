@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import poisson
+from scipy.special import pdtrc
 
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -113,7 +113,7 @@ def _tested(seen: _Seen, sets: I8, sums: BothSums) -> tuple[F8, B1]:
     count, before, after = (
         np.rint(totals(sets, values, n_sets)).astype(np.int64) for values in (seen.n, seen.n0, seen.n1)
     )
-    p = np.where(count > 0, poisson.sf(count - 1, expected), 1.0)
+    p = np.where(count > 0, pdtrc(np.maximum(count - 1, 0), expected), 1.0)
     times = np.unique(np.stack([sets[seen.far.site], seen.far.slot]), axis=1)[0]
     passes = (before >= LEAST_KNOWN) & (np.bincount(times, minlength=n_sets) >= LEAST_BLOCKS)
     passes &= fisher(np.zeros_like(count), before, count, after).p_more <= RANK_P

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import stdtrit
 
+from analyze.methods.robust.own_times import OwnTimes
 from analyze.methods.robust.place_sizes import largest_at_places
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Votes, votes_of
-from analyze.methods.robust.time_tests import given_shape
+from analyze.methods.robust.site_votes import Votes
 from analyze.sites.log_bins import BIN_LOG
-from analyze.sites.profile import OWN_TIME, Profile
+from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 
 F8 = npt.NDArray[np.float64]
@@ -51,33 +51,25 @@ class PlaceEquivalence:
 
 
 def place_equivalence(
-    profile: Profile, roles: Roles, settings: RobustSettings, band: float
+    own: OwnTimes, profile: Profile, roles: Roles, settings: RobustSettings, band: float
 ) -> PlaceEquivalence:
     """TOST of every site. band: relative, 0.05 is ±5 %. O(rows of votes).
 
     Votes of a shape that the reference never had show nothing: a site counts as far as its votes were known.
     """
-    every, shape = votes_of(profile.votes, OWN_TIME)
-    known = given_shape(every, shape, roles)
     n_sites = len(profile.names.sites)
-    sides = [_means(known, slots, n_sites) for slots in (roles.reference, roles.problem)]
+    sides = [_means(own.votes, slots, n_sites) for slots in (roles.reference, roles.problem)]
     change = sides[1].mean - sides[0].mean
     variance = sides[0].variance + sides[1].variance
     with np.errstate(divide="ignore", invalid="ignore"):
         weak = sides[0].variance ** 2 / sides[0].freedom + sides[1].variance ** 2 / sides[1].freedom
-        reach = np.sqrt(variance) * stats.t.ppf((1 + LEVEL) / 2, np.maximum(variance**2 / weak, 1.0))
+        reach = np.sqrt(variance) * stdtrit(np.maximum(variance**2 / weak, 1.0), (1 + LEVEL) / 2)
         inside = np.abs(change) + reach <= math.log1p(band)
-        told = np.minimum.reduce(
-            [
-                side.n / totals(every.site[at], every.n[at], n_sites)
-                for side, slots in zip(sides, (roles.reference, roles.problem), strict=True)
-                for at in (slots[every.slot],)
-            ]
-        )
+        told = np.minimum.reduce([side.n / cast for side, cast in zip(sides, own.cast, strict=True)])
     time_share = _time_shares(profile, roles)
     return PlaceEquivalence(
         share=float((time_share * np.nan_to_num(told) * inside).sum()),
-        largest=largest_at_places(known, profile, roles, settings),
+        largest=largest_at_places(own, profile, roles, settings),
         change=change,
         reach=reach,
         time_share=time_share,

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.assurance.largest_change import size_for
-from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, noise_between
+from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE
+from analyze.methods.robust.own_times import OwnTimes
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Votes, spread
 from analyze.methods.robust.visit_sums import VisitSums, visit_sums
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
@@ -26,33 +26,28 @@ B1 = npt.NDArray[np.bool_]
 _Z95 = 1.96
 
 
-def largest_at_places(votes: Votes, profile: Profile, roles: Roles, settings: RobustSettings) -> float | None:
+def largest_at_places(
+    own: OwnTimes, profile: Profile, roles: Roles, settings: RobustSettings
+) -> float | None:
     """Largest change of requests that pass a place, relative, which the data allow; None: any.
 
     At places with nearly all of the time, among those that more than `matters_share` of the requests pass: a
-    change at the others is one of fewer requests than matter. votes: of `given_shape`. O(rows).
+    change at the others is one of fewer requests than matter. O(rows).
     """
     sums = [visit_sums(profile, slots) for slots in (roles.ordinary, roles.problem)]
     many = np.maximum.reduce([one.w / max(one.requests, 1e-300) for one in sums]) > settings.matters_share
-    size = np.fmin(
-        typical_sizes(votes, profile, roles, settings, sums), mean_sizes(profile, roles, settings, sums)
-    )
+    size = np.fmin(typical_sizes(own, settings, sums), mean_sizes(profile, roles, settings, sums))
     time_share = sum(one.critical_ns / max(float(one.critical_ns.sum()), 1e-300) for one in sums)
     weight = np.where(many, time_share, 0.0)
     return size_for(np.where(np.isnan(size), np.inf, size).tolist(), weight.tolist())
 
 
-def typical_sizes(
-    votes: Votes, profile: Profile, roles: Roles, settings: RobustSettings, sums: list[VisitSums]
-) -> F8:
+def typical_sizes(own: OwnTimes, settings: RobustSettings, sums: list[VisitSums]) -> F8:
     """[sites] by the 95 % interval of the ratio of medians, noise between blocks included; NaN: not known."""
-    n_sites = len(profile.names.sites)
-    periods = spread(votes, roles.side, n_sites, 2)
-    noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
+    periods = own.shift.periods
     with np.errstate(invalid="ignore"):
-        se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
         change = np.abs(periods.log_median[:, 1] - periods.log_median[:, 0])
-        size = np.expm1(change + _Z95 * se)
+        size = np.expm1(change + _Z95 * own.shift.se)
         part = sum(one.critical_ns for one in sums) / np.maximum(sum(one.response_ns for one in sums), 1e-300)
         tested = (periods.n >= settings.min_requests).all(axis=1)
         found: F8 = np.where(tested, size * part, np.nan)

@@ -29,9 +29,9 @@ SELECT
     f.first_seen,
     f.last_seen,
     s.n_nodes,
-    s.category_l1,
-    s.category_l2,
-    s.canonical
+    r.category_l1,
+    r.category_l2,
+    r.canonical
 FROM (
     -- Sums of whole numbers, so that they are the same whatever the order: with x of n requests, m their mean
     -- rounded down and r the rest, sum (x - mean)^2 = sum x^2 - m (sum x + r) - r^2 / n.
@@ -58,4 +58,5 @@ FROM (
         GROUP BY category
     )
 ) AS f
-JOIN _structure AS s ON s.category = f.category;
+JOIN _structures AS s ON s.category = f.category
+JOIN _readings AS r ON r.category = f.category;

@@ -27,5 +27,5 @@ SELECT
     f.host[s.edge.dst + 1]::VARCHAR AS dst_host,
     (f.offset_ns[s.edge.dst + 1] - f.offset_ns[s.edge.src + 1]) / 1e3 AS latency_us
 FROM _flows AS f
-JOIN (SELECT category, nodes, unnest(in_edges) AS edge FROM _structure) AS s
+JOIN (SELECT category, nodes, unnest(in_edges) AS edge FROM _structures) AS s
 ON s.category = f.category::VARCHAR;

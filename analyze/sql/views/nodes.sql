@@ -33,6 +33,6 @@ FROM (
     FROM _flows
 ) AS f
 JOIN (
-    SELECT category, unnest(nodes) AS node, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _structure
+    SELECT category, unnest(nodes) AS node, unnest(range(1, n_nodes::BIGINT + 1)) AS position FROM _structures
 ) AS s
 ON s.category = f.category::VARCHAR AND s.position = f.position;

@@ -99,7 +99,7 @@ FROM (
                         category,
                         nodes,
                         list_filter(range(0, n_nodes::BIGINT), lambda p: nodes[p + 1].side = 1)::INTEGER[] AS starts
-                    FROM _structure
+                    FROM _structures
                 ) AS s ON s.category = f.category::VARCHAR
                 WHERE f.kind = 'spans'
             )

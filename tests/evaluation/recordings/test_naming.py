@@ -10,6 +10,7 @@ from evaluation.recordings.naming import callee, callees_of
 from evaluation.recordings.regroup import regroup
 from evaluation.recordings.test_regroup import population as plain_population
 from evaluation.recordings.verdicts import passed_unseen
+from oracles.populations import KnownText
 
 from analyze.population import Graph, GraphNode, Nesting, Population
 from schemas.report.findings import Site
@@ -26,7 +27,7 @@ def span_graph(*, nested: bool) -> Graph:
     owner = np.array([0, 1, 2, 3, 0], np.int32)
     parent = np.array([-1, 0, 1, 0, -1], np.int32)
     nesting = Nesting(owner, parent, np.zeros(5, np.uint8)) if nested else None
-    return Graph("k", "web/page", nodes, edges, np.array([4], np.int32), "c", (), nesting)
+    return Graph("k", "web/page", nodes, edges, np.array([4], np.int32), KnownText("c"), nesting)
 
 
 def of_graph(graph: Graph) -> Population:

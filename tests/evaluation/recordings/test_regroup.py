@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from evaluation.recordings.regroup import regroup
+from oracles.populations import KnownText
 
 from analyze.population import Category, Failures, Graph, GraphNode, LeftBehind, Population, Sample
 
@@ -19,7 +20,9 @@ N_SAMPLES = 4
 
 def graph(name: str) -> Graph:
     nodes = (GraphNode("web", name), GraphNode("web", "REPLY"))
-    return Graph(name, f"web/{name}", nodes, np.array([[0, 1]], np.int32), np.array([1], np.int32), name, ())
+    return Graph(
+        name, f"web/{name}", nodes, np.array([[0, 1]], np.int32), np.array([1], np.int32), KnownText(name)
+    )
 
 
 def category(name: str, per_sample: tuple[int, ...], seed: int) -> Category:

@@ -1,0 +1,242 @@
+"""Structures as files have them, and back: spans nested instead of nodes and edges.
+
+The graph of a flow of spans follows from its tree (`stitch.spans`): a span is its start, its marks, what it
+calls, its end, and edges go along the nesting. So a file names each span once, with its depth, in the order
+of their starts, and its edges, mates and parents are laid down anew on reading, by the function that made
+them. Graphs of records have their edges written out. All steps work on whole tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA
+from stitch.columnar.chunks import whole
+from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
+from stitch.graph.order.tree import CanonicalTree
+from stitch.graph.placed import END, START
+from stitch.spans.marks import Marks
+from stitch.spans.nodes import TreeNodes, TreeRows, lay_nodes
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+B1 = npt.NDArray[np.bool_]
+
+_NAMES: Final = ("component", "point", "label", "kind")
+_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
+
+
+def nested(structures: pa.Table) -> pa.Table:
+    """Rows of STORED_STRUCTURES_SCHEMA of rows of STRUCTURES_SCHEMA, in their order. O(nodes + edges).
+
+    Raises ValueError for a structure with sides that is not the graph of a tree of spans (a bug).
+    """
+    nodes, in_edges = whole(structures["nodes"]), whole(structures["in_edges"])
+    first, n_nodes = _bounds(nodes)
+    flat = nodes.flatten()
+    side, mate, parent = (flat.field(name).to_numpy() for name in ("side", "mate", "parent"))
+    deferred = flat.field("deferred").to_numpy(zero_copy_only=False)
+    of_spans = np.zeros(structures.num_rows, dtype=np.bool_)
+    of_spans[np.repeat(np.arange(len(n_nodes)), n_nodes)[side == START]] = True
+
+    n_edges = _bounds(in_edges)[1]
+    src = in_edges.flatten().field("src").to_numpy()
+    base = np.repeat(first[:-1], n_nodes)
+    leads_on = np.zeros(len(side), dtype=np.bool_)
+    leads_on[np.repeat(first[:-1], n_edges) + src] = True
+    spans = np.flatnonzero(side == START)
+    unawaited = deferred.copy()
+    unawaited[spans] = ~leads_on[base[spans] + mate[spans]] & (parent[spans] >= 0)
+    open_before = np.cumsum(side == START) - np.cumsum(side == END)
+    depth = pa.array((open_before - 1).astype(np.int32), mask=side != START)
+
+    kept = np.flatnonzero(side != END)
+    taken = pa.array(kept)
+    steps = {name: flat.field(name).take(taken) for name in _NAMES}
+    steps["unawaited"] = pa.array(unawaited[kept])
+    steps["depth"] = depth.take(taken)
+    per_row = np.add.reduceat(side != END, first[:-1], dtype=np.int64) if len(n_nodes) else _NO_ROWS
+    written_out = pa.array(~of_spans)
+    stored = pa.Table.from_arrays(
+        [
+            whole(structures["category"]),
+            _lists(per_row, _struct(STEP_TYPE, steps)),
+            pc.if_else(written_out, in_edges, None),
+            pc.if_else(written_out, whole(structures["responses"]), None),
+        ],
+        schema=STORED_STRUCTURES_SCHEMA,
+    )
+    again = unnested(stored)
+    for name in ("nodes", "in_edges", "responses"):
+        if not whole(again[name]).equals(whole(structures[name])):
+            raise ValueError(f"A structure's {name} do not follow from the nesting of its spans.")
+    return stored
+
+
+def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """Rows of STRUCTURES_SCHEMA, or some of its columns, of rows as files have them, in their order.
+
+    stored: the columns of STORED_STRUCTURES_SCHEMA, or those as layout version 2 had them. O(nodes + edges).
+    """
+    names = STRUCTURES_SCHEMA.names if columns is None else list(columns)
+    of_version_2 = stored.schema.field("nodes").type.value_type.get_field_index("mate") >= 0
+    arrays = _as_they_are(stored) if of_version_2 else _columns(stored)
+    schema = pa.schema([STRUCTURES_SCHEMA.field(name) for name in names])
+    return pa.Table.from_arrays([arrays[name].cast(schema.field(name).type) for name in names], schema=schema)
+
+
+def _columns(stored: pa.Table) -> dict[str, pa.Array]:
+    steps = whole(stored["nodes"])
+    first_step, n_steps = _bounds(steps)
+    flat = steps.flatten()
+    depth = pc.fill_null(flat.field("depth"), -1).to_numpy().astype(np.int64)
+    unawaited = flat.field("unawaited").to_numpy(zero_copy_only=False)
+    row = np.repeat(np.arange(len(n_steps)), n_steps)
+    of_spans = np.zeros(len(n_steps), dtype=np.bool_)
+    of_spans[row[depth >= 0]] = True
+    laid, laid_step = _laid(depth, unawaited, row, of_spans)
+
+    n_nodes = n_steps.copy()
+    n_nodes[of_spans] = np.diff(laid.first_node)
+    first = offsets(n_nodes)
+    tree = ranges(first[:-1][of_spans], n_nodes[of_spans])
+    alone = ranges(first[:-1][~of_spans], n_nodes[~of_spans])
+    step = np.empty(first[-1], dtype=np.int64)
+    step[tree], step[alone] = laid_step, ranges(first_step[:-1][~of_spans], n_steps[~of_spans])
+    columns = {name: flat.field(name).take(pa.array(step)) for name in _NAMES}
+    for name, value, dtype in (("side", 0, np.uint8), ("mate", -1, np.int32), ("parent", -1, np.int32)):
+        column = np.full(first[-1], value, dtype=dtype)
+        column[tree] = getattr(laid, name)
+        columns[name] = pa.array(column)
+    deferred = unawaited[step]
+    deferred[tree] = laid.deferred
+    columns["deferred"] = pa.array(deferred)
+
+    edges, n_edges = _merged(
+        stored["in_edges"],
+        of_spans,
+        _struct(EDGE_TYPE, {"src": pa.array(laid.src), "dst": pa.array(laid.dst)}),
+        np.diff(laid.first_edge),
+    )
+    answers, n_answers = _merged(
+        stored["responses"],
+        of_spans,
+        pa.array(n_nodes[of_spans] - 1, pa.int32()),
+        np.ones(of_spans.sum(), np.int64),
+    )
+    return {
+        "category": whole(stored["category"]),
+        "root": _roots(columns["component"], columns["point"], first[:-1]),
+        "n_nodes": pa.array(n_nodes),
+        "nodes": _lists(n_nodes, _struct(NODE_TYPE, columns)),
+        "in_edges": _lists(n_edges, edges),
+        "responses": _lists(n_answers, answers),
+    }
+
+
+def _as_they_are(stored: pa.Table) -> dict[str, pa.Array]:
+    """Columns of a file of layout version 2."""
+    nodes = whole(stored["nodes"])
+    first, n_nodes = _bounds(nodes)
+    flat = nodes.flatten()
+    root = _roots(flat.field("component"), flat.field("point"), first[:-1])
+    kept = {name: whole(stored[name]) for name in STORED_STRUCTURES_SCHEMA.names}
+    return {**kept, "root": root, "n_nodes": pa.array(n_nodes)}
+
+
+def _roots(component: pa.Array, point: pa.Array, first: I8) -> pa.Array:
+    """[rows] root type of each row, whose node 0 is at `first`."""
+    head = pa.array(first)
+    return pc.binary_join_element_wise(component.take(head), point.take(head), "/")
+
+
+def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[TreeNodes, I8]:
+    """Nodes and edges of the rows made of spans, and the step that each node is of.
+
+    depth: [steps] -1 for marks and records. row: [steps] row of the table, ascending.
+    """
+    mine = np.flatnonzero(of_spans[row])
+    span = mine[depth[mine] >= 0]
+    flow = (np.cumsum(of_spans) - 1)[row[span]]
+    level = depth[span]
+    n = len(span)
+    number = np.cumsum(depth >= 0) - 1
+    marks = mine[depth[mine] < 0]
+    owner = number[marks]  # a mark follows the start of its span
+    n_marks = np.bincount(owner, minlength=n).astype(np.int64)
+    in_order, first = group_stably(level, int(level.max(initial=-1)) + 1)
+    by_level = [in_order[start:end] for start, end in pairwise(first.tolist())]
+    parent = np.full(n, n, dtype=np.int64)
+    for above, here in pairwise(by_level):
+        parent[here] = above[np.searchsorted(above, here) - 1]
+    asynchronous = unawaited[span]
+    size = n_marks + 2
+    deferred = asynchronous.copy()
+    for here in reversed(by_level[1:]):
+        np.add.at(size, parent[here], size[here])
+    for here in by_level[1:]:
+        deferred[here] |= deferred[parent[here]]
+    # Before a span's start lie all steps before it, and the ends of the spans before it that are not open.
+    before = np.searchsorted(mine, span) + np.arange(n) - level
+    starts = np.searchsorted(flow, np.arange(int(of_spans.sum())))
+    start = before - before[starts][flow]
+    tree = CanonicalTree(start, size, *_among_siblings(parent, asynchronous), deferred)
+    no_time = np.zeros(n, dtype=np.int64)
+    rows = TreeRows(span, flow, parent, asynchronous, no_time, no_time, n_marks if len(marks) else None)
+    numbered = np.arange(len(marks))  # each mark its own name: they stand in order
+    told = Marks(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
+    laid = lay_nodes(rows, tree, told, len(starts))
+    step = laid.event
+    of_mark = laid.point_code >= 0
+    step[of_mark] = marks[laid.point_code[of_mark]]
+    return laid, step
+
+
+def _among_siblings(parent: I8, asynchronous: B1) -> tuple[I8, I8]:
+    """[spans] rank among the synchronous children of its parent, and number of its own."""
+    n = len(parent)
+    awaited = np.flatnonzero(~asynchronous & (parent < n))
+    order = awaited[np.argsort(parent[awaited], kind="stable")]
+    above = parent[order]
+    rank = np.zeros(n, dtype=np.int64)
+    rank[order] = rank_in_runs(np.append([True], above[1:] != above[:-1])[: len(above)])
+    return rank, np.bincount(above, minlength=n + 1)[:n].astype(np.int64)
+
+
+def _merged(written: pa.ChunkedArray, of_spans: B1, laid: pa.Array, n_laid: I8) -> tuple[pa.Array, I8]:
+    """Values of a list column: those that are written out, and for rows of spans those that were laid."""
+    lists = whole(written)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+    n_written = int(lengths.sum())
+    lengths[of_spans] = n_laid
+    first = offsets(lengths)
+    place = np.empty(first[-1], dtype=np.int64)
+    tree = ranges(first[:-1][of_spans], n_laid)
+    alone = ranges(first[:-1][~of_spans], lengths[~of_spans])
+    place[alone] = np.arange(n_written)
+    place[tree] = np.arange(len(tree)) + n_written
+    values = pa.concat_arrays([lists.flatten(), laid.cast(lists.type.value_type)])
+    return values.take(pa.array(place)), lengths
+
+
+def _bounds(lists: pa.ListArray) -> tuple[I8, I8]:
+    """[rows + 1] where each row's values begin in `flatten()`, and [rows] how many it has."""
+    starts = lists.offsets.to_numpy().astype(np.int64)
+    return starts - starts[0], np.diff(starts)
+
+
+def _struct(kind: pa.StructType, columns: dict[str, pa.Array]) -> pa.StructArray:
+    return pa.StructArray.from_arrays(
+        [columns[field.name].cast(field.type) for field in kind], fields=list(kind)
+    )
+
+
+def _lists(lengths: I8, values: pa.Array) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
