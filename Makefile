@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos format bench evaluate lock clean browser java kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -60,12 +60,20 @@ test: $(VENV)/dev.stamp browser java deploy-tools ## Everything: check, then pro
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not bench and not collector"
 
 $(VENV)/versitygw:
 	@command -v go >/dev/null || { echo "make buckets needs Go to build versitygw" >&2; exit 1; }
 	@echo "Building versitygw ..."
 	@GOBIN=$(abspath $(VENV)) nice go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
+
+$(VENV)/otelcol: tests/collector/main.go tests/collector/go.mod tests/collector/go.sum
+	@command -v go >/dev/null || { echo "make collector needs Go to build an OpenTelemetry Collector" >&2; exit 1; }
+	@echo "Building an OpenTelemetry Collector (3 CPU minutes) ..."
+	@cd tests/collector && nice go build -mod=readonly -trimpath -ldflags='-s -w' -o "$(abspath $@)" .
+
+collector: $(VENV)/dev.stamp java $(VENV)/otelcol ## SDK, a real Collector (built once) with the configuration of deploy/, Kafka, a lake
+	FLOWDIFF_TEST_COLLECTOR=$(abspath $(VENV)/otelcol) $(BIN)/pytest -q -m collector tests/integration/test_collector.py
 
 buckets: $(VENV)/dev.stamp $(VENV)/versitygw ## Everything about buckets on a second server (versitygw, built once), crashes everywhere
 	FLOWDIFF_TEST_VERSITYGW=$(abspath $(VENV)/versitygw) $(BIN)/pytest -q tests/integration/test_store_contract.py tests/integration/test_bucket_crash.py tests/integration/test_bucket_lake.py
@@ -77,6 +85,9 @@ fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECO
 chaos: $(VENV)/dev.stamp ## Live ingestion against three brokers while all breaks: MINUTES=60, SEED=1
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
+soak: $(VENV)/dev.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30
+	PYTHONPATH=tests $(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30)
+
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -86,10 +97,17 @@ bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselin
 	$(BIN)/python tests/bench/bench_kernel.py
 	$(BIN)/python tests/bench/bench_lake.py ../shared/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
-	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py
+	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1: paper size; REAL=DIR: recordings
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
+
+evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated faults and A/A splits; REAL=DIR: on recordings
+	PYTHONPATH=tests $(BIN)/python -m evaluation.variance_truths
+	PYTHONPATH=tests $(BIN)/python -m evaluation.diverging --seeds 10
+	PYTHONPATH=tests $(BIN)/python -m evaluation.diverging --splits 100 $(if $(REAL),--recordings $(REAL))
+	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.diverging --recordings $(REAL))
+	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.more_variable $(REAL))
 
 lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build -o requirements.lock pyproject.toml

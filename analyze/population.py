@@ -185,6 +185,9 @@ class Graph:
         return RECORDS if all(node.side == POINT for node in self.nodes) else SPANS
 
 
+_BOTH_SIDES: Final = ("left", "right")
+
+
 @dataclass(frozen=True, slots=True)
 class Category:
     """All requests of one refined structure, sorted by (sample, start, id)."""
@@ -228,8 +231,9 @@ class Category:
 
     def rows(self, sample: int) -> slice:
         """Where the requests of a sample lie."""
-        first, past = np.searchsorted(self.sample, (sample, sample + 1))
-        return slice(int(first), int(past))
+        code = self.sample.dtype.type(sample)  # of another type than the column's, it would be copied
+        first, past = (int(self.sample.searchsorted(code, side)) for side in _BOTH_SIDES)
+        return slice(first, past)
 
 
 PARAMS_AS_TEXT: Final = pa.schema(

@@ -47,6 +47,14 @@ COMMANDS: Final = {
         "Hold two classes of requests against each other: what diverges, and what response time depends on.",
     ),
     "variance": Listed("variance", "Find where response times vary, and which edges make them vary."),
+    "clusters": Listed(
+        "clusters",
+        "Group requests by what they do and how long, and lay the groups' call trees on each other.",
+    ),
+    "browse": Listed(
+        "browse",
+        "Look around in one period: response times, typical requests, what happened when and where.",
+    ),
     "windows": Listed(
         "windows", "List the sealed windows of a lake: requests, categories, mean response time, errors."
     ),
@@ -61,6 +69,9 @@ COMMANDS: Final = {
     "summarize": Listed(
         "summarize",
         "Work out the statistics of every window ahead, so that histories are read in seconds.",
+    ),
+    "repair": Listed(
+        "repair", "Fold late events into the windows they belong to, under readers and live ingestion."
     ),
     "retain": Listed(
         "retain", "Drop whole windows past an age from a lake, under readers and live ingestion."

@@ -158,6 +158,20 @@ class Generation(Config):
     """When it was made, by the clock of who made it."""
     through: tuple[tuple[int, int], ...]
     """(lane, commit), ascending: in these windows, files of the lane up to that commit are replaced."""
+    emptied: tuple[str, ...] = ()
+    """Windows (names) that are written anew and have no flow left, so that no file tells of them."""
+
+
+class Replaced(Config):
+    """Files of a table that lies in no window (`late`, …) that are no longer part of the lake."""
+
+    seq: int
+    """The commit that says so. What it publishes of the table itself stays."""
+    at_ns: int
+    """When it was made, by the clock of who made it."""
+    table: str
+    through: tuple[tuple[int, int], ...]
+    """(lane, commit), ascending: files of the lane up to that commit."""
 
 
 class Upkeep(Config):
@@ -167,6 +181,8 @@ class Upkeep(Config):
     """Ascending; the last holds for readers, earlier ones tell a sweep what was said long enough ago."""
     generations: tuple[Generation, ...] = ()
     """Ascending; of a window the last one with a file in it counts."""
+    replaced: tuple[Replaced, ...] = ()
+    """Ascending; of a table the last one holds for readers, it says all that earlier ones said."""
 
 
 class Standing(Config):
@@ -192,6 +208,29 @@ class Standing(Config):
         return self.model_copy(update={"positions": still})
 
 
+class WindowChange(Config):
+    """Rows that a repaired window has more than before; less than zero: fewer."""
+
+    window: str
+    flows: int
+    params: int
+
+
+class Repair(Config):
+    """What a commit of the upkeep lane did with late events."""
+
+    changed: tuple[WindowChange, ...] = ()
+    """Windows of which the number of rows changed, by name."""
+    late: int
+    """Late events that were looked at: those that still wait, and those that leave `late/` by this commit."""
+    expired: int = 0
+    """Of these, dropped: older than all windows of the lake."""
+    events: int
+    """Of these, settled: in flows now, or dropped as a copy, or refused as a conflict."""
+    requests: int
+    """Requests stitched anew."""
+
+
 class CommitBody(Config):
     """What a writer says; the lane adds who, where and after what."""
 
@@ -204,6 +243,8 @@ class CommitBody(Config):
     """Of a log: passed over by order of the operator, as it could not be read; inside `positions`."""
     standing: Standing = Standing()
     """Where the lane is after the commit. An import and a takeover leave it as it was."""
+    repair: Repair | None = None
+    """Of the upkeep lane: late events that became part of flows."""
 
 
 class CommitRecord(CommitBody):

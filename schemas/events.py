@@ -121,6 +121,27 @@ def with_text_ids(events: pa.Table) -> pa.Table:
     return parts.take(pa.array(np.argsort(np.concatenate(rows))))
 
 
+def with_binary_ids(events: pa.Table) -> pa.Table:
+    """Events in EVENT_SCHEMA: the way back from `with_text_ids`. O(rows + bytes of ids)."""
+    if events.schema.equals(EVENT_SCHEMA):
+        return events
+    is_span = pc.greater_equal(events["kind"], SPAN_KIND_BASE).to_numpy()
+    if not is_span.any():
+        return events.cast(EVENT_SCHEMA)
+    if is_span.all():
+        for name, type_ in _TEXT_IDS.items():
+            place = events.schema.get_field_index(name)
+            field = EVENT_SCHEMA.field(name)
+            column = pa.chunked_array(
+                [_bytes(chunk.cast(type_)) for chunk in events[name].chunks], field.type
+            )
+            events = events.set_column(place, field, column)
+        return events.cast(EVENT_SCHEMA)
+    rows = [np.flatnonzero(is_span), np.flatnonzero(~is_span)]
+    parts = pa.concat_tables(with_binary_ids(events.take(pa.array(some))) for some in rows)
+    return parts.take(pa.array(np.argsort(np.concatenate(rows))))
+
+
 _HEX = np.frombuffer(b"".join(f"{byte:02x}".encode() for byte in range(256)), dtype=np.uint16)
 """[byte] its two lower-case digits, in the order of memory."""
 
@@ -142,6 +163,27 @@ def _hex(ids: pa.Array) -> pa.Array:
 
 
 _NO_IDS = np.zeros(1, dtype=np.int32)
+_DIGIT = np.zeros(256, dtype=np.uint8)
+"""[character] the digit it stands for, lower case."""
+_DIGIT[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
+
+
+def _bytes(text: pa.Array) -> pa.Array:
+    """What lower-case hexadecimal digits stand for, or lists of them."""
+    if pa.types.is_list(text.type):
+        bounds = text.offsets.to_numpy().astype(np.int64)
+        ids = _bytes(text.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0])))
+        missing = text.is_null() if text.null_count else None
+        return pa.ListArray.from_arrays(pa.array(bounds - bounds[0], pa.int32()), ids, mask=missing)
+    bounds = (
+        np.frombuffer(text.buffers()[1], np.int32, len(text) + 1, 4 * text.offset) if len(text) else _NO_IDS
+    )
+    first, last = int(bounds[0]), int(bounds[-1])
+    digits = np.frombuffer(text.buffers()[2], np.uint8)[first:last] if last > first else np.zeros(0, np.uint8)
+    data = (_DIGIT[digits[0::2]] << 4) | _DIGIT[digits[1::2]]
+    offsets = pa.py_buffer(((bounds.astype(np.int64) - first) // 2).astype(np.int32).tobytes())
+    ids = pa.Array.from_buffers(pa.binary(), len(text), [None, offsets, pa.py_buffer(data.tobytes())])
+    return pc.if_else(text.is_valid(), ids, pa.scalar(None, pa.binary())) if text.null_count else ids
 
 
 def empty_events() -> pa.Table:

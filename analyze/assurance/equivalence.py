@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from analyze.assurance.period_blocks import BlockMeans, PeriodBlocks, block_means
 from analyze.assurance.period_tests import PeriodNoise, mean_band
@@ -89,7 +89,7 @@ def equivalence(
         weak = float((parts**2 / freedom).sum())
         df = float(parts.sum()) ** 2 / weak if weak > 0 else 1e6
         change = math.log(means[1] / means[0])
-        reach = math.sqrt(float(parts.sum())) * float(stats.t.ppf((1 + _LEVEL) / 2, df))
+        reach = math.sqrt(float(parts.sum())) * float(stdtrit(df, (1 + _LEVEL) / 2))
         inside = abs(change) + reach <= math.log1p(band)
         if tails_settled and not inside:
             inside = _same_logs(typical, at, math.log1p(band))
@@ -116,5 +116,5 @@ def _same_logs(sides: Sequence[BlockMeans], at: int, room: float) -> bool:
         return False
     weak = float((variance**2 / freedom).sum())
     df = float(variance.sum()) ** 2 / weak if weak > 0 else 1e6
-    reach = math.sqrt(float(variance.sum())) * float(stats.t.ppf((1 + _LEVEL) / 2, df))
+    reach = math.sqrt(float(variance.sum())) * float(stdtrit(df, (1 + _LEVEL) / 2))
     return abs(float(sides[1].mean[at] - sides[0].mean[at])) + reach <= room

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,8 @@ from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence, equivalence
 from analyze.assurance.external_cause import ExternalCause, external_cause
 from analyze.assurance.largest_change import Bounds, LargestChange, largest_change
 from analyze.assurance.load_change import MixChange, mix_change
-from analyze.assurance.ordinary_noise import LEAST_WINDOWS, ordinary_noise
-from analyze.assurance.period_blocks import PeriodBlocks
+from analyze.assurance.ordinary_noise import LEAST_TAU, LEAST_WINDOWS, ordinary_noise
+from analyze.assurance.period_blocks import PeriodBlocks, block_means
 from analyze.assurance.period_tests import ALPHA, PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.verdict import Outcome, outcome
 from analyze.assurance.visible_change import visible_rows
@@ -79,6 +80,7 @@ def judge(
     places: Callable[[float], tuple[float, float | None]] | None = None,
     bounds: Bounds | None = None,
     hidden_paths: float = 0.0,
+    usual: tuple[PeriodBlocks, PeriodBlocks] | None = None,
 ) -> Judgement:
     """Judge. Blocks of both periods have the same roots and thresholds. visible_alpha: level of single sites.
 
@@ -86,6 +88,8 @@ def judge(
     windows: how many such windows reference and problem are long. gaps_us: see `external_cause`.
     places: from the band of a mean to (share of the time at places as fast as before, largest change that
     places allow); None: nothing is known of places. hidden_paths: share of a path that lost events hide.
+    usual: all ordinary windows as one long period, and the problem, with thresholds of theirs: what a change
+    would have shown against, where the reference is one of many such windows. None: the reference alone.
     """
     noise = (
         PeriodNoise(windows0=windows[0], windows1=windows[1])
@@ -98,7 +102,11 @@ def judge(
     settled = bool(tails) and all(test.settled for test in tails)
     same = equivalence(reference, problem, roots, noise, tails_settled=settled)
     share, size = (0.0, None) if places is None else places(same.band)
-    visible = visible_rows(reference, problem, log_sd, roots, noise, alpha=visible_alpha)
+    against, known = _against(usual, (reference, problem), noise)
+    rows = visible_rows(*against, log_sd, roots, known, alpha=visible_alpha)
+    n0 = dict(zip(roots, reference.requests.sum(axis=0).tolist(), strict=True))
+    visible = tuple(row.model_copy(update={"requests0": int(n0[row.root])}) for row in rows)
+    sized = period_tests(*against, known, alpha=alpha) if usual is not None else tests
     # Steady places, no more slow requests: a mean that blocks of hits and misses blur is the same, too.
     as_fast = same.holds or (settled and share >= NEEDED_SHARE)
     return Judgement(
@@ -108,11 +116,36 @@ def judge(
         mix=mix_change(reference, problem),
         external=external_cause(reference, problem, equivalent=as_fast, gaps_us=gaps_us, tau_rate=tau_rate),
         visible=visible,
-        largest=largest_change(tests, visible, size, hidden_paths=hidden_paths),
+        largest=largest_change(
+            sized,
+            visible,
+            size,
+            hidden_paths=hidden_paths,
+            noise=None if usual is None else noise,
+            windows=0 if usual is None else len(usual[0].seconds),
+        ),
         bounds=Bounds() if bounds is None else bounds,
         places_share=share,
         tau_rate=tau_rate,
     )
+
+
+def _against(
+    usual: tuple[PeriodBlocks, PeriodBlocks] | None,
+    sides: tuple[PeriodBlocks, PeriodBlocks],
+    noise: PeriodNoise,
+) -> tuple[tuple[PeriodBlocks, PeriodBlocks], PeriodNoise]:
+    """What is held against each other, and the noise between them.
+
+    τ is of windows as they are, chance in them included (`ordinary_noise`); the problem's own chance is added
+    to it by the tests, so it is taken off here.
+    """
+    if usual is None or not all(side.n_requests for side in usual):
+        return sides, noise
+    own = block_means(usual[1], by_root=False)
+    chance = 0.0 if np.isnan(own.variance) else float(own.variance) / max(float(own.mean), 1e-300) ** 2
+    tau = math.sqrt(max(noise.tau**2 - chance * max(noise.windows1, 1), LEAST_TAU**2))
+    return usual, replace(noise, tau=tau, windows0=max(len(usual[0].seconds), 1))
 
 
 def rate_noise(ordinary: PeriodBlocks) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.assurance.period_tests import PeriodTest
+from analyze.assurance.period_tests import PeriodNoise, PeriodTest
 from analyze.report.wording import percent
 from schemas.report.accounts import VisibleRow
 
@@ -44,6 +44,10 @@ class LargestChange:
     errors: float | None
     path: float | None
     """Share of a path that would have been found, at root types with nearly all requests."""
+    usual: bool = True
+    """What was measured is no more than two ordinary periods differ by."""
+    windows: int = 0
+    """Ordinary windows that the problem was held against; 0: the reference alone."""
 
     def within(self, bounds: Bounds) -> bool:
         """Whether no change that matters is possible. A period with too few requests for a tail has none
@@ -72,7 +76,8 @@ class LargestChange:
             )
             if size is not None
         ]
-        return f"Larger changes are excluded than {', '.join(told)}." if told else ""
+        against = f", against {self.windows} ordinary windows" if self.windows else ""
+        return f"Larger changes are excluded than {', '.join(told)}{against}." if told else ""
 
 
 def largest_change(
@@ -81,10 +86,13 @@ def largest_change(
     place: float | None,
     *,
     hidden_paths: float = 0.0,
+    noise: PeriodNoise | None = None,
+    windows: int = 0,
 ) -> LargestChange:
     """Out of the intervals of the whole period, of places, and of what root types would have shown.
 
-    place: see `LargestChange`. hidden_paths: share of a path that lost events hide.
+    place: see `LargestChange`. hidden_paths: share of a path that lost events hide. noise: of ordinary
+    windows, where the tests are against so many of them; a mean may differ by what they differ by (`usual`).
     """
     size = {test.measure: _largest(test) for test in reversed(tests)}  # of several tails the first
     before = next((test.before for test in tests if test.measure == "mean"), 0.0)
@@ -99,11 +107,14 @@ def largest_change(
         slow=size.get("tail"),
         errors=size.get("errors"),
         path=None if path is None else max(path, hidden_paths),
+        usual=_usual(tests, noise),
+        windows=windows,
     )
 
 
 def _largest(test: PeriodTest) -> float | None:
-    size = max(abs(test.low), abs(test.high))
+    # Nothing falls by more than all of it.
+    size = max(abs(max(test.low, -test.before)), abs(test.high))
     return size if np.isfinite(size) else None
 
 
@@ -119,6 +130,11 @@ def size_for(sizes: Sequence[float], weight: Sequence[float]) -> float | None:
     return size if np.isfinite(size) else None
 
 
-def ordinary(tests: Sequence[PeriodTest]) -> bool:
-    """Whether what was measured is no more than two ordinary periods differ by."""
-    return all(not test.changed and abs(test.after - test.before) <= test.margin for test in tests)
+def _usual(tests: Sequence[PeriodTest], noise: PeriodNoise | None) -> bool:
+    for test in tests:
+        margin = test.margin
+        if noise is not None and test.measure == "mean":  # of many windows, not a guess that needs a bound
+            margin = max(margin, 2 * noise.tau_between * test.before)
+        if test.changed or abs(test.after - test.before) > margin:
+            return False
+    return True

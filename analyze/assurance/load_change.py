@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import fdtrc, stdtr
 
 from analyze.assurance.period_blocks import PeriodBlocks
 
@@ -83,7 +83,7 @@ def rate_changes(
         if before.n > 0 and after.n > 0:
             error = math.sqrt(before.log_error**2 + after.log_error**2 + 2 * tau**2)
             change = math.log(after.rate / before.rate)
-            p = float(2 * stats.t.sf(abs(change) / error, before.freedom + after.freedom))
+            p = float(2 * stdtr(before.freedom + after.freedom, -abs(change) / error))
         else:
             p = _none_p(before, after)
         factor = after.rate / before.rate if before.n > 0 else math.inf
@@ -156,7 +156,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, *, alpha: float =
     if not within_df:  # root types that one period has alone: no block had a choice to differ by
         within_df = sum(int((side.weight.sum(axis=1) > 0).sum()) - 1 for side in sides)
     phi = max(1.0, within / within_df) if within_df else 1.0
-    p = float(stats.f.sf(statistic / df / phi, df, max(within_df, 1))) if df else 1.0
+    p = float(fdtrc(df, max(within_df, 1), statistic / df / phi)) if df else 1.0
     return MixChange(moved, p, p < alpha and moved >= MIX_FLOOR, shares[0], shares[1])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence
 from analyze.assurance.period_tests import PeriodTest, exact_p
@@ -62,7 +62,7 @@ def _to_show(test: PeriodTest, alpha: float) -> int | None:
         counts = round(test.before * sizes[0]), round(test.after * sizes[1])
         # 0: the exact test is content and blocks disagree; longer periods, not more requests, would tell.
         return missing_for_share(counts[0], sizes[0], counts[1], sizes[1], alpha=alpha) or None
-    reach = (test.high - test.low) / 2 * float(norm.isf(alpha / 2) / norm.isf(0.025))
+    reach = (test.high - test.low) / 2 * float(ndtri(alpha / 2) / ndtri(0.025))
     return _more(test.n1, reach, change)
 
 

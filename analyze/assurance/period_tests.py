@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import ndtri, stdtr, stdtrit
 
 from analyze.assurance.period_blocks import PeriodBlocks, block_means
 from analyze.stats.proportions import fisher, proportions_with_spread
@@ -126,11 +126,11 @@ def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, al
         )
     freedom = np.array([float(side.freedom) for side in sides])
     error, df = _welch(sampling, freedom, between)
-    p = float(2 * stats.t.sf(abs(change) / error, df)) if error > 0 else float(change == 0)
-    reach = error * float(stats.t.ppf((1 + _SHOWN) / 2, df))
+    p = float(2 * stdtr(df, -abs(change) / error)) if error > 0 else float(change == 0)
+    reach = error * float(stdtrit(df, (1 + _SHOWN) / 2))
     # Noise between windows is in the margin already, so it is not in the interval that must fit.
     inner, inner_df = _welch(sampling, freedom, 0.0)
-    inner *= float(stats.t.ppf((1 + _SETTLED) / 2, inner_df))
+    inner *= float(stdtrit(inner_df, (1 + _SETTLED) / 2))
     settled = abs(change) + inner <= band
     floor = MEAN_FLOOR * before
     changed = p < alpha and abs(change) >= floor
@@ -252,14 +252,14 @@ def spread_p(share: tuple[float, float], n: tuple[float, float], phi: float, df:
     """Two-sided p of a difference of shares with over-dispersion φ, Student's law."""
     k0, n0, k1, n1 = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
     z = float(proportions_with_spread(k0, n0, k1, n1, phi).z[0])
-    return float(2 * stats.t.sf(abs(z), df))
+    return float(2 * stdtr(df, -abs(z)))
 
 
 def newcombe(
     share: tuple[float, float], n: tuple[float, float], phi: float, level: float
 ) -> tuple[float, float]:
     """Interval of a difference of shares from Wilson's intervals (Newcombe 1998, method 10), n over φ."""
-    z = float(stats.norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     (low0, high0), (low1, high1) = (_wilson(p, size / phi, z) for p, size in zip(share, n, strict=True))
     change = share[1] - share[0]
     low = change - math.hypot(share[1] - low1, high0 - share[0])

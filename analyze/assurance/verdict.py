@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence
 from analyze.assurance.external_cause import ExternalCause
-from analyze.assurance.largest_change import Bounds, LargestChange, ordinary
+from analyze.assurance.largest_change import Bounds, LargestChange
 from analyze.assurance.missing_requests import missing_for_equivalence, missing_for_test
 from analyze.assurance.period_tests import ALPHA, PeriodTest
 from analyze.report.wording import duration
@@ -77,7 +77,7 @@ def outcome(
     if known:
         outside = (external.text,) if external is not None and from_outside else ()
         return Outcome("unchanged", from_outside, _with_size((*outside, known), largest), None)
-    if largest is not None and largest.within(bounds or Bounds()) and ordinary(tests):
+    if largest is not None and largest.within(bounds or Bounds()) and largest.usual:
         matters = bounds or Bounds()
         why = (
             f"Nothing was found, and no change that matters (times by {matters.time:.0%}, "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import betaincinv, ndtri
 
 from analyze.assurance.period_blocks import PeriodBlocks
 from analyze.assurance.period_tests import PeriodNoise, exact_p
@@ -19,6 +19,8 @@ LEAST_REQUESTS = 4
 TIME_FLOOR = 0.10
 """Relative change of a time that counts (L.9 item 5)."""
 SHARE_FLOOR = 0.01
+LEAST_NEW = 3
+"""Requests in which a share must show (L.3)."""
 F8 = npt.NDArray[np.float64]
 _LEAST = 1e-3
 
@@ -37,7 +39,7 @@ def smallest_ratio(
     if min(n0, n1) < LEAST_REQUESTS:
         return None
     error = math.sqrt(noise.tau_between**2 + log_sd**2 * kappa * (1 / n0 + 1 / n1))
-    reach = float(stats.norm.isf(alpha / 2) + stats.norm.ppf(POWER)) * error
+    reach = float(ndtri(POWER) - ndtri(alpha / 2)) * error
     return max(1.0 + TIME_FLOOR, math.exp(reach))
 
 
@@ -52,8 +54,9 @@ def smallest_share(n0: int, n1: int, *, alpha: float) -> float | None:
     least = least_new(n0, n1, alpha=alpha)
     if least is None:
         return None
+    least = max(least, LEAST_NEW)
     # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
-    return max(SHARE_FLOOR, float(stats.beta.ppf(POWER, least, n1 - least + 1)))
+    return max(SHARE_FLOOR, float(betaincinv(least, n1 - least + 1, POWER)))
 
 
 def least_new(n0: int, n1: int, *, alpha: float) -> int | None:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import kolmogorov, xlogy
-from scipy.stats import chi2, false_discovery_control
+from scipy.special import chdtrc, kolmogorov, xlogy
 
 from analyze.explain.attribute_column import MISSING, Column
 from analyze.explain.column_codes import CodedColumns
+from analyze.stats.multiple import q_values
 from schemas.report.explanations import AttributeRow, LevelShare
 
 F8 = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ def attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...
     ]
     if not found:
         return ()
-    q = false_discovery_control(np.clip([one.p for one in found], 0.0, 1.0))
+    q = q_values(np.clip([one.p for one in found], 0.0, 1.0))
     rows = [
         AttributeRow(
             where=column.where,
@@ -124,7 +124,7 @@ def g_test(counts: F8) -> float:
         return 1.0
     expected = rows * counts.sum(axis=0) / counts.sum()
     g = 2 * (xlogy(counts, counts) - xlogy(counts, expected)).sum()
-    return float(chi2.sf(max(g, 0.0), counts.shape[1] - 1))
+    return float(chdtrc(counts.shape[1] - 1, max(g, 0.0)))
 
 
 def ks(one: F8, other: F8) -> tuple[float, float]:

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from analyze.explain.attribute_column import REQUEST, Column
 from analyze.explain.changed_identifiers import changed_identifiers
@@ -18,6 +17,7 @@ from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.parameter_columns import operations_of, parameter_columns
 from analyze.explain.request_columns import OF_PERIODS, request_columns
 from analyze.population import Population
+from analyze.stats.rank import midranks
 from schemas.report.explanations import ChangedIdentifier, Contrast
 
 F8 = npt.NDArray[np.float64]
@@ -260,7 +260,7 @@ def _follows_time(values: F8, time: I8) -> bool:
     known = ~np.isnan(values)
     if known.sum() < _LEAST_RANKED:
         return False
-    x, y = rankdata(values[known]), rankdata(time[known])
+    x, y = midranks(values[known]), midranks(time[known])
     x -= x.mean()
     y -= y.mean()
     scale = float(np.sqrt((x @ x) * (y @ y)))

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from analyze.explain.column_codes import CodedColumns
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.gated_tree import Question, Split, goes_left, grow, least_leaf, scores
 from analyze.explain.split_gain import best_splits, class_weights
+from analyze.stats.rank import midranks
 
 F8 = npt.NDArray[np.float64]
 F4 = npt.NDArray[np.float32]
@@ -53,7 +53,7 @@ def auc(score: F8, affected: B1) -> float:
     """Probability that an affected request scores higher than another one, ties half. Both must be there."""
     n1 = int(affected.sum())
     n0 = len(affected) - n1
-    ranks = rankdata(score)
+    ranks = midranks(score)
     return float((ranks[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 

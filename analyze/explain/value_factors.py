@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
-from scipy.stats import false_discovery_control, rankdata
 
+from analyze.stats.multiple import q_values
+from analyze.stats.rank import midranks
 from schemas.report.findings import Factor, Unit
 
 F8 = npt.NDArray[np.float64]
@@ -86,7 +87,7 @@ def factors(
         found += _of_attribute(attribute.name, codes, words, values, problem, strata, unit, asked)
     if not found:
         return ()
-    q = false_discovery_control([p for p, _, _ in found])
+    q = q_values(np.array([p for p, _, _ in found]))
     kept = [
         (share, factor.model_copy(update={"p": float(one)}))
         for one, (_, share, factor) in zip(q, found, strict=True)
@@ -216,7 +217,7 @@ def rank_sums(values: F8, codes: I4, n_levels: int, strata: I4) -> RankSums:
     size = np.bincount(strata, minlength=n_strata).astype(np.float64)
     # Ranks of all strata by one sort: strata apart, ties alike.
     _, dense = np.unique(values, return_inverse=True)
-    ranks = rankdata(strata.astype(np.int64) * (int(dense.max(initial=0)) + 1) + dense)
+    ranks = midranks(strata.astype(np.int64) * (int(dense.max(initial=0)) + 1) + dense)
     before = np.cumsum(size) - size
     score = (ranks - before[strata]) / (size[strata] + 1) - 0.5
     square = np.bincount(strata, score**2, n_strata)  # the mean score of a stratum is 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,11 +44,11 @@ def as_texts(sequences: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def candidate_pairs(
-    sequences: Sequence[tuple[str, ...]], root: I8, sources: I8, targets: I8, most: int
+    sequences: Mapping[int, tuple[str, ...]], root: I8, sources: I8, targets: I8, most: int
 ) -> CandidatePairs:
     """For each target its `most` nearest sources of the same root.
 
-    sequences: [categories] tokens; sources, targets: indices. Where a root has more sources, those with the
+    sources, targets: categories; sequences: their tokens. Where a root has more sources, those with the
     most alike bags of tokens (cosine) are kept before the edit distances are computed; ties by index.
     """
     used = np.union1d(sources, targets).tolist()

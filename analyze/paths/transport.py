@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from analyze.paths.path_distance import CandidatePairs
 
@@ -64,6 +62,9 @@ def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
 
 def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
     """[pairs] amounts of the linear program, scaled to the largest margin while it is solved."""
+    from scipy.optimize import linprog  # a quarter of a second, and only where paths exchanged requests
+    from scipy.sparse import coo_array
+
     givers, row = np.unique(source, return_inverse=True)
     takers, column = np.unique(target, return_inverse=True)
     n, p, m = len(source), len(givers), len(takers)

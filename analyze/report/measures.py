@@ -5,6 +5,7 @@ from __future__ import annotations
 from analyze.report import wording
 from analyze.report.wording import NBSP
 from schemas.report.findings import Interval, Unit
+from schemas.report.variance import C2Curve
 
 POINTS = "points"
 """Unit of a difference of two shares, in percent: 1 % to 3 % is 2 points, not 200 %."""
@@ -62,6 +63,18 @@ def share_span(share: Interval) -> str:
     """An interval of a share: `55 to 70 %`, `83 %` where both ends read alike."""
     low, high = wording.percent(share.low), wording.percent(share.high)
     return high if low == high else f"{low.rpartition(NBSP)[0]} to {high}"
+
+
+def c2_sentence(found: C2Curve) -> str:
+    """`C² below 1 in 88 % of 340 categories (95 % of their requests), at most 50.3.`"""
+    if found.below_one is None:
+        return "No category has more than 10 requests."
+    return (
+        f"C² below 1 in {wording.percent(found.below_one)} of "
+        f"{wording.counted(found.categories, 'category', 'categories')} of more than 10 requests "
+        f"({wording.percent(found.requests_below_one)} of their requests), at most "
+        f"{wording.significant(found.largest or 0.0)}."
+    )
 
 
 def _size(unit: Unit, amount: float) -> tuple[str, str]:

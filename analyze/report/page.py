@@ -1,8 +1,8 @@
-"""One self-contained HTML page: no script, no request, every name escaped (jinja2 autoescape and markupsafe).
+"""One self-contained HTML page: no request, every name escaped (jinja2 autoescape and markupsafe).
 
-The page's only style sheet is allowed by its hash, everything else is forbidden by the content security
-policy. The report's JSON rides in an inert script block, with `<`, `>` and `&` as JSON escapes. What a
-section looks like is its own business (`SectionView.html`).
+The page's only style sheet is allowed by its hash, and so is the one script, where a section has any;
+everything else is forbidden by the content security policy. The report's JSON rides in an inert script block,
+with `<`, `>` and `&` as JSON escapes. What a section looks like is its own business (`SectionView.html`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ def render_html(report: Report, views: Views) -> str:
     ]
     style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
     style += "".join(view.style for view in dict.fromkeys(view for view, _ in shown))
+    script = "\n".join(dict.fromkeys(view.script for view, _ in shown if view.script))
     return template("analyze.report", "templates/page.html.jinja").render(
         r=report,
         before=report.samples[0],
         after=report.samples[1] if report.headline.change is not None else None,
         style=Markup(style),
         style_hash=_csp_hash(style),
+        script=Markup(script),
+        script_hash=_csp_hash(script),
         json=_inert_json(report),
         warnings=warnings(report, views),
         titles=_titles(report),
@@ -62,8 +65,8 @@ def _titles(report: Report) -> dict[str, str]:
     return {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
 
 
-def _csp_hash(style: str) -> str:
-    digest = hashlib.sha256(style.encode()).digest()
+def _csp_hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 

@@ -21,15 +21,18 @@ class SectionView(Generic[S]):
 
     model: type[S]
     html: Callable[[S, str], Markup]
-    """One or several blocks for the page's `<main>`: no script, no style attribute, nothing loaded; names
-    escaped. Ids must not be those of another type of section, and each ends with the text given: empty for
-    the first section of this type on the page, `-2` for the second (of another method), and so on."""
+    """One or several blocks for the page's `<main>`: no script element, no style attribute, nothing loaded;
+    names escaped. Ids must not be those of another type of section, and each ends with the text given: empty
+    for the first section of this type on the page, `-2` for the second (of another method), and so on."""
     text: Callable[[S, Console], None] | None
     """Prints it to a terminal; None: it is for the page only."""
     aside: bool = False
     """A `<details>` among "Everything else" at the end of the page, instead of in the middle."""
     style: str = ""
     """CSS of its own."""
+    script: str = ""
+    """JavaScript of its own, which the page allows by its hash; empty: none. The block must be complete
+    without it. What it works on is the report's JSON in the page (`#flowdiff-report`)."""
     leads: bool = False
     """It tells its method's verdict: it stands below the headline instead of the verdict's sentence."""
     warnings: Callable[[S], tuple[str, ...]] | None = None

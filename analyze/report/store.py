@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from analyze.report.outcome import Outcome
 from schemas.errors import LakeError
-from schemas.report.report import to_json
+from schemas.report.report import Report, from_json, to_json
 from stitch.lake.copies import REPORT_END
 from stitch.lake.layout import REPORTS, STAGE
 from stitch.lake.place import LakePlace
@@ -72,6 +72,28 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return final
+
+
+_SECTIONS: Final = '\n "sections": ['
+"""How the last field of a report's JSON begins (`to_json`): what stands before it is the head."""
+
+
+def kept_heads(place: LakePlace) -> list[Report]:
+    """The finished reports of a lake in a folder, without their sections, by id; of a bucket none.
+
+    A report that cannot be read, or is of another version, is passed by.
+    """
+    if place.copies is not None:
+        return []
+    found = []
+    for file in sorted((place.root / REPORTS).glob(f"[!.]*/{JSON_FILE}")):
+        try:
+            head, _, rest = file.read_text(encoding="utf-8").partition(_SECTIONS)
+            if rest:
+                found.append(from_json(f"{head}{_SECTIONS}]}}", ()))
+        except (OSError, ValueError):
+            continue
+    return found
 
 
 def keep_report(place: LakePlace, outcome: Outcome, page: str) -> str:

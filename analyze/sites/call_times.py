@@ -5,6 +5,7 @@ All are [units, requests] matrices, by columns of the category's node matrix; no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,9 @@ B1 = npt.NDArray[np.bool_]
 
 _AT_ONCE = 1 << 16
 """Cells that are worked on in one go: they stay in a core's second-level cache."""
+
+
+_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,12 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
     for unit, above in enumerate(sites.above.tolist()):
         if above >= 0 and sites.end[unit] != sites.start[unit]:
             children.setdefault(above, []).append(unit)
+    start, end = sites.start.tolist(), sites.end.tolist()
     for unit, called in children.items():
         if len(called) == 1:
             own[unit] -= duration[called[0]]
             continue
-        union = _union(times[sites.start[called]], times[sites.end[called]])
+        union = _union(times, [start[child] for child in called], [end[child] for child in called])
         own[unit] -= union
         # Children without length do not overlap.
         overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
@@ -81,17 +86,22 @@ def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:
     for place, unit in enumerate(units.tolist()):
         called = np.flatnonzero((sites.above == unit) & (sites.end != sites.start))
         if len(called):
-            own[place] -= _union(times[sites.start[called]], times[sites.end[called]])
+            own[place] -= _union(times, sites.start[called].tolist(), sites.end[called].tolist())
     np.maximum(own, 0, out=own)
     return own
 
 
-def _union(start: I8, end: I8) -> I8:
-    """[requests] length of the union of the intervals of each column; arrays are [intervals, requests]."""
-    order = np.argsort(start, axis=0, kind="stable")
-    start, end = np.take_along_axis(start, order, axis=0), np.take_along_axis(end, order, axis=0)
+def _union(times: I8, starts: Sequence[int], ends: Sequence[int]) -> I8:
+    """[requests] length of the union of intervals between rows of `times`; none ends before it starts."""
+    if len(starts) == _PAIR:
+        (start, other_start), (end, other_end) = (times[at] for at in starts), (times[at] for at in ends)
+        both = np.minimum(end, other_end) - np.maximum(start, other_start)
+        pair: I8 = (end - start) + (other_end - other_start) - np.maximum(both, 0)
+        return pair
+    order, request = np.argsort(times[starts], axis=0, kind="stable"), np.arange(times.shape[1])
+    start, end = times[starts][order, request], times[ends][order, request]
     reached = np.maximum.accumulate(end, axis=0)
     total: I8 = end[0] - start[0]
-    for place in range(1, len(start)):
+    for place in range(1, len(starts)):
         total = total + np.maximum(end[place] - np.maximum(start[place], reached[place - 1]), 0)
     return total

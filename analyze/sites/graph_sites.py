@@ -5,13 +5,14 @@ A *unit* is what has time of its own: of spans a call, of activity records a ste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.population import Graph, LeftBehind, Nesting
+from analyze.population import Graph, GraphNode, LeftBehind, Nesting
 from analyze.sites.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.events import EventKind
 from stitch.graph.placed import END, START
@@ -74,41 +75,36 @@ def graph_sites(graph: Graph, left_behind: tuple[LeftBehind, ...], book: NameBoo
 
 def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
     owner, parent = nesting.owner.tolist(), nesting.parent.tolist()
-    unit_at = np.full(graph.n_nodes, -1, dtype=np.int64)
+    unit_at = [-1] * graph.n_nodes
     start: list[int] = []
     end: list[int] = []
     above: list[int] = []
     for position, node in enumerate(graph.nodes):
         if node.side == END:
-            unit = int(unit_at[owner[position]])
+            unit = unit_at[owner[position]]
             end[unit] = position
             unit_at[position] = unit
             continue
         unit_at[position] = len(start)
         start.append(position)
         end.append(position)
-        above.append(-1 if parent[position] < 0 else int(unit_at[parent[position]]))
-    children: list[list[int]] = [[] for _ in start]
+        above.append(-1 if parent[position] < 0 else unit_at[parent[position]])
+    # Of calls; a span event is none, and one that comes and goes must not split the shape.
+    called: list[list[int]] = [[] for _ in start]
     for unit, caller in enumerate(above):
-        if caller >= 0:
-            children[caller].append(unit)
+        if caller >= 0 and end[unit] != start[unit]:
+            called[caller].append(unit)
+    kind = nesting.kind.tolist()
     operation = [
         book.operation(
-            _operation(
-                graph,
-                nesting,
-                start[unit],
-                [start[child] for child in children[unit] if end[child] != start[child]],
-            )
+            _operation(graph.nodes, kind[position], position, [start[child] for child in children])
         )
-        for unit in range(len(start))
+        for position, children in zip(start, called, strict=True)
     ]
     left: dict[int, list[int]] = {}
     for child in left_behind:
         component, _, point = child.operation.partition("/")
-        left.setdefault(int(unit_at[child.parent]), []).append(
-            book.operation(OperationName(component, point))
-        )
+        left.setdefault(unit_at[child.parent], []).append(book.operation(OperationName(component, point)))
     site: list[int] = []
     path: list[int] = []
     shape: list[int] = []
@@ -123,18 +119,11 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
             path.append(path[caller])
         else:
             path.append(book.path(path[caller], site[unit]))
-        shape.append(
-            book.shape(
-                [
-                    # Of calls; a span event is none, and one that comes and goes must not split the shape.
-                    *((operation[child], True) for child in children[unit] if end[child] != start[child]),
-                    *((child, False) for child in left.get(unit, ())),
-                ]
-            )
-        )
+        awaited = [(operation[child], True) for child in called[unit]]
+        shape.append(book.shape([*awaited, *((child, False) for child in left.get(unit, ()))]))
     # Between two events under one span the time is that span's own.
     owners = [
-        int(unit_at[src]) if graph.nodes[src].side == START else above[int(unit_at[src])]
+        unit_at[src] if graph.nodes[src].side == START else above[unit_at[src]]
         for src in graph.edges[:, 0].tolist()
     ]
     return GraphSites(
@@ -147,25 +136,28 @@ def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], 
         owner=np.array(owners, dtype=np.int64),
         shape_site=np.array(site, dtype=np.int64),
         shape_of=np.array(shape, dtype=np.int64),
-        unit_at=unit_at,
+        unit_at=np.array(unit_at, dtype=np.int64),
         are_calls=True,
     )
 
 
-def _operation(graph: Graph, nesting: Nesting, position: int, children: list[int]) -> OperationName:
-    """What a span is called here; `children` are spans, not points.
+def _operation(
+    nodes: Sequence[GraphNode], kind: int, position: int, children: Sequence[int]
+) -> OperationName:
+    """What a span is called here; `children` are where spans start that it calls, not points.
 
     The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
     they go.
     """
-    node = graph.nodes[position]
+    node = nodes[position]
     point = node.point if node.label is None else f"{node.point}/{node.label}"
     component = f"{node.host}/{node.component}" if node.host else node.component
-    remote = sorted({graph.nodes[child].component for child in children} - {node.component})
-    kind = int(nesting.kind[position])
     # A root of unknown kind is where a request comes in: that it calls one other is its path, not its name.
-    calls = kind == EventKind.SPAN_CLIENT or (kind in _UNKNOWN_KINDS and len(children) == 1 and position != 0)
-    return OperationName(component, point, "+".join(remote) if calls else "")
+    calls = kind == EventKind.SPAN_CLIENT or (len(children) == 1 and kind in _UNKNOWN_KINDS and position != 0)
+    if not calls:
+        return OperationName(component, point, "")
+    remote = {nodes[child].component for child in children} - {node.component}
+    return OperationName(component, point, "+".join(sorted(remote)))
 
 
 def _steps(graph: Graph, book: NameBook) -> GraphSites:

@@ -37,8 +37,15 @@ def keyed_sums(
 
 
 def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
-    """([rows] number of each row's key, in the order of the keys, [numbers] a row that has it)."""
-    _, first, numbers = np.unique(_packed(keys), return_index=True, return_inverse=True)
+    """([rows] number of each row's key, in the order of the keys, [numbers] the first row that has it).
+
+    O(rows) where they are in order already, else O(rows log rows).
+    """
+    key = _packed(keys)
+    if (key[1:] >= key[:-1]).all():
+        new = np.concatenate(([True], key[1:] != key[:-1]))[: len(key)]
+        return np.cumsum(new, dtype=np.int64) - 1, np.flatnonzero(new)
+    _, first, numbers = np.unique(key, return_index=True, return_inverse=True)
     return numbers.astype(np.int64, copy=False), first
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -74,19 +74,35 @@ def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:
 
 def slot_of(category: Category, slots: Sequence[Slot]) -> I8:
     """[requests] slot of each request, -1 for none. O(requests log slots)."""
+    return _slot_of(category, _ordered(slots))
+
+
+class _Slots(NamedTuple):
+    """Slots of a sample in the order of time; arrays are [slots]."""
+
+    starts: I8
+    ends: I8
+    numbers: I8
+
+
+def _ordered(slots: Sequence[Slot]) -> dict[int, _Slots]:
+    """By sample."""
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    for number, slot in enumerate(slots):
+        found.setdefault(slot.sample, []).append((slot.start_ns, slot.end_ns, number))
+    return {
+        sample: _Slots(*np.array(sorted(mine), dtype=np.int64).T.copy()) for sample, mine in found.items()
+    }
+
+
+def _slot_of(category: Category, slots: Mapping[int, _Slots]) -> I8:
     found = np.full(category.n_requests, -1, dtype=np.int64)
-    for sample in {slot.sample for slot in slots}:
+    for sample, mine in slots.items():
         rows = category.rows(sample)
-        mine = sorted(
-            (slot.start_ns, slot.end_ns, n) for n, slot in enumerate(slots) if slot.sample == sample
-        )
-        starts = np.array([start for start, _, _ in mine])
-        ends = np.array([end for _, end, _ in mine])
-        numbers = np.array([number for _, _, number in mine])
         start_ns = category.start_ns[rows]
-        place = np.searchsorted(starts, start_ns, side="right") - 1
-        inside = (place >= 0) & (start_ns < ends[place])
-        found[rows] = np.where(inside, numbers[place], -1)
+        place = mine.starts.searchsorted(start_ns, side="right") - 1
+        inside = (place >= 0) & (start_ns < mine.ends[place])
+        found[rows] = np.where(inside, mine.numbers[place], -1)
     return found
 
 
@@ -97,7 +113,7 @@ class _Maker:
         self, population: Population, slots: tuple[Slot, ...], book: NameBook, threshold_ns: float
     ) -> None:
         self.population = population
-        self.slots = slots
+        self.slots = _ordered(slots)
         self.book = book
         self.threshold_ns = threshold_ns
         self.rows = {name: RowSums(name) for name in SCHEMAS}
@@ -108,7 +124,7 @@ class _Maker:
         category = self.population.categories[number]
         left = category.left_behind[origin] if category.left_behind else ()
         sites = graph_sites(category.graph, left, self.book)
-        slot = slot_of(category, self.slots)
+        slot = _slot_of(category, self.slots)
         if rows is not None:
             chosen = np.full(len(slot), -1, dtype=np.int64)
             chosen[rows] = slot[rows]
@@ -126,10 +142,10 @@ class _Maker:
         critical = sites.of_units(runs.weighted_sums(times.waited))
         failing = self._failing(category, sites, runs, root)
         self._visits(at, at.sums(critical), runs, response, failing)
+        points = at if sites.are_calls else Grouped(sites.shape_site)
         if not sites.are_calls:
-            points = Grouped(sites.shape_site)
             self._visits(points, np.zeros((len(points.codes), len(runs.slots))), runs, response, failing)
-        self._shapes(sites, critical, runs, response)
+        self._shapes(sites, points, critical, runs, response)
         self._account(category, sites, times, critical, runs, root)
 
     def tables(self) -> dict[str, pa.Table]:
@@ -145,7 +161,9 @@ class _Maker:
         found, inverse = np.unique(runs.slot << 16 | bin_of(response), return_inverse=True)
         w = runs.weight
         columns = (np.ones(len(w)), w, w * w, w * response, w * response * response, w * failed, failed)
-        sums = np.stack([totals(inverse, column, len(found)) for column in columns])
+        sums = np.empty((len(columns), len(found)))
+        for place, column in enumerate(columns):
+            sums[place] = totals(inverse, column, len(found))
         rows = self.rows["responses"]
         rows.add(rows.places(np.array([root])), found >> 16, found & 0xFFFF, sums)
 
@@ -159,7 +177,7 @@ class _Maker:
         ]
         wide = [(place, overlaps) for place, overlaps in wide if overlaps]
         if wide:
-            mean = np.stack([np.mean(overlaps, axis=0) for _, overlaps in wide])
+            mean = np.stack([mine[0] if len(mine) == 1 else np.mean(mine, axis=0) for _, mine in wide])
             self._vote(
                 OVERLAP,
                 at.codes[[place for place, _ in wide]],
@@ -194,9 +212,8 @@ class _Maker:
         rows = self.rows["visits"]
         rows.add(rows.places(at.codes)[:, None], runs.slots, 0, values)
 
-    def _shapes(self, sites: GraphSites, critical: F8, runs: SlotRuns, response: F8) -> None:
+    def _shapes(self, sites: GraphSites, places: Grouped, critical: F8, runs: SlotRuns, response: F8) -> None:
         shaped = Grouped(sites.shape_site << 32 | sites.shape_of)
-        places = Grouped(sites.shape_site)
         part = (shaped.sizes / places.sizes[np.searchsorted(places.codes, shaped.codes >> 32)])[:, None]
         values = np.empty((4, len(shaped.codes), len(runs.slots)))
         values[0] = runs.n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,31 @@ F8 = npt.NDArray[np.float64]
 
 _PENDING: Final = 1 << 20
 """Rows that are added up at a time: 8 MB of keys."""
+_APART: Final = 8
+"""Times as many, added up, lie apart before they are joined."""
+_SEVERAL: Final = 2
 _SLOT, _PLACE = 16, 32
 """A row's number: place << 32 | slot << 16 | bin."""
 _LOW: Final = (1 << _SLOT) - 1
+
+
+class _Part(NamedTuple):
+    """Rows that are added up."""
+
+    places: I8
+    """[key columns, places] in their order, each once."""
+    row: I8
+    """[rows] numbers, ascending, each once."""
+    values: F8
+    """[columns, rows]"""
 
 
 class RowSums:
     """Rows of one table. A *place* is the key without slot and bin. Memory: distinct keys.
 
     Places are numbered as they are told, equal ones too; when rows are added up they are numbered anew, in
-    their order.
+    their order. What was added up lies apart until there is much of it: most categories have places of their
+    own, and to go through everything for each million of rows would take a multiple.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,15 +50,18 @@ class RowSums:
         self._places: list[I8] = []
         self._n_places = 0
         self._counted: dict[float, list[I8]] = {}
-        self._parts: list[tuple[I8, F8]] = []
+        self._added: list[tuple[I8, F8]] = []
         self._n_new = 0
+        self._parts: list[_Part] = []
 
     def places(self, *key: I8 | int) -> I8:
         """Numbers of places by their columns of the key, [places] or one value for all.
 
         They hold for the next call of `add` or `count`.
         """
-        columns = np.stack(np.broadcast_arrays(*key))
+        columns = np.empty((len(key), max(np.size(column) for column in key)), dtype=np.int64)
+        for place, column in enumerate(key):
+            columns[place] = column
         first = self._n_places
         self._places.append(columns)
         self._n_places += columns.shape[1]
@@ -52,7 +70,7 @@ class RowSums:
     def add(self, places: I8, slots: I8, bins: I8 | int, values: F8) -> None:
         """Add rows; places, slots and bins broadcast to one shape, values [columns, *that shape]."""
         row = (places << _PLACE) + (slots << _SLOT) + bins
-        self._parts.append((row.reshape(-1).astype(np.int64, copy=False), values.reshape(len(values), -1)))
+        self._added.append((row.reshape(-1).astype(np.int64, copy=False), values.reshape(len(values), -1)))
         self._n_new += row.size
         if self._n_new > _PENDING:
             self._settle()
@@ -76,39 +94,61 @@ class RowSums:
             return
         names = np.concatenate(self._places, axis=1)
         numbers, first = numbered(names)
-        parts = [(_renumbered(row, numbers), values) for row, values in self._parts]
+        parts = [(_renumbered(row, numbers), values) for row, values in self._added]
         for weight, rows in self._counted.items():
             row = _renumbered(np.concatenate(rows), numbers)
             row.sort()
             starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
-            n = np.diff(starts, append=len(row)).astype(np.float64)
+            n = (np.append(starts[1:], len(row)) - starts).astype(np.float64)
             parts.append((row[starts], np.stack([n, n * weight, n * weight * weight])))
-        self._counted = {}
-        (row,), sums = keyed_sums(
-            [np.concatenate([row for row, _ in parts])],
-            list(np.concatenate([values for _, values in parts], axis=1)),
-        )
-        self._parts = [(row, np.stack(sums))]
-        self._places = [names[:, first]]
-        self._n_places = len(first)
-        self._n_new = 0
+        self._parts.append(_added_up(names[:, first], parts))
+        self._places, self._n_places = [], 0
+        self._counted, self._added, self._n_new = {}, [], 0
+        apart = sum(len(part.row) for part in self._parts[1:])
+        if apart > max(_APART * _PENDING, len(self._parts[0].row)):
+            self._join()
+
+    def _join(self) -> None:
+        """Make one part of all."""
+        if len(self._parts) < _SEVERAL:
+            return
+        names = np.concatenate([part.places for part in self._parts], axis=1)
+        numbers, first = numbered(names)
+        rows = []
+        for part in self._parts:
+            rows.append((_renumbered(part.row, numbers), part.values))
+            numbers = numbers[part.places.shape[1] :]
+        self._parts = [_added_up(names[:, first], rows)]
 
     def table(self) -> pa.Table:
         """The table: sorted by key, each key once. What was collected is gone afterwards."""
         schema = SCHEMAS[self.name]
         self._settle()
+        self._join()
         if not self._parts:
             return schema.empty_table()
-        ((row, values),) = self._parts
+        ((places, row, values),) = self._parts
         self._parts = []
         place = row >> _PLACE
-        columns = {"slot": row >> _SLOT & _LOW, "bin": row & _LOW}
-        names = iter(self._places[0])
+        names = iter(places)
         arrays = []
         for key in self.keys:
-            column = columns[key] if key in columns else next(names)[place]
-            arrays.append(pa.array(column.astype(schema.field(key).type.to_pandas_dtype())))
+            to = schema.field(key).type.to_pandas_dtype()
+            if key == "slot":
+                column = (row >> _SLOT & _LOW).astype(to)
+            else:
+                column = (row & _LOW).astype(to) if key == "bin" else next(names).astype(to)[place]
+            arrays.append(pa.array(column))
         return pa.table([*arrays, *(pa.array(column) for column in values)], schema=schema)
+
+
+def _added_up(places: I8, rows: Sequence[tuple[I8, F8]]) -> _Part:
+    """Rows of equal number added up, in their order."""
+    (row,), sums = keyed_sums(
+        [np.concatenate([row for row, _ in rows])],
+        list(np.concatenate([values for _, values in rows], axis=1)) if len(rows) > 1 else list(rows[0][1]),
+    )
+    return _Part(places, row, np.stack(sums))
 
 
 def _renumbered(row: I8, numbers: I8) -> I8:

@@ -64,7 +64,7 @@ class SlotRuns:
             w,
             of_slot[starts],
             starts,
-            np.diff(starts, append=len(order)).astype(np.float64),
+            (np.append(starts[1:], len(order)) - starts).astype(np.float64),
             np.add.reduceat(w, starts),
             np.add.reduceat(w * w, starts),
             by_weight,
@@ -106,10 +106,15 @@ class SlotRuns:
         rows = self.order[chosen]
         slot = np.searchsorted(self.slots, self.slot[chosen])
         scale = self.weight[chosen] / whole[rows]
-        found = np.zeros((len(values), len(self.slots)))
+        n_slots = len(self.slots)
+        if values.size <= _AT_ONCE:
+            cell = np.arange(len(values))[:, None] * n_slots + slot
+            parts = values[:, rows] * scale
+            return totals(cell.reshape(-1), parts.reshape(-1), len(values) * n_slots).reshape(-1, n_slots)
+        found = np.zeros((len(values), n_slots))
         if len(rows):
             for place, row in enumerate(values):
-                found[place] = totals(slot, row[rows] * scale, len(self.slots))
+                found[place] = totals(slot, row[rows] * scale, n_slots)
         return found
 
 
@@ -121,7 +126,7 @@ class Grouped:
         ordered = code[self.order]
         self.starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(code)])
         self.codes = ordered[self.starts]
-        self.sizes = np.diff(self.starts, append=len(code))
+        self.sizes = np.append(self.starts[1:], len(code)) - self.starts
         places, bounds = self.order.tolist(), [*self.starts.tolist(), len(code)]
         self.members = [places[a:b] for a, b in pairwise(bounds)]
         """[codes] rows of each, ascending."""

@@ -118,8 +118,9 @@ _TABLES: Final = (
     _TableGroup(
         "Side tables of the lake",
         (
-            "What is kept and is in no window: input that was refused, and events that came for requests",
-            "which the lake has already with other content:",
+            "What is kept and is in no window: input that was refused, events of requests which the lake has",
+            "with other content, or that came after their window was sealed (`late`), and those of them that",
+            "`flowdiff repair` has put into flows since (`repaired`, with the columns of `late`):",
             "`read_parquet('LAKE/dead_letters/*.parquet', hive_partitioning = false)`.",
             "",
             "Reasons: " + ", ".join(f"`{reason.value}`" for reason in Reason) + ".",

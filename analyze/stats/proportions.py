@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtr, chdtri, ndtr
-from scipy.stats import hypergeom
+
+from analyze.stats.hypergeometric import at_least, at_most
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
@@ -40,11 +41,10 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     A table with an empty margin has p = 1.
     """
     marked, total = np.asarray(k0 + k1), np.asarray(n0 + n1)
-    # One row or column says nothing, and scipy has no law for it.
+    # One row or column says nothing, and there is no law for it.
     single = (np.minimum(n0, n1) == 0) | (marked == 0) | (marked == total)
     some = np.maximum(total, 1)
-    more = hypergeom.sf(k1 - 1, some, marked, n1)
-    fewer = hypergeom.cdf(k1, some, marked, n1)
+    more, fewer = (tail(k1, some, marked, n1) for tail in (at_least, at_most))
     return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
 
 

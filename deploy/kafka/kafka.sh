@@ -146,6 +146,10 @@ listener.name.$listener.oauthbearer.sasl.server.callback.handler.class=$jaas.oau
 PROPERTIES
         done
         cat <<PROPERTIES
+# whoever is not named by an ACL of a resource may do everything; tests add some
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+super.users=User:ANONYMOUS
 ssl.keystore.type=PEM
 ssl.keystore.location=$dir/tls/server.pem
 ssl.truststore.type=PEM

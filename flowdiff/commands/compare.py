@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args
 import typer
 
 from analyze.methods.port import Chosen
-from analyze.methods.registry import method_of
+from analyze.methods.registry import all_methods, method_of
 from analyze.refine.settings import RefineSettings
 from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
 from flowdiff.analysis_options import (
@@ -101,7 +101,10 @@ def _compare(
     Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: it cannot be
     told, or something changed that nothing explains.
     """
+    from analyze.report.store import kept_heads
+    from flowdiff.finding_views import compared_of, with_views
     from flowdiff.sampling import asked_samples, find_samples
+    from stitch.lake.place import open_place
 
     del method  # read before the options were made: see CompareCommand
     counts = parse_fail_on(fail_on or (ANY,), chosen[0].method.kinds)
@@ -122,7 +125,11 @@ def _compare(
     use = _use(statistics)
     outcome = analysed(found, chosen, refine, "history" if unsealed and use != "never" else use)
     to = Destinations(json_file, html_file, save=save, open_page=open_page)
-    publish(outcome, lake or found.compared[-1][1][0].lake, to, done="The comparison is done")
+    place = lake or found.compared[-1][1][0].lake
+    # A page that goes elsewhere, too, has no other report beside it.
+    kept = kept_heads(open_place(place)) if save and html_file is None else ()
+    outcome = with_views(outcome, compared_of(found.compared), all_methods(), kept)
+    publish(outcome, place, to, done="The comparison is done")
     if code := gate_code(outcome, counts, floor):
         raise typer.Exit(code)
 

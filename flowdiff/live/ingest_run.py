@@ -50,8 +50,14 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
     with StopOnSignal(config.stop_budget_ns / NS_PER_SECOND, lambda: _too_slow(log)) as stop:
         store = _opened(config.lake)
         info = ensure_lake(
-            store, config.live.window_length_ns, DEFAULT_WINDOW_NS, _created_by(), lake=config.lake
+            store,
+            config.live.window_length_ns,
+            DEFAULT_WINDOW_NS,
+            _created_by(),
+            lake=config.lake,
+            option="--window-length",
         )
+        log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
         source = _source(config)
         run = LiveRun(
             source,

@@ -9,8 +9,9 @@ from typing import Any, Final, TextIO
 import structlog
 
 from flowdiff.settings.ingest_config import LogFormat, LogSettings
-from schemas.commits import CommitRecord
+from schemas.commits import CommitRecord, Counters
 from schemas.periods import format_instant
+from schemas.quality import Quality
 from schemas.visible import visible
 
 _HOW_BAD: Final = {"waiting": logging.WARNING, "lost": logging.WARNING, "halted": logging.ERROR}
@@ -82,7 +83,7 @@ class LogWatch:
             self._log.warning("rejected", lane=record.lane, commit=record.seq, **_by_reason(counters.rejects))
         if counters.events_late:
             self._log.warning("late", lane=record.lane, commit=record.seq, events=counters.events_late)
-        torn = counters.quality.get("ORPHAN", 0)
+        torn = torn_flows(counters)
         if counters.flows >= TORN_FLOWS and torn > TORN_SHARE * counters.flows:
             self._log.warning(
                 "torn",
@@ -113,6 +114,11 @@ class LogWatch:
             self._log.info("the log can be read again")
         else:
             self._log.warning("trouble", why=why)
+
+
+def torn_flows(counters: Counters) -> int:
+    """Requests of a commit that lack the parent of a span: what a topic that is not keyed by trace does."""
+    return counters.quality.get(str(Quality.ORPHAN.name), 0)
 
 
 def _by_reason(rejects: Mapping[str, int]) -> dict[str, int]:

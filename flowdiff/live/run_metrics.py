@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from flowdiff.live.run_log import torn_flows
 from schemas.commits import CommitRecord
 from schemas.rejects import Reason
 from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus
@@ -45,6 +46,7 @@ class RunMetrics:
         self._duplicate = counter("duplicate_events_total", "Events that had come before; counted once.")
         self._rejected = counter("rejected_total", "Items that became dead letters.", "reason")
         self._quality = counter("quality_flows_total", "Published requests with a quality flag.", "flag")
+        self._torn = counter("torn_flows_total", "Published requests with spans whose parent never came.")
         self._gaps = counter("gap_messages_total", "Messages passed over by order: retention took them.")
         self._changes = counter("lane_changes_total", "What became of lanes.", "change")
         self._commit_s = Histogram(
@@ -79,6 +81,7 @@ class RunMetrics:
             self._rejected.labels(reason).inc(count)
         for flag, count in counters.quality.items():
             self._quality.labels(flag).inc(count)
+        self._torn.inc(torn_flows(counters))
         self._gaps.inc(sum(gap.end - gap.start for gap in record.gaps))
 
     def lane(self, lane: int, state: str, why: str) -> None:  # noqa: ARG002 - as Watch has it

@@ -8,7 +8,14 @@ import socket
 import ssl
 from typing import Any, Final
 
-from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    SaslAuthenticationFailedError,
+    TopicAuthorizationFailedError,
+)
 from kafka.net.compat import KafkaNetClient
 
 from ingest.kafka.kafka_security import client_security
@@ -37,6 +44,35 @@ def what_is_wrong(settings: KafkaSettings) -> str | None:
         if problem is not None:
             return problem
     return None
+
+
+def missing_right(error: KafkaError, settings: KafkaSettings) -> str | None:
+    """What to grant to whom, where the broker knows us and does not let us; None for other errors."""
+    who = _who(settings.security)
+    if isinstance(error, GroupAuthorizationFailedError):
+        return f"The group '{settings.group}' may not be used: grant Read on it to {who}."
+    if isinstance(error, TopicAuthorizationFailedError):
+        told = error.args[0] if error.args else ()
+        names = told if isinstance(told, set | frozenset | list | tuple) else [told]
+        topics = ", ".join(f"'{name}'" for name in sorted(map(str, names))) or "some topic"
+        return f"Topic {topics} may not be read: grant Read and Describe on it to {who}."
+    if isinstance(error, ClusterAuthorizationFailedError):
+        return f"The cluster may not be used: grant Describe on it to {who}."
+    return None
+
+
+def missing_topic(topic: str, settings: KafkaSettings) -> str:
+    """A broker does not tell the two apart."""
+    who = _who(settings.security)
+    return (
+        f"Topic '{topic}' does not exist, or may not be read: make it, or grant Read and Describe to {who}."
+    )
+
+
+def _who(security: KafkaSecurity) -> str:
+    if security.protocol.has_sasl:
+        return f"user '{security.username}'" if security.mechanism.has_password else "the token's user"
+    return "the user of the certificate" if security.certificate_file else "user 'ANONYMOUS'"
 
 
 def _problem(server: str, settings: KafkaSettings) -> str | None:

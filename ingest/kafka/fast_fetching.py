@@ -15,6 +15,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from kafka import KafkaConsumer
+from kafka import TopicPartition as MemberPartition
+from kafka.errors import LogTruncationError
 
 from ingest.kafka.bearer_tokens import token_provider
 from ingest.kafka.fetched_batches import FetchedBatch
@@ -56,6 +58,8 @@ LOOKED_AT: Final = frozenset(
     }
 )
 """Errors of a stream after which the other client reads on."""
+_TRUNCATED: Final = "truncation"
+"""In librdkafka's text of what has no code of its own where there is no place to go back to."""
 
 
 class FastFetching:
@@ -70,6 +74,8 @@ class FastFetching:
         self._own = OwnFetching(settings, consumer)
         self._looked_at: set[StreamId] = set()
         """With a damaged batch next, fetched by the other client: it tells where the batch ends."""
+        self._truncated: list[StreamId] = []
+        """Whose log was cut back behind what was fetched; told once what was fetched before is given."""
         self._waiting: deque[tuple[StreamId, Bite]] = deque()
         self._polled = 0.0
 
@@ -89,6 +95,9 @@ class FastFetching:
             looked = self._own.fetch(MIN_POLL_S if is_joining else 0.001)
             if looked is not None:
                 return self._seen(*looked)
+        if self._truncated and not self._waiting:
+            streams, self._truncated = self._truncated, []
+            raise LogTruncationError({MemberPartition(s.topic, s.partition): None for s in streams})
         if self._begun and not self._waiting:
             self._sort(self._client.consume(MESSAGES, timeout_s))
         return self._waiting.popleft() if self._waiting else None
@@ -119,6 +128,7 @@ class FastFetching:
         for stream in streams:
             self._until.pop(stream, None)
         self._waiting = deque(bite for bite in self._waiting if bite[0] not in streams)
+        self._truncated = [stream for stream in self._truncated if stream not in streams]
 
     def end_of(self, stream: StreamId) -> int | None:
         """See `Fetching.end_of`."""
@@ -190,6 +200,12 @@ class FastFetching:
         if code == KafkaError._PARTITION_EOF and offset > self._until[stream]:
             # Markers of transactions and what was compacted away count as passed.
             self._give(stream, FetchedBatch(Messages([], [], 0), offset, -1))
+        elif code == KafkaError._AUTO_OFFSET_RESET and _TRUNCATED in messages[failed].error().str():
+            # The other client, which begins at a position without its epoch, could not see it.
+            self._client.incremental_unassign([TopicPartition(stream.topic, stream.partition)])
+            self._begun.discard(stream)
+            self._truncated.append(stream)
+            return
         elif code in LOOKED_AT:
             # What librdkafka tells after a damaged batch may be anything (that its own position is out of
             # range, too), and so may its offsets: the other client has a look, and says what it is.

@@ -44,7 +44,7 @@ def group_consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaCons
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             max_poll_interval_ms=settings.max_poll_interval_ms,
             request_timeout_ms=settings.request_timeout_ms,
-            bootstrap_timeout_ms=settings.request_timeout_ms,
+            bootstrap_timeout_ms=settings.connect_timeout_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
             metrics_enabled=False,

@@ -203,6 +203,8 @@ class KafkaSettings(Config):
     """A member that does not poll for so long loses its partitions."""
     release_timeout_ms: int = Field(default=30_000, ge=100)
     """Partitions that another member is to have wait this long for their commit, and are lost then."""
+    connect_timeout_ms: int = Field(default=5_000, ge=100)
+    """At the start: where no broker answers for so long, the reason is looked for and said."""
     request_timeout_ms: int = Field(default=15_000, ge=1_000)
     """Bound of every request."""
     metadata_max_age_ms: int = Field(default=5_000, ge=100)

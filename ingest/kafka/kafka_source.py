@@ -12,7 +12,7 @@ from typing import Final
 from kafka import TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
-from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
 from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
 from ingest.kafka.fetching import MIN_POLL_S, fetching_of
 from ingest.kafka.group_consumer import group_consumer
@@ -111,7 +111,12 @@ class KafkaSource:
         except FencedInstanceIdError as error:
             raise self._fenced() from error
         except KafkaError as error:
-            self._trouble = self._probed_trouble(now_s) or self._trouble or f"Kafka: {error}."
+            self._trouble = (
+                missing_right(error, self._settings)
+                or self._probed_trouble(now_s)
+                or self._trouble
+                or f"Kafka: {error}."
+            )
             return None
         self._watch(fetched is not None, now_s)
         if fetched is None:
@@ -315,7 +320,7 @@ class KafkaSource:
         except KafkaError as error:
             raise InputError(
                 f"The range of {partition.topic}/{partition.partition} is not told: {error}.",
-                remedy=what_is_wrong(self._settings) or "Try again.",
+                remedy=missing_right(error, self._settings) or what_is_wrong(self._settings) or "Try again.",
             ) from error
         return first, end
 
@@ -338,7 +343,7 @@ class KafkaSource:
     def _missing_topic(self) -> str | None:
         there = self._consumer._cluster.topics()
         missing = sorted(set(self._settings.topics) - there)
-        return f"Topic '{missing[0]}' does not exist, or may not be read." if missing else None
+        return missing_topic(missing[0], self._settings) if missing else None
 
     def _metadata_age_s(self, now_s: float) -> float:
         """How long ago brokers told of topics and leaders; they are asked every metadata_max_age_ms."""

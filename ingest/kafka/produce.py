@@ -280,7 +280,7 @@ def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[Kafka
             max_block_ms=kafka.request_timeout_ms,
             allow_auto_create_topics=False,
             request_timeout_ms=kafka.request_timeout_ms,
-            bootstrap_timeout_ms=kafka.request_timeout_ms,
+            bootstrap_timeout_ms=kafka.connect_timeout_ms,
             reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
             metrics_enabled=False,
             **arguments,
@@ -318,6 +318,7 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
             bootstrap_servers=list(kafka.bootstrap),
             client_id=kafka.client_name,
             request_timeout_ms=kafka.request_timeout_ms,
+            bootstrap_timeout_ms=kafka.connect_timeout_ms,
             **client_security(kafka.security),
         )
         try:
@@ -328,5 +329,6 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
             admin.close()
     except KafkaError as error:
         raise InputError(
-            f"Topic '{topic}' cannot be made: {error}.", remedy="Check name and rights."
+            what_is_wrong(kafka) or f"Topic '{topic}' cannot be made: {error}.",
+            remedy="Check name and rights.",
         ) from error

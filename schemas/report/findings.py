@@ -6,7 +6,7 @@ Effects carry intervals; shares of the change add up by construction (ALGORITHMS
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from schemas.report.explanations import Explanation
 from schemas.report.parts import Frozen, Histogram, NodeName
@@ -122,6 +122,20 @@ class Member(Frozen):
     requests1: int
 
 
+class FurtherView(Frozen):
+    """Another analysis of the requests of a finding, where it says more."""
+
+    method: str
+    about: str
+    """What it shows, in a few words."""
+    arguments: tuple[str, ...]
+    """Of `flowdiff`, one by one."""
+    command: str
+    """The same as a line for a shell."""
+    page: str | None = None
+    """Its page, relative to that of this report, where it was kept beside it."""
+
+
 class Finding(Frozen):
     """One cause, with everything that belongs to it."""
 
@@ -166,6 +180,8 @@ class Finding(Frozen):
     """Mean response time saved if the site were as before (B.10)."""
     first_window_ns: int | None
     """Start of the first window of the problem in which it shows."""
+    views: tuple[FurtherView, ...] = ()
+    """The most telling first. Not part of the report's content: it names the lake."""
 
 
 class Unexplained(Frozen):
@@ -183,3 +199,8 @@ class FindingsSection(Section):
     findings: tuple[Finding, ...]
     findings_total: int
     rest: Unexplained
+
+    def content(self) -> Self:
+        """Without the lake that is named in views."""
+        plain = tuple(finding.model_copy(update={"views": ()}) for finding in self.findings)
+        return self.model_copy(update={"findings": plain})

@@ -167,7 +167,8 @@ _NOT_IN_ID: Final = {"id", "created_at", "source"}
 
 def content_id(report: Report) -> str:
     """The id that belongs to a report's content."""
-    content = report.model_dump_json(exclude=_NOT_IN_ID)
+    plain = report.model_copy(update={"sections": tuple(section.content() for section in report.sections)})
+    content = plain.model_dump_json(exclude=_NOT_IN_ID)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

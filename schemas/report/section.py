@@ -6,6 +6,8 @@ who reads a report without knowing it gets a `ForeignSection` that is written ba
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import ConfigDict
 
 from schemas.report.parts import Frozen
@@ -18,6 +20,10 @@ class Section(Frozen):
     """Which section it is."""
     method: str = ""
     """Name of the method that found it; filled in by the run."""
+
+    def content(self) -> Self:
+        """The section without what depends on where it was made: what a report's id is of."""
+        return self
 
 
 class ForeignSection(Section):

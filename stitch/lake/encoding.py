@@ -28,8 +28,12 @@ VALUES_PER_GROUP: Final = 4_000_000
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     **TABLES,
     "late": TEXT_EVENT_SCHEMA,
+    "repaired": TEXT_EVENT_SCHEMA,
     "dead_letters": REJECT_SCHEMA,
 }
+
+_EVENT_WORDS: Final = ["request_id", "component", "point", "label", "host", "peer", "status", "kind"]
+_EVENT_TIMES: Final = {"ts_ns": "DELTA_BINARY_PACKED", "end_ns": "DELTA_BINARY_PACKED"}
 
 _WORDS: Final[dict[str, list[str]]] = {
     "flows": [
@@ -43,7 +47,8 @@ _WORDS: Final[dict[str, list[str]]] = {
     ],
     "structures": [],  # names repeat in long runs, which zstd sees in plain text and not in packed codes
     "params": ["kind", "key", "text", "request_id", "position"],
-    "late": ["request_id", "component", "point", "label", "host", "peer", "status", "kind"],
+    "late": _EVENT_WORDS,
+    "repaired": _EVENT_WORDS,
     "dead_letters": ["source", "reason"],
 }
 _ENCODINGS: Final[dict[str, dict[str, str]]] = {
@@ -55,7 +60,8 @@ _ENCODINGS: Final[dict[str, dict[str, str]]] = {
     },
     "structures": {},
     "params": {},
-    "late": {"ts_ns": "DELTA_BINARY_PACKED", "end_ns": "DELTA_BINARY_PACKED"},
+    "late": _EVENT_TIMES,
+    "repaired": _EVENT_TIMES,
     "dead_letters": {},
 }
 
@@ -64,6 +70,7 @@ _STATISTICS: Final[dict[str, list[str]]] = {
     "structures": ["category"],
     "params": ["request_id", "key"],
     "late": ["ts_ns"],
+    "repaired": ["ts_ns"],
     "dead_letters": ["source", "reason"],
 }
 """Columns that readers skip row groups by; of the others, minima and maxima only fill footers."""

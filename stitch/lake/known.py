@@ -48,6 +48,16 @@ class KnownRequests:
         ]
         return pa.chunked_array([pa.chunked_array(found, pa.string()).unique()], pa.string()).combine_chunks()
 
+    def flows(self, request_ids: pa.Array) -> pa.Table:
+        """FLOWS_SCHEMA: the flows of the ids that the lake has, of every lane."""
+        found = [FLOWS_SCHEMA.empty_table()]
+        for file in self._files:
+            ids = self._read(file, ["request_id"])["request_id"]
+            if pc.any(pc.is_in(ids, value_set=request_ids)).as_py():
+                stored = self._read(file, FLOWS_SCHEMA.names)
+                found.append(stored.filter(pc.is_in(stored["request_id"], value_set=request_ids)))
+        return pa.concat_tables(found).unify_dictionaries().combine_chunks()
+
     def unchanged(self, flows: pa.Table) -> B1:
         """[flows] the lake holds the flow, of this id and kind, with the same content (but for the lane)."""
         wanted, names = flows["request_id"].combine_chunks(), _names(flows)

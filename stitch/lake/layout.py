@@ -29,9 +29,12 @@ SUFFIX: Final = ".json"
 """Of commit records: names sort as numbers."""
 
 WindowTable = Literal["flows", "structures", "params"]
-SideTable = Literal["late", "dead_letters"]
+SideTable = Literal["late", "repaired", "dead_letters"]
 WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params")
-SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "dead_letters")
+SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
+DATA: Final = ".parquet"
+ASIDE: Final = ".replaced"
+"""Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
 CONVERTIBLE: Final = frozenset({1})
 """Layout versions whose files `flowdiff fsck --upgrade` writes anew; it lets a readable one be written to."""
 
@@ -157,11 +160,18 @@ def read_any_info(store: Store) -> LakeInfo | None:
 
 
 def ensure_lake(
-    store: Store, window_length_ns: int | None, default_ns: int, created_by: str, lake: str = "LAKE"
+    store: Store,
+    window_length_ns: int | None,
+    default_ns: int,
+    created_by: str,
+    lake: str = "LAKE",
+    *,
+    option: str = "--window",
 ) -> LakeInfo:
     """Make the lake where it is missing; refuse one of another window length.
 
-    `window_length_ns` None takes what the lake has, `default_ns` for a new one. Raises LakeError.
+    `window_length_ns` None takes what the lake has, `default_ns` for a new one. `option` sets it, for
+    messages. Raises LakeError.
     """
     info = read_info(store, lake)
     if info is None:
@@ -184,7 +194,7 @@ def ensure_lake(
         raise LakeError(
             f"The lake has windows of {info.window_length_ns // 10**9} s, "
             f"not {window_length_ns // 10**9} s as asked.",
-            remedy="Leave --window out, or import into a new lake.",
+            remedy=f"Leave {option} out, or take a new lake.",
         )
     return info
 

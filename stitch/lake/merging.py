@@ -33,7 +33,7 @@ def merged_structures(tables: list[pa.Table]) -> pa.Table:
 def merged_params(tables: list[pa.Table], flows: pa.Table) -> pa.Table:
     """Parameters of several files, in the order of `flows`, then by position; then as they were."""
     params = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    rank = pc.index_in(_names(params), value_set=_names(flows)).fill_null(-1).to_numpy()
+    rank = pc.index_in(flow_names(params), value_set=flow_names(flows)).fill_null(-1).to_numpy()
     order = np.lexsort((params["position"].to_numpy(), rank))
     return params.take(pa.array(order)).combine_chunks()
 
@@ -52,8 +52,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _names(rows: pa.Table) -> pa.Array:
-    """[rows] kind and id in one."""
-    return pc.binary_join_element_wise(
-        rows["kind"].cast(pa.string()), rows["request_id"], " "
-    ).combine_chunks()
+def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
+    """[rows] kind and id in one, and the lane where it tells flows apart."""
+    parts = [rows["kind"].cast(pa.string()), rows["request_id"]]
+    if with_lane:
+        parts.insert(0, rows["lane"].cast(pa.string()))
+    return pc.binary_join_element_wise(*parts, " ").combine_chunks()

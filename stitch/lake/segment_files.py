@@ -62,11 +62,32 @@ def _damaged(segment: Segment, what: str) -> LakeError:
     )
 
 
-def sweep_segments(store: Store, lane: int, needed: Iterable[Segment], seq: int) -> None:
-    """Remove segments that no commit needs any more, of commits before `seq`."""
-    names = {segment.name for segment in needed}
-    folder = segment_folder(lane)
-    for file in store.names(folder):
-        of = segment_seq(file)
-        if of is not None and of < seq and f"{folder}/{file}" not in names:
-            store.remove(f"{folder}/{file}")
+class KeptSegments:
+    """Segments of a lane that stay for a while after the lane needs them, for a repair.
+
+    By the clock of this process, from when it saw them first: a new owner keeps what it finds as long again.
+    """
+
+    def __init__(self, store: Store, lane: int, keep_ns: int) -> None:
+        self._store = store
+        self._lane = lane
+        self._keep_ns = keep_ns
+        self._seen: dict[str, int] = {}
+
+    def sweep(self, needed: Iterable[Segment], seq: int, now_ns: int | None = None) -> None:
+        """Remove segments that nobody needs any more, of commits before `seq`; no `now_ns`: only where none
+        are kept. Raises OSError: the rest is for the next time.
+        """
+        if now_ns is None and self._keep_ns:
+            return
+        names = {segment.name for segment in needed}
+        folder = segment_folder(self._lane)
+        there = set()
+        for file in self._store.names(folder):
+            of, name = segment_seq(file), f"{folder}/{file}"
+            there.add(name)
+            if of is None or of >= seq or name in names:
+                continue
+            if now_ns is None or self._seen.setdefault(name, now_ns) + self._keep_ns <= now_ns:
+                self._store.remove(name)
+        self._seen = {name: at for name, at in self._seen.items() if name in there}

@@ -1,4 +1,5 @@
-"""What upkeep took out of a lake: retired windows, and files that a later generation replaces.
+"""What upkeep took out of a lake: retired windows, files that a later generation replaces, late events that
+were settled.
 
 Upkeep has a lane of its own, so that it never disturbs another: what it says of files of other lanes, readers
 and writers of those lanes look up here. A file that is hidden is swept later (`stitch.lake.sweeping`).
@@ -6,7 +7,7 @@ and writers of those lanes look up here. A file that is hidden is swept later (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +46,8 @@ class Hidden:
     """[lanes] ascending."""
     seqs: I8
     """[windows] commit of the window's generation."""
+    sides: Mapping[str, Mapping[int, int]]
+    """Table that lies in no window to the last commit of each lane whose files of it are gone."""
 
     @property
     def live_seqs(self) -> I8:
@@ -66,23 +69,32 @@ class Hidden:
             found |= anew & (seq <= self.through[place, column])
         return found
 
+    def is_gone(self, table: str, lane: int, seq: int) -> bool:
+        """Whether a file that lies in no window is hidden."""
+        return seq <= self.sides.get(table, {}).get(lane, 0)
+
     def visible(self, listing: pa.Table) -> pa.Table:
-        """Rows (FILES_SCHEMA) that are not hidden; files of no window never are."""
-        if self.retired_to_ns is None and not len(self.starts_ns):
+        """Rows (FILES_SCHEMA) that are not hidden."""
+        if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
             return listing
         in_window = pc.is_valid(listing["window_ns"]).to_numpy()
-        hidden = in_window & self.mask(
-            pc.fill_null(listing["window_ns"], 0).to_numpy(),
-            listing["lane"].cast(pa.int64()).to_numpy(),
-            listing["seq"].to_numpy(),
-        )
+        lane = listing["lane"].cast(pa.int64()).to_numpy()
+        seq = listing["seq"].to_numpy()
+        hidden = in_window & self.mask(pc.fill_null(listing["window_ns"], 0).to_numpy(), lane, seq)
+        table = listing["table"].cast(pa.string())
+        for name, through in self.sides.items():
+            own = ~in_window & pc.equal(table, name).to_numpy()
+            for number, last in through.items():
+                hidden |= own & (lane == number) & (seq <= last)
         return listing.filter(pa.array(~hidden))
 
     def lets_go(self, item: Publish) -> bool:
         """Whether a committed file may be missing."""
         told = origin(item.final.rpartition("/")[2])
-        if item.window is None or told is None:
+        if told is None:
             return False
+        if item.window is None:
+            return self.is_gone(item.table, told[0], told[1])
         start = Window.from_name(item.window, self.length_ns).start_ns
         return bool(self.mask(*(np.array([value]) for value in (start, told[0], told[1])))[0])
 
@@ -93,22 +105,38 @@ def upkeep_of(tail: Tail | None) -> Upkeep:
     return standing.upkeep or Upkeep()
 
 
-def hidden_by(upkeep: Upkeep, listing: pa.Table, length_ns: int, *, until_ns: int | None = None) -> Hidden:
-    """What is hidden. `listing` (FILES_SCHEMA): files of the upkeep lane, of the commits that count.
+def hidden_by(
+    upkeep: Upkeep,
+    listing: pa.Table,
+    length_ns: int,
+    *,
+    until_ns: int | None = None,
+    without: Set[int] = frozenset(),
+) -> Hidden:
+    """What is hidden. `listing` (FILES_SCHEMA): files of the upkeep lane.
 
-    until_ns: only what was said at this time or before.
+    until_ns: only what was said at this time or before. without: commits of the lane that do not count.
     """
     retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
     told = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
+    told = [at for at in told if at.seq not in without]
     listing = listing.filter(
         pc.and_(
             pc.is_in(listing["seq"], value_set=pa.array([at.seq for at in told], pa.int64())),
             pc.is_valid(listing["window_ns"]),
         )
     )
-    starts, code = np.unique(listing["window_ns"].to_numpy(), return_inverse=True)
+    emptied = [(Window.from_name(name, length_ns).start_ns, at.seq) for at in told for name in at.emptied]
+    of_window = [listing["window_ns"].to_numpy(), np.array([start for start, _ in emptied], dtype=np.int64)]
+    of_seq = [listing["seq"].to_numpy(), np.array([seq for _, seq in emptied], dtype=np.int64)]
+    starts, code = np.unique(np.concatenate(of_window), return_inverse=True)
     latest = np.zeros(len(starts), dtype=np.int64)
-    np.maximum.at(latest, code, listing["seq"].to_numpy())
+    np.maximum.at(latest, code, np.concatenate(of_seq))
+    sides = {
+        at.table: dict(at.through)  # ascending: the last holds
+        for at in upkeep.replaced
+        if (until_ns is None or at.at_ns <= until_ns) and at.seq not in without
+    }
     lanes = np.unique(np.array([lane for at in told for lane, _ in at.through], dtype=np.int64))
     of_generation = np.zeros((len(told), len(lanes)), dtype=np.int64)
     for row, at in enumerate(told):
@@ -122,14 +150,14 @@ def hidden_by(upkeep: Upkeep, listing: pa.Table, length_ns: int, *, until_ns: in
         through=of_generation[np.searchsorted(seqs, latest)],
         lanes=lanes,
         seqs=latest,
+        sides=sides,
     )
 
 
-def without_commits(listing: pa.Table, items: Iterable[Publish]) -> pa.Table:
-    """Rows (FILES_SCHEMA, of one lane) of other commits than those that brought these files."""
+def commits_of(items: Iterable[Publish]) -> set[int]:
+    """Numbers of the commits that brought some files of one lane."""
     told = [origin(item.final.rpartition("/")[2]) for item in items]
-    seqs = {seq for _, seq, _ in (found for found in told if found is not None)}
-    return listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=pa.array(sorted(seqs), pa.int64()))))
+    return {seq for _, seq, _ in (found for found in told if found is not None)}
 
 
 def read_hidden(
@@ -141,8 +169,8 @@ def read_hidden(
     `hidden_by`.
     """
     tail = read_tail(store, UPKEEP_LANE)
-    listing = tail.files()
+    without: set[int] = set()
     if durable and tail.records:
         last = tail.records[-1].record
-        listing = without_commits(listing, (*last.carried, *last.publish))
-    return hidden_by(upkeep_of(tail), listing, length_ns, until_ns=until_ns)
+        without = commits_of((*last.carried, *last.publish))
+    return hidden_by(upkeep_of(tail), tail.files(), length_ns, until_ns=until_ns, without=without)

@@ -75,8 +75,9 @@ class Figures:
 class Sender(threading.Thread):
     """Writes requests, a few records each, some of them sent twice, in event time = now."""
 
-    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, seed: int, a_second: int = REQUESTS_A_SECOND) -> None:
         super().__init__(name="sender")
+        self._a_second = a_second
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "log_level": 0}
         )
@@ -89,7 +90,7 @@ class Sender(threading.Thread):
         """Until told to stop."""
         number = 0
         while not self.over.is_set():
-            for _ in range(REQUESTS_A_SECOND // 4):
+            for _ in range(self._a_second // 4):
                 self._request(number)
                 number += 1
             self._producer.poll(0)
@@ -196,9 +197,10 @@ def run_chaos(
     seed: int,
     kills: int = 0,
     break_broker: Callable[[random.Random], None] | None = None,
+    tell: Callable[[Figures], None] = lambda _: None,
 ) -> Figures:
     """One run, so long and at least until so many kills; what came out. `break_broker` does something to the
-    brokers and undoes it.
+    brokers and undoes it; `tell` gets the figures so far once a minute.
     """
     rng = random.Random(seed)
     topic = bench.topic(partitions=PARTITIONS, name=f"chaos-{seed}-{int(time.time())}")
@@ -214,13 +216,17 @@ def run_chaos(
     sender.start()
     reader.start()
     try:
-        until = time.monotonic() + seconds
+        told = time.monotonic()
+        until = told + seconds
         while time.monotonic() < until or figures.kills < kills:
             time.sleep(STEP_S * rng.uniform(0.5, 1.5))
             blow(children, rng.choice(names), rng, figures)
             if break_broker is not None and rng.random() < 0.02:
                 break_broker(rng)
                 figures.broker_restarts += 1
+            if time.monotonic() > told + 60:
+                told = time.monotonic()
+                tell(figures)
         sender.over.set()
         sender.join()
         for name in names:
@@ -310,6 +316,11 @@ def main() -> int:
             seconds=options.minutes * 60,
             seed=options.seed,
             break_broker=restart,
+            tell=lambda so_far: print(
+                f"{so_far.kills} kills, {so_far.rebalances} rebalances, "
+                f"{so_far.broker_restarts} brokers killed, {so_far.reads} reads",
+                flush=True,
+            ),
         )
     print(figures)
     return 0 if figures.sound else 1

@@ -2,6 +2,10 @@
 
     PYTHONPATH=tests python -m evaluation.diverging --seeds 10
     PYTHONPATH=tests python -m evaluation.diverging --recordings ../shared/data/faults [--lakes DIR]
+    PYTHONPATH=tests python -m evaluation.diverging --splits 100 [--recordings ../shared/data/faults]
+
+--splits: A/A instead, requests dealt at random into two classes, so that whatever is shown is false: so many
+made cases of each size, and the quiet stretches of the recordings until there are as many of them.
 
 The lakes of the recordings are made where they are missing; DIR may hold imported ones, `<recording>.lake`.
 """
@@ -13,15 +17,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from evaluation.recordings.kept_lakes import lake_of
 from evaluation.recordings.labelled import Fault, Recording, read_recordings
+from oracles.hbase import hbase, split_at_random
 
 from analyze.load import load_population
 from analyze.methods.distalyze.distalyze_run import DistalyzeRun, distalyze_run
 from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
-from analyze.population import Population
+from analyze.population import NO_FAILURES, Population
 from analyze.refine.settings import RefineSettings
 from analyze.scope import resolve
 from flowdiff.sampling import find_samples
@@ -112,10 +119,63 @@ def recorded(folder: Path, lakes: Path | None, types: tuple[str, ...]) -> Iterat
         yield f"{recording.name}: {told}; a first component names {mean:.0%} of the components"
 
 
+def made_splits(splits: int) -> Iterator[str]:
+    """A line a size of classes."""
+    for n, part in ((2_000, 0.5), (1_000, 0.05), (120, 0.5), (200, 0.1)):
+        shown = [
+            bool(distalyze_run(split_at_random(hbase(seed, n), seed, part), DistalyzeSettings()).components)
+            for seed in range(splits)
+        ]
+        yield f"made, {n} requests, {part:.0%} in one class: {sum(shown)} of {splits} show a component"
+
+
+def dealt(twice: Population, rng: np.random.Generator) -> Population:
+    """Each request in one of two samples, of a population that has all of them in both."""
+    categories = []
+    for one in twice.categories:
+        here, there = (np.arange(one.n_requests)[one.rows(sample)] for sample in (0, 1))
+        if not one.request_id.take(here).equals(one.request_id.take(there)):
+            raise ValueError("the samples are not the same requests")
+        coin = rng.random(len(here)) < 0.5
+        rows = np.concatenate([here[~coin], there[coin]])
+        kept = replace(
+            one,
+            node_ns=np.ascontiguousarray(one.node_ns[:, rows]),
+            response_ns=one.response_ns[rows],
+            start_ns=one.start_ns[rows],
+            weight=one.weight[rows],
+            sample=one.sample[rows],
+            status=one.status[rows],
+            request_id=one.request_id.take(rows),
+            host=None if one.host is None else one.host[:, rows],
+            failures=NO_FAILURES,
+            origin=None if one.origin is None else one.origin[rows],
+        )
+        categories.append(kept)
+    return replace(twice, categories=tuple(categories))
+
+
+def recorded_splits(folder: Path, lakes: Path | None, splits: int) -> Iterator[str]:
+    """A line a recording: its quiet stretches in turn, each dealt anew, until there are enough."""
+    for recording in read_recordings(folder):
+        lake = lake_of(recording, ROOT) if lakes is None else lakes / f"{recording.name}.lake"
+        shown = tested = 0
+        for place, stretch in enumerate(recording.quiet):
+            period = resolve(parse_period(stretch, now_ns=0), default_lake=str(lake))
+            both = [("reference", period), ("problem", period)]
+            twice = load_population(both, RefineSettings()).population
+            for seed in range(place, splits, len(recording.quiet)):
+                run = distalyze_run(dealt(twice, np.random.default_rng(seed)), DistalyzeSettings())
+                shown += bool(run.components)
+                tested += bool(run.features)
+        yield f"{recording.name}, quiet: {shown} of {splits} show a component ({tested} had enough requests)"
+
+
 def main() -> None:
     """Print the lines that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--splits", type=int, default=0)
     parser.add_argument("--requests", type=int, default=8_000)
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--lakes", type=Path)
@@ -124,7 +184,13 @@ def main() -> None:
     if asked.seeds:
         for line in simulated(asked.seeds, asked.requests):
             print(line, flush=True)
-    if asked.recordings:
+    if asked.splits:
+        for line in made_splits(asked.splits):
+            print(line, flush=True)
+    if asked.recordings and asked.splits:
+        for line in recorded_splits(asked.recordings, asked.lakes, asked.splits):
+            print(line, flush=True)
+    elif asked.recordings:
         for line in recorded(asked.recordings, asked.lakes, tuple(asked.types)):
             print(line, flush=True)
 

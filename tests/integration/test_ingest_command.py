@@ -101,7 +101,7 @@ level = "debug"
         assert run.ended() == 0, run.text
         assert "plain text" not in run.text
     wrong = {**told, "FLOWDIFF_KAFKA_SECURITY_PASSWORD": f"{secret}-wrong"}
-    with ingesting(tmp_path, "--until-end", "--request-timeout", "2s", **wrong) as refused:
+    with ingesting(tmp_path, "--until-end", "--connect-timeout", "2s", **wrong) as refused:
         assert refused.ended() == 2
         assert "refuses user" in refused.text
     assert len(published(LocalStore.at(lake))) == 5
@@ -130,10 +130,28 @@ def test_what_it_cannot_do_is_one_line(tmp_path: Path) -> None:
         "t",
         "--lake",
         tmp_path / "lake",
-        "--request-timeout",
-        "1s",
+        "--connect-timeout",
+        "500ms",
     )
     with ingesting(tmp_path, *told) as run:
         assert run.ended() == 2
         assert "127.0.0.1:1" in run.text.splitlines()[-1]
         assert "Traceback" not in run.text
+        assert run.wait_for("connecting")["to"] == "127.0.0.1:1"
+    with ingesting(tmp_path, *told, "--window-length", "1m") as run:
+        assert run.ended() == 2
+        assert "Leave --window-length out" in run.text.splitlines()[-1]
+
+
+def test_it_ends_with_2_where_every_lane_is_halted(kafka: KafkaBench, tmp_path: Path) -> None:
+    topic, lake = kafka.topic(), tmp_path / "lake"
+    kafka.fill(topic, records(5, hour_ago()))
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
+        assert run.ended() == 0, run.text
+    kafka.delete(topic)
+    kafka.topic(name=topic)
+    with ingesting(tmp_path, *options(kafka, topic, lake)) as run:
+        assert run.ended() == 2, run.text
+        assert "made anew" in run.wait_for("lane halted")["why"]
+        assert run.text.splitlines()[-1].startswith("flowdiff: 1 lane(s) halted; lane 1: Topic")
+    assert len(published(LocalStore.at(lake))) == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker, started
 
 from ingest.kafka.kafka_source import KafkaSource
-from ingest.source import CorruptStreamError, StreamId
+from ingest.source import CorruptStreamError, StreamId, TopicChangedError
 from schemas.rejects import Reason
 
 pytestmark = pytest.mark.slow
@@ -144,6 +145,41 @@ def test_one_line_where_no_broker_is(tmp_path: Path) -> None:
     from ingest.kafka.kafka_settings import KafkaSettings
     from schemas.errors import InputError
 
-    settings = KafkaSettings(bootstrap=("127.0.0.1:1",), topics=("any",), request_timeout_ms=1_000)
+    settings = KafkaSettings(bootstrap=("127.0.0.1:1",), topics=("any",), connect_timeout_ms=500)
     with pytest.raises(InputError, match=r"No broker at 127\.0\.0\.1:1: connection refused\."):
         KafkaSource(settings)
+
+
+def cut_log(broker: Broker, topic: str, at: int) -> None:
+    """What a leader of an unclean election has: the log without its end. For a broker that is stopped."""
+    folder = broker.log_folder(topic)
+    (log,) = folder.glob("*.log")
+    data, place = log.read_bytes(), 0
+    while place < len(data):
+        offset, size = struct.unpack_from(">qi", data, place)
+        if offset >= at:
+            break
+        place += 12 + size
+    log.write_bytes(data[:place])
+    for file in (*folder.glob("*.index"), *folder.glob("*.timeindex"), *folder.glob("*.snapshot")):
+        file.unlink()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (folder.parent / name).unlink(missing_ok=True)
+    (folder.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
+
+
+def test_unclean_election_is_told_though_the_log_is_longer_again(
+    mortal: KafkaBench, opened: list[KafkaSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")
+    topic = mortal.topic()
+    mortal.fill(topic, numbered(0, 100), batch=10)
+    read = reader(mortal, opened, topic)
+    read.read(100)
+    mortal.broker.stop()
+    cut_log(mortal.broker, topic, 50)
+    mortal.broker.up()
+    mortal.fill(topic, numbered(1_000, 1_100))  # offsets 50 to 149: what was read as 50 to 99 is another now
+    with pytest.raises(TopicChangedError, match="the log was cut back behind what was read"):
+        read.read_until(lambda: len(read.values()) > 100)
+    assert read.values() == list(numbered(0, 100))

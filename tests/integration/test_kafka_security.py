@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker
+from kafka.admin import ACLOperation, ResourceType
 
+from ingest.kafka.bearer_tokens import ClientCredentials
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.errors import ConfigError, InputError
@@ -41,7 +43,7 @@ def settings(bench: KafkaBench, topic: str, client: str, **security: Any) -> Kaf
         security = {"ca_file": broker.tls / "ca.pem", **security}
     listeners = broker.listeners(protocol)
     return bench.settings(
-        topic, bootstrap=listeners, client=client, security=security, request_timeout_ms=1_000
+        topic, bootstrap=listeners, client=client, security=security, connect_timeout_ms=1_000
     )
 
 
@@ -144,6 +146,45 @@ def test_token_for_a_secret(bench: KafkaBench, topic: str, client: str, authorit
     assert _Authority.asked <= 2
 
 
+def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left(authority: str) -> None:
+    now = 1_000.0
+    tokens = ClientCredentials(authority, "flowdiff", lambda: "s3cret", clock=lambda: now)
+    first = tokens.token()
+    for passed, asked in ((479.0, 1), (481.0, 2), (481.0 + 479.0, 2), (481.0 + 481.0, 3)):
+        now = 1_000.0 + passed
+        assert tokens.token()
+        assert _Authority.asked == asked
+    assert tokens.token() != first
+
+
+@pytest.mark.parametrize("client", ["python"])
+def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str, client: str) -> None:
+    user = bench.broker.env["USERNAME"]
+    told = settings(bench, topic, client, **scram(bench))
+    bench.grant_only(user, ResourceType.GROUP, told.group, ACLOperation.DESCRIBE)
+    refused, hidden = bench.topic(), bench.topic()
+    bench.grant_only(user, ResourceType.TOPIC, refused, ACLOperation.DESCRIBE)
+    bench.grant_only("somebody", ResourceType.TOPIC, hidden, ACLOperation.READ)
+    for wrong, said in (
+        (told, f"The group '{told.group}' may not be used: grant Read on it to user '{user}'."),
+        (
+            settings(bench, refused, client, **scram(bench)),
+            f"Topic '{refused}' may not be read: grant Read and Describe on it to user '{user}'.",
+        ),
+        (
+            settings(bench, hidden, client, **scram(bench)),
+            f"Topic '{hidden}' does not exist, or may not be read: make it, or grant Read and Describe to "
+            f"user '{user}'.",
+        ),
+    ):
+        source = KafkaSource(wrong)
+        try:
+            read = Reader(source)
+            read.read_until(lambda source=source, said=said: source.trouble == said)  # type: ignore[misc]
+        finally:
+            source.close()
+
+
 # Who cannot join never comes to fetching.
 @pytest.mark.parametrize("client", ["python"])
 def test_what_is_wrong_is_told_apart(
@@ -167,9 +208,9 @@ def test_what_is_wrong_is_told_apart(
             KafkaSource(wrong)
         assert "wrong" not in str(error.value)
     with pytest.raises(InputError, match="speaks TLS, and the settings say PLAINTEXT: set SSL or SASL_SSL"):
-        KafkaSource(bench.settings(topic, bootstrap=broker.listeners("SASL_SSL"), request_timeout_ms=1_000))
+        KafkaSource(bench.settings(topic, bootstrap=broker.listeners("SASL_SSL"), connect_timeout_ms=1_000))
     without_tls = bench.settings(
-        topic, security={"protocol": "SSL", "ca_file": broker.tls / "ca.pem"}, request_timeout_ms=1_000
+        topic, security={"protocol": "SSL", "ca_file": broker.tls / "ca.pem"}, connect_timeout_ms=1_000
     )
     with pytest.raises(InputError, match=f"{plain} does not speak TLS, and the settings say SSL"):
         KafkaSource(without_tls)

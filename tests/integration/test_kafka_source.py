@@ -142,7 +142,10 @@ def test_pattern_takes_topics_and_partitions_made_later(kafka: KafkaBench, opene
 def test_missing_topic_is_said(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
     read = reader(kafka, opened, "t-nowhere")
     read.read_until(lambda: read.source.trouble is not None)
-    assert read.source.trouble == "Topic 't-nowhere' does not exist, or may not be read."
+    assert read.source.trouble == (
+        "Topic 't-nowhere' does not exist, or may not be read: make it, or grant Read and Describe to "
+        "user 'ANONYMOUS'."
+    )
 
 
 def test_gap_at_start_and_while_reading(kafka: KafkaBench, opened: list[KafkaSource]) -> None:

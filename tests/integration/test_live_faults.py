@@ -313,6 +313,7 @@ def test_two_groups_on_one_lake_end_with_one_of_them_and_a_clear_error() -> None
     halted = {**run.halted, **stranger.halted}
     assert set(halted) == {1, 2}
     assert "second group" in halted[1]
+    assert "Run the command" not in halted[1]
     run.stop()
     stranger.stop()
     whole(world)

@@ -11,12 +11,14 @@ import pytest
 from oracles.live_process import World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 
+from schemas.commits import Segment
 from schemas.errors import FlowdiffError
 from schemas.events import empty_events
-from stitch.drivers.live import live_lane, taking_over, unsettled
+from stitch.drivers.live import taking_over, unsettled
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
+from stitch.lake.segment_files import KeptSegments
 from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore
 
@@ -150,10 +152,12 @@ def _segments_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _segments_swept_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = live_lane.sweep_segments
-    monkeypatch.setattr(
-        live_lane, "sweep_segments", lambda store, lane, needed, seq: sweep(store, lane, needed[:-1], seq)
-    )
+    def early(self: KeptSegments, needed: tuple[Segment, ...], seq: int, now_ns: int | None = None) -> None:
+        self._keep_ns = 0
+        sweep(self, needed[:-1], seq, now_ns)
+
+    sweep = KeptSegments.sweep
+    monkeypatch.setattr(KeptSegments, "sweep", early)
 
 
 def _settled_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

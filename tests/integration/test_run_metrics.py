@@ -119,6 +119,7 @@ def test_counters_are_the_ledger(served: tuple[Watched, StatusServer]) -> None:
     assert found.total("flowdiff_events_total") == ledger.total("events_read") == 120
     assert found.total("flowdiff_published_flows_total") == len(world.published()) == 40
     assert found.total("flowdiff_published_events_total") == 120
+    assert found.total("flowdiff_torn_flows_total") == 0
     assert found.total("flowdiff_late_events_total") == ledger.total("events_late") == 0
     assert dict(found.by("flowdiff_rejected_total", "reason"))[("bad-json",)] == 2
     assert found.total("flowdiff_rejected_total") == 2

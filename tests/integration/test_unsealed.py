@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.bucket_server import BucketServer
 from oracles.span_events import T0, batch, span
 
 import flowdiff.__main__
@@ -25,6 +26,7 @@ from stitch.lake.checkpoint import read_tail
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake
 from stitch.lake.manifest import open_manifest
+from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore
 
 S = NS_PER_SECOND
@@ -123,6 +125,27 @@ def test_queries_take_them_and_say_so(lake: Path, capsys: pytest.CaptureFixture[
         assert ("provisional" in told.err) == bool(option)
     assert run("windows", "--lake", str(lake), "--unsealed") == 0
     assert len([line for line in capsys.readouterr().out.splitlines() if ":" in line and "-" in line]) >= 2
+
+
+def test_queries_take_them_from_a_bucket(
+    lake: Path,
+    bucket_server: BucketServer,
+    bucket_environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert bucket_environ
+    there = bucket_server.new_lake()
+    store = open_store(there)
+    names = [path.relative_to(lake).as_posix() for path in lake.rglob("*") if path.is_file()]
+    for name in names:
+        store.put(name, (lake / name).read_bytes())
+    store.persist(names)
+    query = "SELECT count(*) AS n, count(DISTINCT request_id) AS ids FROM requests"
+    for option, n in (((), 9), (("--unsealed",), 18)):
+        assert run("sql", "--lake", there, *option, "--format", "json", "-c", query) == 0
+        told = capsys.readouterr()
+        assert json.loads(told.out) == [{"n": n, "ids": n}]
+        assert ("provisional" in told.err) == bool(option)
 
 
 def test_a_report_says_that_a_period_was_provisional(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

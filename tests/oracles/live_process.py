@@ -32,6 +32,7 @@ SETTINGS = LiveSettings(
     commit_interval_ns=10 * NS_PER_SECOND,
     lateness_ns=8 * NS_PER_SECOND,
     idle_ns=12 * NS_PER_SECOND,
+    keep_events_ns=20 * NS_PER_SECOND,
 )
 
 

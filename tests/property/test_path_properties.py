@@ -99,7 +99,7 @@ def account(seed: int, *, swap: bool = False):
     supply = np.where(noticed[0], np.maximum(-shares.change, 0), 0)
     demand = np.where(noticed[0], np.maximum(shares.change, 0), 0)
     tokens = [tuple(str(i % 5) for i in range(k % 4 + 1)) for k in range(len(root))]
-    pairs = candidate_pairs(tokens, root, np.flatnonzero(supply), np.flatnonzero(demand), 20)
+    pairs = candidate_pairs(dict(enumerate(tokens)), root, np.flatnonzero(supply), np.flatnonzero(demand), 20)
     flows = transport(supply, demand, pairs)
     return decompose(shares, flows, noticed[1]), shares, weight, mean
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from oracles.hbase import BACKOFF_MS, LOOKUP, POINTS, hbase, split_at_random
 from oracles.populations import category, graph, population
+from oracles.refined import Call, call
+from oracles.refined import population as refined
 
 from analyze.methods.distalyze.dependency_network import trivial
 from analyze.methods.distalyze.distalyze_result import distalyze_result
@@ -18,6 +20,7 @@ from analyze.methods.distalyze.log_features import FeatureType
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
 from schemas.errors import ConfigError
+from schemas.events import EventKind
 from schemas.report.networks import DistalyzeSection, NetworkComponent
 
 REACHED = f"{LOOKUP} reached"
@@ -105,6 +108,66 @@ def test_one_period_against_another() -> None:
     assert event.variables[event.chain[-1]].text == "ads/reply reached"
     assert event.after == "ads/call reached"
     assert run.contrast.names == ("reference", "problem")
+
+
+def asking_twice(seed: int, n: int, slow_us: float) -> list[Call]:
+    """Requests of a page that asks two services, `GET` both times; the second takes longer."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        a, b, c, d = np.cumsum(rng.lognormal(0, 0.3, 4) * 5.0 + [0.0, 0.0, slow_us, 0.0])
+        cart = call("cart/get", a * 0.9, a, kind=EventKind.SPAN_SERVER)
+        ads = call("ads/get", b + 0.9 * (c - b), c, kind=EventKind.SPAN_SERVER)
+        found.append(
+            call(
+                "web/page",
+                0.0,
+                d,
+                call("web/GET", a * 0.8, a * 1.01, cart, kind=EventKind.SPAN_CLIENT),
+                call("web/GET", b, c * 1.01, ads, kind=EventKind.SPAN_CLIENT),
+                kind=EventKind.SPAN_SERVER,
+            )
+        )
+    return found
+
+
+def test_an_event_of_a_caller_tells_whom_it_calls() -> None:
+    """What takes longer on the way to a service shows at its callers, who call `GET` wherever they go."""
+    run = distalyze_run(refined(asking_twice(0, 60, 0.0), asking_twice(1, 60, 40.0)), SETTINGS)
+    top = top_event(run)
+    begins = top.variables[top.chain[-1]]
+    assert (begins.component, begins.what, begins.measure) in (
+        ("ads", "get", "starts"),
+        ("web", "GET -> ads", "ends"),
+    )
+    told = {name.text for log in run.tested[0].logs for name in log.tests.names}
+    assert {"web/GET -> cart starts", "web/GET -> ads ends"} < told
+    assert not any(text.startswith("web/GET ") and "->" not in text for text in told)
+
+
+def test_a_feature_counts_once_however_many_types_have_its_value() -> None:
+    """Bonferroni divides by what can differ: a step that occurs once has one own time, not ten."""
+    run = distalyze_run(two_periods(), SETTINGS)
+    features, tests = run.features, [log.tests for log in run.tested[0].logs]
+    assert features == sum(int(one.distinct.sum()) for one in tests)
+    values = set()
+    for one in tests:
+        for place, name in enumerate(one.names):
+            for t, p in zip(one.t[:, place], one.p[:, place], strict=True):
+                if not np.isnan(p):
+                    values.add((name.text, float(t), float(p)))
+    # Nothing that differs is left out: every value of (t, p) of a variable is one of a distinct test.
+    distinct = {
+        (one.names[place].text, float(one.t[row, place]), float(one.p[row, place]))
+        for one in tests
+        for row, place in np.argwhere(one.distinct).tolist()
+    }
+    assert distinct == values
+    assert run.level == SETTINGS.alpha / features
+    # What is the same in all requests (the first point is at 0, each step occurs once) is no test.
+    assert not any(
+        "Count" in one.types[row] for one in tests for row, _ in np.argwhere(one.distinct).tolist()
+    )
 
 
 def test_a_host_against_the_rest() -> None:

@@ -6,8 +6,10 @@ import json
 from io import StringIO
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from flowdiff.live.run_log import LogWatch, open_log
+from flowdiff.live.run_metrics import RunMetrics
 from flowdiff.settings.ingest_config import LogFormat, LogLevel, LogSettings
 from schemas.commits import CommitRecord, Counters, PartitionRange, Standing
 
@@ -97,3 +99,11 @@ def test_a_topic_that_tears_requests_is_told(torn: int, is_told: bool) -> None:
     counters = Counters(flows=100, quality={"ORPHAN": torn} if torn else {})
     LogWatch(open_log(LogSettings(format=LogFormat.JSON), stream)).committed(record(counters), 0.1)
     assert ("flowdiff rekey" in stream.getvalue()) == is_told
+
+
+def test_requests_that_are_torn_are_counted() -> None:
+    registry = CollectorRegistry()
+    metrics = RunMetrics(registry, "test")
+    for torn in (3, 4):
+        metrics.committed(record(Counters(flows=10, quality={"ORPHAN": torn, "NEGATIVE": 5})), 0.1)
+    assert registry.get_sample_value("flowdiff_torn_flows_total") == 7

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import statistics as oracle
+from scipy.stats import hypergeom
 
+from analyze.stats.hypergeometric import at_least, at_most
 from analyze.stats.proportions import (
     fisher,
     proportions_with_spread,
@@ -112,3 +114,13 @@ def test_power_against_eighteen_points() -> None:
     moved = np.random.default_rng(6).binomial(400, 0.48, 500).astype(float)
     p = proportions_with_spread(counts[:, 20], trials[:, 20], moved, trials[:, 20], phi).p
     assert (p <= 0.01).mean() > 0.8
+
+
+def test_tails_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    total = rng.integers(2, 400, 2000)
+    marked, drawn = rng.integers(1, total), rng.integers(1, total)
+    k = rng.integers(np.maximum(0, drawn - (total - marked)), np.minimum(drawn, marked) + 1)
+    law = hypergeom(total, marked, drawn)
+    assert np.array_equal(at_least(k, total, marked, drawn), law.sf(k - 1))
+    assert np.array_equal(at_most(k, total, marked, drawn), law.cdf(k))

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from oracles import statistics as oracle
 from scipy import stats
+from scipy.stats import rankdata
 
 from analyze.stats.rank import (
     RankTests,
+    midranks,
     rank_tests,
     rank_tests_of_groups,
     rank_tests_of_histograms,
@@ -125,3 +127,9 @@ def test_four_against_forty_is_enough_for_a_doubling() -> None:
     late = np.tile(np.repeat([False, True], [40, 4]), runs)
     p = rank_tests(x.reshape(-1), late, np.repeat(np.arange(runs), 44), runs).p
     assert (p <= 0.001).mean() > 0.9
+
+
+def test_midranks_are_those_of_scipy() -> None:
+    values = np.random.default_rng(0).integers(0, 30, 200) / 3
+    assert np.array_equal(midranks(values), rankdata(values))
+    assert len(midranks(np.zeros(0))) == 0

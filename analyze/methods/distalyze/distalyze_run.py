@@ -52,6 +52,7 @@ class DistalyzeRun:
     contrast: Contrast
     tested: tuple[Tested, ...]
     features: int
+    """Distinct ones that were tested."""
     level: float
     """Largest p that is significant after Bonferroni."""
     bh_level: float
@@ -70,8 +71,8 @@ def distalyze_run(population: Population, settings: DistalyzeSettings) -> Distal
     for study in contrast.studies:
         share = study.moved_us / moved if moved > 0 else 1 / len(contrast.studies)
         tested.append(_tested(study, share, contrast.slow, settings))
-    p = np.concatenate([np.zeros(0), *(log.tests.p.reshape(-1) for one in tested for log in one.logs)])
-    p = p[~np.isnan(p)]
+    listed = [log.tests for one in tested for log in one.logs]
+    p = np.concatenate([np.zeros(0), *(tests.p[tests.distinct] for tests in listed)])
     level = settings.alpha / max(len(p), 1)
     by_rate = p[q_values(p) <= settings.alpha] if len(p) else p
     bh_level = float(by_rate.max()) if len(by_rate) else -1.0

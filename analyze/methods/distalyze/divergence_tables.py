@@ -48,7 +48,7 @@ DEPENDENCIES_SCHEMA: Final = pa.schema(
 
 
 def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
-    """`distalyze_features`: every test; `distalyze_dependencies`: edges among the variables shown."""
+    """`distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables shown."""
     return {
         "distalyze_features": pa.Table.from_pylist(list(_features(run)), schema=FEATURES_SCHEMA),
         "distalyze_dependencies": pa.Table.from_pylist(list(_dependencies(run)), schema=DEPENDENCIES_SCHEMA),
@@ -59,7 +59,7 @@ def _features(run: DistalyzeRun) -> Iterator[dict[str, Any]]:
     for one in run.tested:
         for log in one.logs:
             tests = log.tests
-            for row, place in np.argwhere(~np.isnan(tests.p)).tolist():
+            for row, place in np.argwhere(tests.distinct).tolist():
                 name, type_ = tests.names[place], tests.types[row]
                 p = float(tests.p[row, place])
                 yield {

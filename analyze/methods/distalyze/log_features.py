@@ -17,6 +17,7 @@ from analyze.methods.distalyze.instance_logs import Instances, LogType, Quantity
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
 
 
 class FeatureType(StrEnum):
@@ -95,6 +96,8 @@ _ONCE: Final = {
         FeatureType.MEAN,
     ),
 }
+REPEATS: Final = frozenset(_ONCE) - {FeatureType.PRESENCE}
+"""Types whose values are another type's where a variable occurs once at most."""
 _BY_TIME: Final = frozenset((FeatureType.QUARTER, FeatureType.HALF, FeatureType.THREE_QUARTERS))
 
 
@@ -138,10 +141,15 @@ class FeatureMaker:
         """(variables, instances)"""
         return len(self.series.names), len(self.instances)
 
+    def once(self) -> B1:
+        """[variables] whether a variable occurs once at most, in every instance."""
+        found = np.ones(self.shape[0], np.bool_)
+        found[self.variable[self.size > 1]] = False
+        return found
+
     def same_as(self, type_: FeatureType) -> FeatureType:
         """A type with the same values: of what occurs once at most, first, median and last are one."""
-        once = len(self.size) == 0 or int(self.size.max()) == 1
-        return _ONCE.get(type_, type_) if once else type_
+        return _ONCE.get(type_, type_) if bool((self.size <= 1).all()) else type_
 
     def matrix(self, type_: FeatureType) -> F8:
         """[variables, instances] the feature; NaN where the variable does not occur (counts: 0)."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.distalyze.instance_logs import Instances, LogType, Series, VariableName
-from analyze.methods.distalyze.log_features import TYPES, FeatureMaker, FeatureType
+from analyze.methods.distalyze.log_features import REPEATS, TYPES, FeatureMaker, FeatureType
 from analyze.stats.welch import WelchTests, welch_tests
 
 F8 = npt.NDArray[np.float64]
@@ -29,18 +29,16 @@ class Divergence:
     names: tuple[VariableName, ...]
     types: tuple[FeatureType, ...]
     t: F8
-    """NaN where not tested."""
+    """NaN where not tested: features that are the same in all instances among them."""
     p: F8
     """The larger of Welch's and that with the spread of both classes together."""
+    distinct: B1
+    """What was tested, less what repeats another test: of a variable that occurs once at most, first, median
+    and last are one value. The number of these is what Bonferroni's level is divided by."""
     mean0: F8
     mean1: F8
     when_us: F8
     """[variables] `FeatureMaker.when_us`."""
-
-    @property
-    def tested(self) -> int:
-        """Features tested."""
-        return int((~np.isnan(self.p)).sum())
 
     def significant(self, level: float) -> B1:
         """[types, variables] at this level of p."""
@@ -59,29 +57,40 @@ def divergence(series: Series, instances: Instances, weight: F8) -> Divergence:
         _block(FeatureMaker.of(series.between(first, min(first + BLOCK, n)), instances), weight)
         for first in range(0, max(n, 1), BLOCK)
     ]
-    whole = [np.concatenate([block[part] for block in blocks], axis=-1) for part in range(5)]
+    columns = [np.concatenate(column, axis=-1) for column in zip(*blocks, strict=True)]
+    t, p, again, mean0, mean1, when_us = columns
     types = (*TYPES[series.log_type], FeatureType.PRESENCE)
-    return Divergence(series.log_type, series.names, types, whole[0], whole[1], whole[2], whole[3], whole[4])
+    distinct = ~np.isnan(p) & (again == 0)
+    return Divergence(series.log_type, series.names, types, t, p, distinct, mean0, mean1, when_us)
 
 
-def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8]:
-    """(t, p, mean of C0, mean of C1) [types, variables], times [variables] of some variables."""
+def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
+    """(t, p, 1 for what repeats another type, means of C0 and C1) [types, variables], times [variables]."""
     seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
-    done: dict[FeatureType, WelchTests] = {}
+    once = maker.once()
+    done: dict[FeatureType, tuple[WelchTests, B1]] = {}
     rows = []
     for type_ in (*TYPES[maker.series.log_type], FeatureType.PRESENCE):
         same = maker.same_as(type_)
         if same not in done:
-            done[same] = welch_tests(maker.matrix(same), maker.instances.problem, weight)
-        tests = done[same]
-        wanted = seldom if type_ is FeatureType.PRESENCE else ~seldom
+            values = maker.matrix(same)
+            done[same] = welch_tests(values, maker.instances.problem, weight), _varies(values)
+        tests, varies = done[same]
+        wanted = varies & (seldom if type_ is FeatureType.PRESENCE else ~seldom)
         rows.append(
             (
                 np.where(wanted, tests.t, np.nan),
                 np.where(wanted, np.maximum(tests.p, tests.p_pooled), np.nan),
+                once * float(type_ in REPEATS),
                 tests.mean0,
                 tests.mean1,
             )
         )
-    t, p, mean0, mean1 = (np.stack(column) for column in zip(*rows, strict=True))
-    return t, p, mean0, mean1, maker.when_us()
+    t, p, again, mean0, mean1 = (np.stack(column) for column in zip(*rows, strict=True))
+    return t, p, again, mean0, mean1, maker.when_us()
+
+
+def _varies(values: F8) -> B1:
+    """[variables] whether not all values are the same: what is cannot differ, and is no test."""
+    low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
+    return np.asarray(high > low)

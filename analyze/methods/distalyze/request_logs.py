@@ -17,10 +17,10 @@ from analyze.methods.distalyze.instance_logs import (
     Series,
     VariableName,
 )
-from analyze.population import Category, GraphNode, Population
+from analyze.population import Category, Graph, GraphNode, Population
 from analyze.sites.call_times import own_time_ns
 from analyze.sites.graph_sites import graph_sites
-from analyze.sites.names import NO_CALLER, NameBook, SiteKind
+from analyze.sites.names import NO_CALLER, NameBook, OperationName, SiteKind
 from stitch.graph.placed import END, START
 
 I8 = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ def request_log(population: Population, chosen: ChosenRequests, log_type: LogTyp
         mine = np.flatnonzero(chosen.category == index)
         category = _rows_of(population.categories[index], chosen.row[mine])
         if log_type is LogType.EVENT:
-            variables = [book.number(event_of(node)) for node in category.graph.nodes]
+            variables = [book.number(name) for name in events_of(category.graph, names)]
             book.add_matrix(variables, mine, category.node_ns / NS_PER_US)
         else:
             _own_times(category, mine, book, names)
@@ -72,11 +72,32 @@ def _rows_of(category: Category, rows: I8) -> Category:
     )
 
 
-def event_of(node: GraphNode) -> VariableName:
-    """The event that a node of a graph is."""
+def events_of(graph: Graph, names: NameBook) -> list[VariableName]:
+    """[nodes] the events that the nodes of a graph are.
+
+    The caller's side of a remote call is named with whom it calls, as its own time is: client spans are
+    called `GET` wherever they go, and what a service takes shows when its callers go on.
+    """
+    if graph.nesting is None:
+        return [_event(node) for node in graph.nodes]
+    sites = graph_sites(graph, (), names)
+    operations, known = tuple(names.operations), tuple(names.sites)
+    found = []
+    for node, unit in zip(graph.nodes, sites.unit_at.tolist(), strict=True):
+        _, operation, _ = known[int(sites.site[unit])]
+        name = operations[operation]
+        found.append(VariableName(name.component, _with_callee(name), _MEASURE.get(node.side, "reached")))
+    return found
+
+
+def _event(node: GraphNode) -> VariableName:
     component = f"{node.host}/{node.component}" if node.host else node.component
     what = node.point if node.label is None else f"{node.point}/{node.label}"
     return VariableName(component, what, _MEASURE.get(node.side, "reached"))
+
+
+def _with_callee(name: OperationName) -> str:
+    return name.point + (f" -> {name.callee}" if name.callee else "")
 
 
 def own_times(category: Category, book: LogBook, names: NameBook) -> tuple[list[int], I8, F8]:
@@ -87,10 +108,9 @@ def own_times(category: Category, book: LogBook, names: NameBook) -> tuple[list[
     for site in sites.site.tolist():
         caller, operation, kind = known[site]
         name = operations[operation]
-        what = name.point + (f" -> {name.callee}" if name.callee else "")
         step = kind == SiteKind.STEP and caller != NO_CALLER
         measure = f"after {operations[caller].text}" if step else "own time"
-        variables.append(book.number(VariableName(name.component, what, measure)))
+        variables.append(book.number(VariableName(name.component, _with_callee(name), measure)))
     own = own_time_ns(category.node_ns, sites, np.arange(sites.n_units, dtype=np.int64))
     return variables, sites.end, own / NS_PER_US
 

@@ -18,7 +18,7 @@ from analyze.methods.distalyze.instance_logs import (
     Series,
     VariableName,
 )
-from analyze.methods.distalyze.request_logs import NS_PER_US, event_of, own_times
+from analyze.methods.distalyze.request_logs import NS_PER_US, events_of, own_times
 from analyze.population import Category, Population
 from analyze.sites.names import NameBook
 from schemas.windows import NS_PER_SECOND
@@ -80,13 +80,15 @@ class WindowInstances:
         return category.sample.astype(np.int64), category.start_ns // self.length_ns - self.first
 
     def _host_events(self, book: LogBook) -> None:
+        names = NameBook()
         for category, host in _hosted(self.population):
+            events = events_of(category.graph, names)
             sample, window = self._at(category)
             since = self._since(category, category.node_ns)
             for node, codes in enumerate(host):
                 self._add(
                     book,
-                    book.number(event_of(category.graph.nodes[node])),
+                    book.number(events[node]),
                     sample,
                     window,
                     codes,

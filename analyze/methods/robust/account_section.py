@@ -80,9 +80,14 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
         for name in ("n", "w", "ns", "failed")
     }
     seconds = [_watched_seconds(run, sample) for sample in (REFERENCE, PROBLEM)]
+    roots, requests = profile.names.roots, column["n"].astype(np.int64).sum(axis=1).tolist()
+    numbers = sorted(
+        np.flatnonzero(column["n"].any(axis=1)).tolist(),
+        key=lambda number: (-requests[number], roots[number]),
+    )
     rows = [
         RootChange(
-            root=profile.names.roots[number],
+            root=roots[number],
             requests0=int(column["n"][number, 0]),
             requests1=int(column["n"][number, 1]),
             rate0=float(column["w"][number, 0] / seconds[0]),
@@ -92,16 +97,14 @@ def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportL
             errors0=_ratio(column["failed"][number, 0], column["w"][number, 0]),
             errors1=_ratio(column["failed"][number, 1], column["w"][number, 1]),
         )
-        for number in range(n_roots)
-        if column["n"][number].any()
+        for number in numbers[: limits.roots]
     ]
-    rows.sort(key=lambda row: (-(row.requests0 + row.requests1), row.root))
     return AccountSection(
         accounts=tuple(accounts),
         rate0=float(column["w"][:, 0].sum() / seconds[0]),
         rate1=float(column["w"][:, 1].sum() / seconds[1]),
-        roots=tuple(rows[: limits.roots]),
-        roots_total=len(rows),
+        roots=tuple(rows),
+        roots_total=len(numbers),
     )
 
 
@@ -132,6 +135,7 @@ def account_of(
     parts = found.parts
     total = parts.total
     order = np.argsort(-np.abs(total), kind="stable")
+    order = order[total[order] != 0].tolist()
     finding = _findings_by_operation(run)
     rows = [
         AccountRow(
@@ -143,20 +147,22 @@ def account_of(
             total=float(total[at] * scale),
             finding=finding.get(_operation(int(parts.place[at]), names, by_path)),
         )
-        for at in order.tolist()
-        if total[at] != 0
+        for at in order[: limits.categories]
     ]
+    moved = (found.mix * scale).tolist()
+    mixed = sorted(
+        np.flatnonzero(found.shares.any(axis=1)).tolist(),
+        key=lambda number: (-abs(moved[number]), names.roots[number]),
+    )
     mixes = [
         MixRow(
             root=names.roots[number],
             share0=float(found.shares[number, 0]),
             share1=float(found.shares[number, 1]),
-            part=float(part * scale),
+            part=moved[number],
         )
-        for number, part in enumerate(found.mix.tolist())
-        if found.shares[number].any()
+        for number in mixed[: limits.roots]
     ]
-    mixes.sort(key=lambda row: (-abs(row.part), row.root))
     every = np.concatenate([found.mix, total])
     return Account(
         measure=measure,
@@ -173,9 +179,9 @@ def account_of(
         slower=float(parts.slower.sum() * scale),
         gross_up=float(np.maximum(every, 0).sum() * scale),
         gross_down=float(np.minimum(every, 0).sum() * scale),
-        rows=tuple(rows[: limits.categories]),
-        rows_total=len(rows),
-        mixes=tuple(mixes[: limits.roots]),
+        rows=tuple(rows),
+        rows_total=len(order),
+        mixes=tuple(mixes),
     )
 
 

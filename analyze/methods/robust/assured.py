@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -10,10 +11,10 @@ import numpy as np
 from analyze.assurance.external_cause import mean_gap_us
 from analyze.assurance.judgement import Judgement, judge
 from analyze.assurance.largest_change import Bounds
-from analyze.assurance.period_blocks import PeriodBlocks, period_requests
+from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, period_requests
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
-from analyze.assurance.quality_rows import quality_rows
+from analyze.assurance.quality_rows import history_rows, quality_rows
 from analyze.methods.robust.place_equivalence import place_equivalence
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
@@ -82,6 +83,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         places=lambda band: _places(run, settings, band),
         bounds=Bounds(settings.matters_time, settings.matters_share),
         hidden_paths=run.sifted.hidden_paths,
+        usual=_usual(run, reference, history),
     )
     return Assured(
         whole=whole,
@@ -95,8 +97,29 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
     )
 
 
+def _usual(
+    run: RobustRun, reference: PeriodBlocks, history: Sequence[PeriodBlocks]
+) -> tuple[PeriodBlocks, PeriodBlocks] | None:
+    """All ordinary windows as one period, as sites are tested, and the problem: see `judge`.
+
+    None without a history, and where the reference is none of its like: it is the reference then that the
+    user wants to hear about.
+    """
+    roles, profile = run.roles, run.profile
+    if not history or any(row.severe for row in history_rows(reference, history)):
+        return None
+    table = profile.responses
+    asked = float(table["n"].to_numpy()[roles.problem[table["slot"].to_numpy()]].sum())
+    levels = [level for level in TAIL_LEVELS if asked * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
+    thresholds = profile_thresholds(profile, roles.ordinary, levels)
+    return (
+        profile_blocks(profile, np.where(roles.ordinary, roles.noise, -1), thresholds),
+        profile_blocks(profile, _blocks(roles.problem), thresholds),
+    )
+
+
 def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[float, float | None]:
-    found = place_equivalence(run.profile, run.roles, settings, band)
+    found = place_equivalence(run.tested.own, run.profile, run.roles, settings, band)
     return found.share, found.largest
 
 

@@ -13,7 +13,7 @@ from analyze.methods.robust.candidates import NONE, Candidates, LogShift
 from analyze.methods.robust.noise_between import noise_between
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Spread, Votes, votes_of
+from analyze.methods.robust.site_votes import Spread, Votes, pooled, votes_of
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.methods.robust.vote_ranks import rank_p
 from analyze.sites.log_bins import value_of
@@ -50,7 +50,7 @@ def call_changes(
     blocks = _means(votes, roles.noise, n_sites, max(roles.n_noise, 1))
     noise = noise_between(blocks, roles, settings, _COLD_TAU)
     se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
-    found = LogShift(periods, se, rank_p(votes, side, n_sites))
+    found = LogShift(periods, se, rank_p(pooled(votes, side), n_sites))
     with np.errstate(divide="ignore", invalid="ignore"):
         calls = sums.reference.calls + sums.problem.calls
         time_ns = np.nan_to_num((sums.reference.critical_ns + sums.problem.critical_ns) / calls)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaincinv
 
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -20,6 +21,8 @@ LEAST_VOTES = 3
 """Votes of a block that tell something."""
 LEAST_IN_ENVELOPE = 5
 """Votes of a block that show how far the system goes on its own: one of fewer is too easily all of a kind."""
+SURE = 0.95
+"""Of a share that lies outside of the envelope."""
 TRIM = 0.0
 """Part of the blocks, at each end, that may be faulty. Trimming 5 % or 10 % of a history gave 0.5 and 0.7
 findings a quiet pair of the booking recording instead of 0.3, and found nothing more (docs/evaluation.md)."""
@@ -74,6 +77,19 @@ def dispersion(x: F8, n: F8) -> F8:
     """[rows] phi >= 1 of shares x / n [rows, blocks], of the blocks with enough trials (L.9 item 4)."""
     told = n >= LEAST_VOTES
     return share_dispersion(np.where(told, x, 0.0), np.where(told, n, 0.0))
+
+
+def leaves_envelope(x: F8, n: F8, low: F8, high: F8) -> B1:
+    """[rows] whether a share x of n lies outside of an envelope by more than the chance of its own few votes.
+
+    Four of four are no more than seven of twelve: the exact one-sided 95 % bound of the share must lie
+    outside. True where there is no envelope (NaN).
+    """
+    x = np.clip(x, 0.0, n)
+    with np.errstate(invalid="ignore"):
+        least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - SURE), 0.0)
+        most = np.where(x < n, betaincinv(x + 1, np.maximum(n - x, 1e-9), SURE), 1.0)
+        return np.asarray(np.isnan(low) | (least > high) | (most < low))
 
 
 def share_envelope(share: F8) -> tuple[F8, F8]:

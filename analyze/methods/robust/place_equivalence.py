@@ -14,17 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import stdtrit
 
-from analyze.assurance.largest_change import size_for
-from analyze.methods.robust.noise_between import noise_between
+from analyze.methods.robust.own_times import OwnTimes
+from analyze.methods.robust.place_sizes import largest_at_places
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Votes, spread, votes_of
-from analyze.methods.robust.time_tests import given_shape
-from analyze.methods.robust.visit_sums import visit_sums
+from analyze.methods.robust.site_votes import Votes
 from analyze.sites.log_bins import BIN_LOG
-from analyze.sites.profile import OWN_TIME, Profile
+from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 
 F8 = npt.NDArray[np.float64]
@@ -32,7 +30,6 @@ B1 = npt.NDArray[np.bool_]
 
 LEVEL = 0.90
 """Of the interval that must lie inside the band: two one-sided tests at 5 %."""
-_Z95 = 1.96
 LEAST_SPREAD = 0.02
 """Standard deviation of a block's mean logarithm is taken to be this at least: a bin is 2.2 % wide."""
 
@@ -44,8 +41,7 @@ class PlaceEquivalence:
     share: float
     """Of the time on critical paths, each period counting the same, at places that are equivalent."""
     largest: float | None
-    """Largest change of requests that pass a place, relative, which the 95 % interval of the place's time
-    allows, noise between blocks included; at places with nearly all of the time."""
+    """Of `largest_at_places`."""
     change: F8
     """Logarithm of the ratio of typical own times; NaN where a period has no vote."""
     reach: F8
@@ -55,54 +51,30 @@ class PlaceEquivalence:
 
 
 def place_equivalence(
-    profile: Profile, roles: Roles, settings: RobustSettings, band: float
+    own: OwnTimes, profile: Profile, roles: Roles, settings: RobustSettings, band: float
 ) -> PlaceEquivalence:
     """TOST of every site. band: relative, 0.05 is ±5 %. O(rows of votes).
 
     Votes of a shape that the reference never had show nothing: a site counts as far as its votes were known.
     """
-    every, shape = votes_of(profile.votes, OWN_TIME)
-    known = given_shape(every, shape, roles)
     n_sites = len(profile.names.sites)
-    sides = [_means(known, slots, n_sites) for slots in (roles.reference, roles.problem)]
+    sides = [_means(own.votes, slots, n_sites) for slots in (roles.reference, roles.problem)]
     change = sides[1].mean - sides[0].mean
     variance = sides[0].variance + sides[1].variance
     with np.errstate(divide="ignore", invalid="ignore"):
         weak = sides[0].variance ** 2 / sides[0].freedom + sides[1].variance ** 2 / sides[1].freedom
-        reach = np.sqrt(variance) * stats.t.ppf((1 + LEVEL) / 2, np.maximum(variance**2 / weak, 1.0))
+        reach = np.sqrt(variance) * stdtrit(np.maximum(variance**2 / weak, 1.0), (1 + LEVEL) / 2)
         inside = np.abs(change) + reach <= math.log1p(band)
-        told = np.minimum.reduce(
-            [
-                side.n / totals(every.site[at], every.n[at], n_sites)
-                for side, slots in zip(sides, (roles.reference, roles.problem), strict=True)
-                for at in (slots[every.slot],)
-            ]
-        )
+        told = np.minimum.reduce([side.n / cast for side, cast in zip(sides, own.cast, strict=True)])
     time_share = _time_shares(profile, roles)
     return PlaceEquivalence(
         share=float((time_share * np.nan_to_num(told) * inside).sum()),
-        largest=_largest(known, profile, roles, settings, time_share),
+        largest=largest_at_places(own, profile, roles, settings),
         change=change,
         reach=reach,
         time_share=time_share,
         equivalent=inside,
     )
-
-
-def _largest(
-    votes: Votes, profile: Profile, roles: Roles, settings: RobustSettings, time_share: F8
-) -> float | None:
-    n_sites = len(time_share)
-    side = np.where(roles.problem, 1, np.where(roles.ordinary, 0, -1))
-    periods = spread(votes, side, n_sites, 2)
-    noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
-    se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
-    change = np.abs(periods.log_median[:, 1] - periods.log_median[:, 0])
-    tested = (periods.n >= settings.min_requests).all(axis=1) & np.isfinite(se + change)
-    size = np.expm1(np.where(tested, change + _Z95 * se, 0.0))
-    both = visit_sums(profile, roles.reference | roles.problem)
-    part = both.critical_ns / np.maximum(both.response_ns, 1e-300)
-    return size_for(np.where(tested, size * part, np.inf).tolist(), time_share.tolist())
 
 
 @dataclass(frozen=True, slots=True)

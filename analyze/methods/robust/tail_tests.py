@@ -7,12 +7,19 @@ import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95, Candidates
-from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, share_envelope
+from analyze.methods.robust.far_tails import far_tails
+from analyze.methods.robust.noise_between import (
+    LEAST_IN_ENVELOPE,
+    dispersion,
+    leaves_envelope,
+    share_envelope,
+)
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes, merged
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.sites.log_bins import value_of
+from analyze.sites.names import Names, SiteKind
 from analyze.sites.totals import totals
 from analyze.stats.proportions import fisher
 from schemas.report.findings import ChangeKind
@@ -26,9 +33,13 @@ _MARGIN = 0.02
 
 
 def tail_changes(
-    votes: Votes, roles: Roles, sums: BothSums, settings: RobustSettings, n_sites: int
+    votes: Votes, names: Names, roles: Roles, sums: BothSums, settings: RobustSettings
 ) -> Candidates:
-    """Candidates of `tail`: share of votes over max(98th percentile, 3 x median) of ordinary times."""
+    """Candidates of `tail`: share of votes over max(98th percentile, 3 x median) of ordinary times.
+
+    Where that does not count, over far more than any ordinary time (`far_tails`).
+    """
+    n_sites = len(names.sites)
     side = roles.side
     threshold = _thresholds(votes.where(side[votes.slot] == 0), n_sites)
     over = votes.bin > threshold[votes.site]
@@ -55,9 +66,20 @@ def tail_changes(
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
     passes = (x1 >= _LEAST_SLOW) & (moved > settings.min_z * se) & ((moved > settings.tail_floor) | much)
     passes &= share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
+    passes &= leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
     passes &= excess_ns > settings.time_share * sums.mean_response_ns
     # A wait beside a longer one delays nobody: the time on the critical path must have grown as well.
     passes &= sums.slower_a_visit_ns > settings.time_share * sums.mean_response_ns / 2
+    far = far_tails(votes, _alike(names), roles, sums, settings)
+    instead = far.passes & ~passes & (sums.slower_a_visit_ns > far.excess_ns * sums.calls_a_visit / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rare = far.n / n[:, 1]
+        se = np.where(instead, np.sqrt(np.maximum(rare, 1e-9) / n[:, 1]), se)
+    share = np.where(instead[:, None], 0.0, share)
+    share[:, 1] = np.where(instead, rare, share[:, 1])
+    moved = share[:, 1] - share[:, 0]
+    threshold, passes = np.where(instead, far.threshold, threshold), passes | instead
+    p = np.minimum(1.0, 2 * np.minimum(p, np.where(instead, far.p, 1.0)))  # two tests of a site
     sites = np.flatnonzero((n[:, :2] >= settings.min_requests).all(axis=1))
     parts, ratio = sums.slower_ns, sums.call_ratio
 
@@ -82,6 +104,14 @@ def tail_changes(
         )
 
     return Candidates(sites, p[sites], passes[sites], change)
+
+
+def _alike(names: Names) -> tuple[I8, I8]:
+    """Sites of one operation; and steps of records that begin at one point."""
+    operation = np.array([site.operation for site in names.sites], dtype=np.int64)
+    first = len(names.operations)
+    begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
+    return operation, np.array(begins, dtype=np.int64)
 
 
 def _thresholds(ordinary: Votes, n_sites: int) -> I8:

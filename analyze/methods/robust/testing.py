@@ -11,6 +11,7 @@ from analyze.findings.changes import Change
 from analyze.findings.groups import ERROR_KINDS, TIME_KINDS
 from analyze.methods.robust.call_tests import call_changes
 from analyze.methods.robust.candidates import Candidates
+from analyze.methods.robust.own_times import OwnTimes, own_times
 from analyze.methods.robust.rare_paths import child_changes, unseen_changes
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -33,6 +34,7 @@ class Tested:
     sites: frozenset[int]
     """Sites that some test reached."""
     sums: BothSums
+    own: OwnTimes
 
 
 def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> Tested:
@@ -43,8 +45,9 @@ def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> 
     """
     sums = BothSums.of(profile, roles)
     given = (profile, roles, sums, settings)
+    own = own_times(profile, roles, settings)
     first = (
-        *time_changes(*given),
+        *time_changes(own, *given),
         overlap_changes(*given),
         call_changes(*given, SiteKind.STEP),
         shape_changes(*given),
@@ -58,6 +61,7 @@ def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> 
         sum(len(family.p) for family in (*first, *second)),
         frozenset(site for family in (*first, *second) for site in np.unique(family.site).tolist()),
         sums,
+        own,
     )
 
 

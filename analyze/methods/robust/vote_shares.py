@@ -9,7 +9,12 @@ import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95
-from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE, dispersion, share_envelope
+from analyze.methods.robust.noise_between import (
+    LEAST_IN_ENVELOPE,
+    dispersion,
+    leaves_envelope,
+    share_envelope,
+)
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.sites.profile import Profile
@@ -139,6 +144,7 @@ def tested_shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSett
     whole = [np.rint(values).astype(np.int64) for values in (x[:, 0], n[:, 0], x[:, 1], n[:, 1])]
     floor = np.where(new, settings.new_floor, settings.shape_floor)
     left = np.isnan(low) | (after > high + _MARGIN) | (after < low - _MARGIN)
+    left &= leaves_envelope(x[:, 1], n[:, 1], low, high)
     size = np.abs(after - before)
     passes = (size > settings.min_z * se) & (size > floor) & left
     passes &= np.maximum(requests[:, 0], requests[:, 1]) >= _LEAST_NEW

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.markers import LabelRules, Marker
-from analyze.methods.variance.part_names import edge_name, site_name
 from analyze.population import Population
+from analyze.sites.critical_times import AllPathTimes
+from analyze.sites.part_names import edge_name, site_name
 from schemas.report.variance import MarkerKind, MarkerRow
 
 

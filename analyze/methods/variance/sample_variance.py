@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.variance.category_variance import GroupVariances, group_variances
-from analyze.methods.variance.edge_times import AllPathTimes
 from analyze.methods.variance.markers import LabelRules
 from analyze.methods.variance.request_groups import Levels, RequestGroups, levels, request_groups
 from analyze.methods.variance.site_variance import SiteVariances, site_variances
 from analyze.methods.variance.variance_split import VarianceSplit, variance_split
 from analyze.population import Population
+from analyze.sites.critical_times import AllPathTimes
 
 B1 = npt.NDArray[np.bool_]
 F8 = npt.NDArray[np.float64]
@@ -27,6 +27,10 @@ class Measured:
     split: VarianceSplit
     sites: SiteVariances
     by_group: GroupVariances
+
+    def part_within(self, site: int) -> float:
+        """Part of the variance that a site adds within paths; 0 where nothing varies."""
+        return float(self.sites.within[site]) / self.split.total if self.split.total > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

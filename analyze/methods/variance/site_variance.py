@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.variance.edge_times import AllPathTimes, at_sites
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.variance_split import VarianceSplit, refuse_rest
+from analyze.sites.critical_times import AllPathTimes, at_sites
 from analyze.sites.totals import totals
 
 I8 = npt.NDArray[np.int64]

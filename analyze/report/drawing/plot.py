@@ -35,7 +35,7 @@ def draw_histogram(histogram: Histogram) -> Markup:
         ).format(w=WIDTH, h=HEIGHT, t=_summary(histogram))
     ]
     floor = HEIGHT - BOTTOM
-    for tick in _ticks(low, high):
+    for tick in log_ticks(low, high):
         x = _x(tick, low, high)
         parts.append(
             Markup(
@@ -95,11 +95,12 @@ def _outline(histogram: Histogram, shares: list[float], tallest: float, low: flo
     return path + f"V{floor}Z"
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
+    """Round values of a log axis, at most `most`."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     decades = [10.0**k for k in range(first, last + 1)]
     for steps in _TICK_STEPS:
         ticks = [d * s for d in decades for s in steps if low <= d * s <= high]
-        if len(ticks) <= MAX_TICKS:
+        if len(ticks) <= most:
             return ticks
-    return ticks[:: math.ceil(len(ticks) / MAX_TICKS)]
+    return ticks[:: math.ceil(len(ticks) / most)]

@@ -34,8 +34,8 @@ class Due:
     sealed_to_ns: int | None
     """Every window that ends here or before is whole with this commit."""
     new_events: pa.Table
-    """EVENT_SCHEMA, the coming segment: events taken since the last commit and open after this one. Its
-    schema's metadata tells what was settled of earlier segments (`settled_of`)."""
+    """EVENT_SCHEMA, the coming segment: events taken since the last commit and open after this one, and
+    others that are kept for a repair. Its schema's metadata tells what was settled (`settled_of`)."""
     has_segment: bool
     """Whether `new_events` must be kept; it may have no rows, and yet tell what was settled."""
     segments_needed: int

@@ -87,6 +87,8 @@ class LaneBuffer:
         window of these. They are kept while something may come late."""
         self._segment = 0
         """Number of the coming segment, from 0 for the first that was loaded."""
+        self._now_ns = 0
+        """Clock, when something came last."""
         self.relieved_flows = 0
         """Requests that were closed to make room, in the buffer's life."""
         self.sealed_to_ns = sealed_to_ns
@@ -159,6 +161,7 @@ class LaneBuffer:
 
     def add(self, events: pa.Table, now_ns: int) -> None:
         """Take events of a poll (EVENT_SCHEMA); `now_ns` is the clock, to tell times that cannot be."""
+        self._now_ns = now_ns
         self._arrivals.n_read += events.num_rows
         if not events.num_rows:
             return
@@ -352,7 +355,7 @@ class LaneBuffer:
             sealed_to_ns=sealed_to_ns,
             new_events=with_settled(new_events, settled) if has_segment else new_events,
             has_segment=has_segment,
-            segments_needed=0 if first is None else self._segment - first + int(has_segment),
+            segments_needed=int(has_segment) + (0 if first is None else self._segment - first),
             pieces=tuple(pieces),
         )
 
@@ -364,7 +367,14 @@ class LaneBuffer:
         return [tie for tie in ties if horizon is None or tie[1] > horizon]
 
     def _new_events(self, pieces: list[Piece]) -> pa.Table:
-        """Events taken since the last commit, without those of requests that are published with this one."""
+        """Events taken since the last commit, without those of requests that are published with this one:
+        but for a repair, these too, unless they are older than what is kept for it.
+        """
+        if (
+            self._watermark_ns is not None
+            and self._now_ns - self._watermark_ns < self._settings.keep_events_ns
+        ):
+            return self._arrivals.new_events(np.concatenate([np.zeros(0, np.uint64), *self._settled]))
         if not self._open.n_events and len(pieces) == self._pending.n_pieces:
             return empty_events()
         gone = [piece.keys for piece in pieces if piece.segments[1] == self._segment]

@@ -28,7 +28,7 @@ from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
 from stitch.drivers.live.watermarks import StreamTimes
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
-from stitch.lake.segment_files import sweep_segments
+from stitch.lake.segment_files import KeptSegments
 from stitch.lake.store import Store
 
 KEPT_LETTERS_BYTES: Final = 32 * 2**20
@@ -86,7 +86,8 @@ class LiveLane:
         self._changed = False
         self.state = LaneState.RUNNING
         self.why = ""
-        sweep_segments(store, lane, self._segments, self._lane.seq)
+        self._kept = KeptSegments(store, lane, settings.keep_events_ns)
+        self._kept.sweep(self._segments, self._lane.seq)
 
     @property
     def number(self) -> int:
@@ -213,7 +214,7 @@ class LiveLane:
                 self._forget(due, segments, now_ns)
             raise
         self._forget(due, segments, now_ns)
-        sweep_segments(self._store, self.number, segments, self._lane.seq)
+        self._kept.sweep(segments, self._lane.seq, now_ns)
         return record, time.monotonic() - began
 
     def _body(self, due: Due, segments: tuple[Segment, ...]) -> CommitBody:

@@ -308,7 +308,7 @@ class LiveRun:
         try:
             committed = result()
         except CommitTakenError as error:
-            self._lost_to_another(number, str(error))
+            self._lost_to_another(number, error.message)  # taken back by itself: there is nothing to do
         except UncertainError as error:
             self._start_over(number, f"The lake did not say whether it took a commit: {error}.")
         except LakeError as error:

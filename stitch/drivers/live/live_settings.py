@@ -26,6 +26,9 @@ class LiveSettings(Config):
     memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
     """Budget for open requests and flows that wait for their window, over all lanes, beside the idle process.
     Past it, streams pause until windows are published or the oldest open requests are closed, INCOMPLETE."""
+    keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
+    """Raw events stay in the lake for so long after they came, so that `flowdiff repair` can stitch the
+    requests anew that late events belong to: run it at least so often. 0 keeps none."""
     accept_gaps: bool = False
     """Go on where retention passed the lane's position, or a topic was made anew; the gap is in the ledger.
     Else such a lane halts: what is gone is gone, and somebody should know."""

@@ -43,7 +43,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class _Uses:
+class Uses:
     """How operations are used in one period."""
 
     n: F8
@@ -57,7 +57,7 @@ class _Uses:
 
 def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
     """Operations of the reference that the problem knows under another name, by name. O(sites)."""
-    before, after = (_uses(profile, slots) for slots in (roles.ordinary, roles.problem))
+    before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
     names = profile.names.operations
     gone = np.flatnonzero((before.n >= LEAST_REQUESTS) & (after.n == 0)).tolist()
     come = np.flatnonzero((after.n >= LEAST_REQUESTS) & (before.n == 0)).tolist()
@@ -70,7 +70,7 @@ def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
         for old in gone
         for new in come
         if _may_be(names[old], names[new], moved)
-        and _as_often(before, after, old, new)
+        and as_often(before, after, old, new)
         and (likeness := _likeness(before, after, old, new, gone, come)) >= SAME_PLACE
     ]
     found: dict[int, int] = {}
@@ -104,7 +104,8 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
     return True
 
 
-def _uses(profile: Profile, slots: npt.NDArray[np.bool_]) -> _Uses:
+def uses_of(profile: Profile, slots: npt.NDArray[np.bool_]) -> Uses:
+    """How operations are used in some slots. O(sites)."""
     visits, responses = profile.visits, profile.responses
     inside = slots[visits["slot"].to_numpy()]
     weight = totals(
@@ -124,20 +125,21 @@ def _uses(profile: Profile, slots: npt.NDArray[np.bool_]) -> _Uses:
         operation: {way: passed / sum(out.values()) for way, passed in out.items()}
         for operation, out in ways.items()
     }
-    return _Uses(n, n / max(requests, 1e-300), requests, shares)
+    return Uses(n, n / max(requests, 1e-300), requests, shares)
 
 
-def _as_often(before: _Uses, after: _Uses, old: int, new: int) -> bool:
+def as_often(before: Uses, after: Uses, old: int, new: int) -> bool:
+    """Whether as many requests pass the new operation as passed the old one."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     pooled = (float(before.n[old]) + float(after.n[new])) / (before.requests + after.requests)
     chance = _Z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
     return abs(share1 - share0) <= max(SAME_SHARE * share0, chance)
 
 
-def _likeness(before: _Uses, after: _Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
+def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
     """Part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are alike."""
 
-    def ways(uses: _Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
+    def ways(uses: Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
         merged: dict[tuple[str, int], float] = defaultdict(float)
         for (way, other), share in uses.ways.get(operation, {}).items():
             merged[way, NO_CALLER if other in unsure else other] += share

@@ -13,6 +13,7 @@ from analyze.methods.robust.vetoes.lost_records import ALLOWED, loss_aside, loss
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_aside, load_changes, load_met
 from analyze.methods.robust.vetoes.moved_clocks import clock_aside, clock_changes
 from analyze.methods.robust.vetoes.renames import Rename, rename_text
+from analyze.methods.robust.vetoes.silent_components import Silent, silent_aside, silent_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile
 from analyze.sites.profiling import Pattern
@@ -40,10 +41,15 @@ def sifted(
     roles: Roles,
     population: Population,
     renamed: tuple[Rename, ...],
+    silent: tuple[Silent, ...] = (),
 ) -> Sifted:
     """Data quality first, then load: each change is set aside once, by the first reason that explains it."""
     asides = [Aside("rename", rename_text(renamed))] if renamed else []
     left = list(tested.changes)
+    if silent:
+        told = silent_changes(left, silent, profile.names)
+        left = _without(left, told)
+        asides.append(silent_aside(silent, told))
     loss = loss_of(profile, roles, population.incomplete)
     if loss is not None:
         lost = lost_changes(left, loss, profile, roles, tested.sums)

@@ -26,6 +26,9 @@ def print_findings(section: FindingsSection, console: Console) -> None:
         console.print(Text(wording.visible(f"{finding.rank}. {finding.title}"), style="bold"))
         for line in _lines(finding):
             console.print(Padding(line, _INDENT, expand=False))
+        if finding.views:
+            # One line whatever the width, so that it can be copied.
+            console.print(_told("   More", words.further(finding.views)), soft_wrap=True)
     left = section.findings_total - min(len(section.findings), LISTED)
     if left:
         console.print(Text(f"\nand {wording.counted(left, 'more finding')}", style="dim"))

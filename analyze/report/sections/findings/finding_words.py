@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from analyze.report import measures
 from analyze.report.wording import change, count, counted, duration, moves, p_value, percent, significant
 from schemas.report.explanations import Explanation
-from schemas.report.findings import ChangeKind, Evidence, Factor, Finding, Interval, Site, Unexplained
+from schemas.report.findings import (
+    ChangeKind,
+    Evidence,
+    Factor,
+    Finding,
+    FurtherView,
+    Interval,
+    Site,
+    Unexplained,
+)
 
 KIND: Final = {
     ChangeKind.SLOWER: "slower",
@@ -138,6 +148,12 @@ def differs(explanation: Explanation) -> str:
         if explanation.competing
         else "nothing stable.",
     }.get(explanation.reason, "no parameter that was recorded.")
+
+
+def further(views: Sequence[FurtherView]) -> str:
+    """The command of the most telling view; what others there are."""
+    others = ", ".join(view.method for view in views[1:])
+    return f"{views[0].command}" + (f"  # also on the page: {others}" if others else "")
 
 
 def conditions(parts: tuple[str, ...]) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from analyze.report import measures
 from analyze.report.drawing.cumulative import Curve, draw_cumulative
 from analyze.report.drawing.plot import draw_histogram
 from analyze.report.page_templates import template
@@ -72,6 +73,7 @@ def variance_html(section: VarianceSection, end: str) -> Markup:
             s=section,
             end=end,
             words=variance_words,
+            c2_sentence=measures.c2_sentence,
             roots=variance_words.root_parts(section, MOST_ROOTS),
             axis=ShareAxis.over([site.within for site in section.sites]),
             shown_sites=_shown(section),

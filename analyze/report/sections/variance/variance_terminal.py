@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from analyze.report import wording
+from analyze.report import measures, wording
+from analyze.report.drawing.name_table import print_name_table
 from analyze.report.sections.variance import variance_words as words
 from schemas.report.variance import VarianceChangeSection, VarianceDetailsSection, VarianceSection
 
@@ -18,7 +17,6 @@ CATEGORIES: Final = 6
 EDGES: Final = 5
 DETAILS: Final = 3
 PAIRS: Final = 3
-LEAST_NAME: Final = 20
 
 
 def print_variance(section: VarianceSection, console: Console) -> None:
@@ -35,7 +33,7 @@ def print_variance(section: VarianceSection, console: Console) -> None:
             _say(console, words.watched(source), style="dim" if source.resolved else "")
     left = section.residual_sd_us is not None
     console.print()
-    _table(
+    print_name_table(
         console,
         "Places, by variance within paths",
         ("within", *(("left",) if left else ()), "total", "C²", "mean", "sd", *(("marker",) if left else ())),
@@ -55,7 +53,7 @@ def print_variance(section: VarianceSection, console: Console) -> None:
     )
     _rest(console, SITES, section.sites_total, "place")
     console.print()
-    _table(
+    print_name_table(
         console,
         "Categories",
         ("key", "requests", "C²", "mean", "impact"),
@@ -74,7 +72,7 @@ def print_variance(section: VarianceSection, console: Console) -> None:
     _rest(console, CATEGORIES, section.categories_total, "category", "categories")
     for curve in section.curves:
         name = f"{curve.sample.capitalize()}: " if len(section.curves) > 1 else ""
-        _say(console, f"{name}{words.curve(curve)}")
+        _say(console, f"{name}{measures.c2_sentence(curve)}")
 
 
 def print_details(section: VarianceDetailsSection, console: Console) -> None:
@@ -83,7 +81,7 @@ def print_details(section: VarianceDetailsSection, console: Console) -> None:
         console.print()
         _say(console, words.detail_title(detail), style="bold")
         _say(console, words.detail(detail), style="dim")
-        _table(
+        print_name_table(
             console,
             detail.by.capitalize(),
             ("share", "less tail", "mean", "sd", "waits for", "marker"),
@@ -124,7 +122,7 @@ def print_change(section: VarianceChangeSection, console: Console) -> None:
     if check := words.change_check(section):
         _say(console, check, style="dim")
     if section.sites:
-        _table(
+        print_name_table(
             console,
             "Changed places",
             ("change", "variance", "95 % interval", "C²"),
@@ -143,7 +141,7 @@ def print_change(section: VarianceChangeSection, console: Console) -> None:
     else:
         _say(console, f"None of {wording.counted(section.sites_tested, 'place')} changed by test.")
     if section.categories:
-        _table(
+        print_name_table(
             console,
             "Categories whose C² changed",
             ("key", "C²", "factor"),
@@ -168,22 +166,3 @@ def _say(console: Console, text: str, style: str = "") -> None:
 def _rest(console: Console, shown: int, total: int, word: str, plural: str | None = None) -> None:
     if total > shown:
         _say(console, f"{shown} of {wording.counted(total, word, plural)}.", style="dim")
-
-
-def _table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A name, clipped to what is left, and columns of numbers; columns that hold nothing are left out."""
-    kept = [i for i in range(len(heads)) if any(row[i + 1] for row in rows)]
-    widths = {i: max([len(heads[i]), *(len(row[i + 1]) for row in rows)]) for i in kept}
-    while len(kept) > 1 and console.width - sum(widths[i] + 1 for i in kept) < LEAST_NAME:
-        kept.pop()
-    room = max(console.width - sum(widths[i] + 1 for i in kept) - 1, 1)
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column(wording.clip(title, room), no_wrap=True)
-    for i in kept:
-        table.add_column(heads[i], justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            Text(wording.clip(wording.visible(row[0]), room)),
-            *(Text(wording.visible(row[i + 1])) for i in kept),
-        )
-    console.print(table)

@@ -9,7 +9,6 @@ from typing import Final
 from analyze.report import wording
 from schemas.report.findings import Interval
 from schemas.report.variance import (
-    C2Curve,
     EdgeAdvice,
     MarkerRow,
     MarkerSuggestion,
@@ -24,6 +23,8 @@ from schemas.report.variance import (
 TAIL_KEPT: Final = 0.5
 """Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
 
+MOSTLY_BETWEEN: Final = 0.5
+"""From this part of a change on a reader is told that it lies between paths."""
 LEAST_SHARE: Final = 1e-4
 """Smaller shares are not told apart."""
 
@@ -79,7 +80,7 @@ def c2_span(interval: Interval | None) -> str:
     """`1.9 to 2.8`; empty where it is not known."""
     if interval is None:
         return ""
-    return f"{wording.significant(interval.low, 2)} to {wording.significant(interval.high, 2)}"
+    return f"{wording.rough(interval.low, 2)} to {wording.rough(interval.high, 2)}"
 
 
 def share_span(interval: Interval | None) -> str:
@@ -87,18 +88,6 @@ def share_span(interval: Interval | None) -> str:
     if interval is None or max(abs(interval.low), abs(interval.high)) < LEAST_SHARE:
         return ""
     return f"{wording.percent(interval.low)} to {wording.percent(interval.high)}"
-
-
-def curve(found: C2Curve) -> str:
-    """`C² below 1 in 88 % of 340 categories (95 % of their requests), at most 50.3.`"""
-    if found.below_one is None:
-        return "No category has more than 10 requests."
-    return (
-        f"C² below 1 in {wording.percent(found.below_one)} of "
-        f"{wording.counted(found.categories, 'category', 'categories')} of more than 10 requests "
-        f"({wording.percent(found.requests_below_one)} of their requests), at most "
-        f"{wording.significant(found.largest or 0.0)}."
-    )
 
 
 def residual(section: VarianceSection) -> str:
@@ -195,7 +184,14 @@ def change(section: VarianceChangeSection) -> str:
         text += (
             f"; variance {wording.factor(section.ratio)} ({c2_span(section.interval)} with 95 % certainty)"
         )
-    return f"{text}."
+    text += "."
+    if section.between is not None and section.between >= MOSTLY_BETWEEN:
+        text += (
+            f" {wording.percent(min(section.between, 1.0))} of the change lies between paths: what some "
+            "requests do took longer or shorter alike, and no place need vary more. The command compare "
+            "tells where."
+        )
+    return text
 
 
 def change_check(section: VarianceChangeSection) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Population
-from analyze.sites.graph_sites import graph_sites
+from analyze.sites.graph_sites import GraphSites, graph_sites
 from analyze.sites.names import NameBook, Names
 from analyze.sites.slot_runs import Grouped
 from analyze.stats.moments import NS_PER_US
@@ -31,6 +31,8 @@ class PathTimes:
     to the response time."""
     on_path: B1
     """[edges, requests]"""
+    graph: GraphSites
+    """What the edges and nodes belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def path_times(population: Population) -> AllPathTimes:
         on_path = np.ascontiguousarray(critical_path(category).T)
         us = edge_latency_ns(category).T / NS_PER_US
         us *= on_path
-        found.append(PathTimes(sites.site[sites.owner], us, on_path))
+        found.append(PathTimes(sites.site[sites.owner], us, on_path, sites))
     return AllPathTimes(tuple(found), book.names())
 
 

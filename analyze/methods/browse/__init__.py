@@ -1,0 +1,1 @@
+"""Browsing a period: `flowdiff browse` (ALGORITHMS H)."""

@@ -1,0 +1,249 @@
+"""Two calling-context trees laid on each other: where they part, where one is slower (HOT §2.3).
+
+The two sides, A and B, are sums over groups of requests, each group a block of time. Per node of either: who
+has it, how often, how long, and what a difference adds to the mean request's time, which is its colour. A
+difference is coloured where it is more than its blocks differ among themselves (all nodes of the overlay
+corrected together), and more than a floor; what lies below a parting has no colour of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.clusters.calling_tree import ROOT, CallingTree
+from analyze.stats.multiple import q_values
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_matrix
+
+F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
+B1 = npt.NDArray[np.bool_]
+
+TIME_SHARE: Final = 0.01
+"""A time that adds less of the mean request's time than this is not coloured."""
+_LEAST_TIMES: Final = 5.0
+"""Requests of either side whose times tell something."""
+
+
+class NodeKind(StrEnum):
+    """What differs at a node."""
+
+    SAME = "same"
+    ONLY_A = "only-a"
+    ONLY_B = "only-b"
+    MORE = "more"
+    FEWER = "fewer"
+    SLOWER = "slower"
+    FASTER = "faster"
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What is coloured."""
+
+    q: float
+    """Share of false ones among the coloured of an overlay (Benjamini-Hochberg)."""
+    min_z: float
+    time_floor: float
+    """Relative."""
+    share_floor: float
+    """Visits of a request that passes the node above."""
+    new_floor: float
+    """The same where only one side has the node."""
+    phi: float = 1.0
+    """Over-dispersion of shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Sums of one side by block; matrices are [nodes, blocks]."""
+
+    asked: F8
+    """Requests that pass the node above; of a root all."""
+    through: F8
+    visits: F8
+    time_us: F8
+    time_squares: F8
+    requests: float
+
+    @property
+    def n_visits(self) -> F8:
+        """[nodes]"""
+        return np.asarray(self.visits.sum(axis=1))
+
+    def mean_us(self) -> F8:
+        """[nodes] mean time of a visit; NaN without one."""
+        return _ratio(self.time_us, self.visits)[0]
+
+    def single_error_us(self) -> F8:
+        """[nodes] standard error of that mean were requests independent; visits of one request are not."""
+        visits, through = self.n_visits, self.through.sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = self.time_squares.sum(axis=1) / visits - self.mean_us() ** 2
+            return np.asarray(np.sqrt(np.maximum(spread, 0.0) / through))
+
+    def passing(self) -> F8:
+        """[nodes] share of the requests that pass; 0 without requests."""
+        return np.asarray(self.through.sum(axis=1) / max(self.requests, 1e-300))
+
+    @property
+    def total_us(self) -> float:
+        """Sum of the nodes' times of a mean request."""
+        return float(self.time_us.sum()) / max(self.requests, 1e-300)
+
+
+def _ratio(part: F8, whole: F8) -> tuple[F8, F8, F8]:
+    """([rows] sum of part over sum of whole, its standard error from blocks, blocks less 1).
+
+    part, whole: [rows, blocks]. Linearised, blocks being what is drawn; NaN where whole is 0, infinite for
+    one block.
+    """
+    total = whole.sum(axis=1)
+    blocks = (whole > 0).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = part.sum(axis=1) / total
+        rest = np.where(whole > 0, part - ratio[:, None] * whole, 0.0)
+        error = np.sqrt((rest**2).sum(axis=1) * blocks / np.maximum(blocks - 1, 0)) / total
+    return ratio, np.where(blocks > 1, error, np.inf), np.maximum(blocks - 1, 0).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOverlay:
+    """Arrays are [nodes of either side]; a node comes after the one above."""
+
+    node: I8
+    """Number in the tree."""
+    above: I8
+    """Place of the node above; ROOT for a root."""
+    sides: tuple[Side, Side]
+    kind: tuple[NodeKind, ...]
+    by_paths_us: F8
+    """What more or fewer visits from here on add to a mean request, B less A; 0 where it is not coloured."""
+    by_time_us: F8
+    """What longer or shorter visits add; 0 where it is not coloured."""
+
+    @property
+    def colour_us(self) -> F8:
+        """The larger of the two, as a size."""
+        return np.maximum(np.abs(self.by_paths_us), np.abs(self.by_time_us))
+
+    @property
+    def first(self) -> int:
+        """Place of the most coloured node; -1 where none is."""
+        colour = self.colour_us
+        return int(np.argmax(colour)) if len(colour) and colour.max() > 0 else -1
+
+
+def overlaid(tree: CallingTree, a: Sequence[int], b: Sequence[int], gates: Gates) -> TreeOverlay:
+    """The trees of two lists of groups on each other. O(nodes of either)."""
+    matrices = (tree.through, tree.visits, tree.time_us, tree.time_squares)
+    parts = [[matrix[:, list(side)] for matrix in matrices] for side in (a, b)]
+    node = np.unique(np.concatenate([part.indices for _, part, *_ in parts])).astype(np.int64)
+    place = np.full(tree.n_nodes + 1, ROOT, dtype=np.int64)
+    place[node] = np.arange(len(node))
+    above = place[tree.above[node]]
+    sides = tuple(
+        _side(node, above, tree.requests[list(groups)], part)
+        for groups, part in zip((a, b), parts, strict=True)
+    )
+    time, paths = _by_time(sides[0], sides[1], gates), _by_paths(above, sides[0], sides[1], gates)
+    sure = q_values(np.concatenate([time.p, paths.p])) <= gates.q
+    by_time = np.where(sure[: len(node)] & time.passes, time.added_us, 0.0)
+    by_paths = np.where(sure[len(node) :] & paths.passes, paths.added_us, 0.0)
+    kinds = tuple(
+        _kind(*map(float, numbers))
+        for numbers in zip(sides[0].n_visits, sides[1].n_visits, by_paths, by_time, strict=True)
+    )
+    return TreeOverlay(node, above, (sides[0], sides[1]), kinds, by_paths, by_time)
+
+
+def _side(node: I8, above: I8, requests: F8, matrices: Sequence[csc_matrix]) -> Side:
+    passed, visited, time, squares = (part.tocsr()[node].toarray() for part in matrices)
+    asked = np.where((above == ROOT)[:, None], requests[None, :], passed[np.maximum(above, 0)])
+    return Side(asked, passed, visited, time, squares, float(requests.sum()))
+
+
+def _kind(visits_a: float, visits_b: float, paths: float, time: float) -> NodeKind:
+    if visits_a <= 0:
+        return NodeKind.ONLY_B
+    if visits_b <= 0:
+        return NodeKind.ONLY_A
+    if paths == 0 and time == 0:
+        return NodeKind.SAME
+    if abs(paths) > abs(time):
+        return NodeKind.MORE if paths > 0 else NodeKind.FEWER
+    return NodeKind.SLOWER if time > 0 else NodeKind.FASTER
+
+
+class _Differences(NamedTuple):
+    """Arrays are [nodes]."""
+
+    added_us: F8
+    p: F8
+    """Two-sided, Student's with a degree for each block less one; NaN: not tested."""
+    passes: B1
+    """Beyond the floors."""
+
+
+def _p(difference: F8, error: F8, freedom: F8, tested: B1) -> F8:
+    from scipy.special import stdtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(difference == 0, 0.0, np.abs(difference) / error)
+    return np.where(tested, 2 * stdtr(np.maximum(freedom, 1.0), -t), np.nan)
+
+
+def _by_time(a: Side, b: Side, gates: Gates) -> _Differences:
+    """Visits of a mean request times how much longer one takes."""
+    (mean_a, error_a, free_a), (mean_b, error_b, free_b) = (_ratio(s.time_us, s.visits) for s in (a, b))
+    difference = mean_b - mean_a
+    # Blocks of few requests may be alike by chance: at least the error that single requests show.
+    error = np.maximum(np.hypot(error_a, error_b), np.hypot(a.single_error_us(), b.single_error_us()))
+    large = np.abs(difference) >= gates.time_floor * np.minimum(mean_a, mean_b)
+    visits = (a.n_visits / max(a.requests, 1e-300) + b.n_visits / max(b.requests, 1e-300)) / 2
+    added = np.nan_to_num(visits * difference)
+    matters = np.abs(added) >= TIME_SHARE * min(a.total_us, b.total_us)
+    seen = np.minimum(a.through.sum(axis=1), b.through.sum(axis=1)) >= _LEAST_TIMES
+    passes = large & matters & (difference != 0) & (np.abs(difference) >= gates.min_z * error)
+    return _Differences(added, _p(difference, error, free_a + free_b, seen), passes)
+
+
+def _by_paths(above: I8, a: Side, b: Side, gates: Gates) -> _Differences:
+    """How much more often a request that is above goes on here, times what it takes from here on.
+
+    Not tested below a node that only one side has: the ways parted before.
+    """
+    (rate_a, error_a, free_a), (rate_b, error_b, free_b) = (_ratio(s.visits, s.asked) for s in (a, b))
+    asked_a, asked_b = a.asked.sum(axis=1), b.asked.sum(axis=1)
+    visits = a.n_visits + b.n_visits
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # At least the error of a proportion: blocks that all say 0 or 1 do not differ.
+        pooled = np.minimum(visits / (asked_a + asked_b), 1.0)
+        least = np.maximum(pooled * (1 - pooled), 0.25 / (asked_a + asked_b))
+        least = gates.phi * least * (1 / asked_a + 1 / asked_b)
+        error = np.maximum(np.hypot(error_a, error_b), np.sqrt(least))
+        lasting = _with_all_below(above, (a.time_us + b.time_us).sum(axis=1)) / visits
+    difference = rate_b - rate_a
+    met = (asked_a > 0) & (asked_b > 0)
+    reached = (asked_a / max(a.requests, 1e-300) + asked_b / max(b.requests, 1e-300)) / 2
+    floor = np.where((rate_a > 0) & (rate_b > 0), gates.share_floor, gates.new_floor)
+    passes = (np.abs(difference) >= floor) & (np.abs(difference) >= gates.min_z * error)
+    added = np.nan_to_num(difference * reached * lasting)
+    return _Differences(added, _p(difference, error, free_a + free_b, met), passes)
+
+
+def _with_all_below(above: I8, value: F8) -> F8:
+    """[nodes] sums over a node and all nodes below."""
+    total = value.copy()
+    parents = above.tolist()
+    for place in range(len(parents) - 1, -1, -1):
+        if parents[place] != ROOT:
+            total[parents[place]] += total[place]
+    return total

@@ -1,0 +1,1 @@
+"""How the sections of `flowdiff browse` are shown."""

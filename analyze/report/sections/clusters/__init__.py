@@ -1,0 +1,1 @@
+"""Section `clusters`: groups of requests, and their trees on each other."""

@@ -1,0 +1,204 @@
+"""Commands that look further into a finding of a comparison: other methods, on its requests only.
+
+A method that is not there gives none: what is asked for here is a list of names, not of modules.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from schemas.report.findings import ChangeKind, Finding, FindingsSection, FurtherView
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from analyze.report.outcome import Outcome
+    from analyze.scope import LakePeriod
+    from schemas.report.report import Report
+
+MOST_ROOTS: Final = 5
+"""A finding in more root types is not narrowed by them."""
+_TIMES: Final = frozenset(
+    {ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL, ChangeKind.SERIAL, ChangeKind.PARALLEL}
+)
+_PATHS: Final = frozenset(
+    {
+        ChangeKind.PATH,
+        ChangeKind.NEW_PATH,
+        ChangeKind.LOST_PATH,
+        ChangeKind.MORE_CALLS,
+        ChangeKind.FEWER_CALLS,
+    }
+)
+_ERRORS: Final = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
+
+
+_IN_DOUBLE: Final = frozenset('"$`\\!\n')
+"""What means something to a shell between double quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A method, and of what changes it says more."""
+
+    method: str
+    about: str
+    kinds: frozenset[ChangeKind]
+
+
+_WAYS: Final = (
+    _Way("clusters", "paths of both periods laid over each other", _PATHS),
+    _Way("distalyze", "what else diverges, and where it began", _TIMES | _PATHS | _ERRORS),
+    _Way("variance", "which places became more variable", _TIMES),
+    _Way("browse", "response times, typical requests, what happened when", frozenset(ChangeKind)),
+)
+"""The most telling first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The two samples as a command line names them."""
+
+    lake: str
+    periods: Mapping[str, tuple[str, ...]]
+    """`reference` and `problem` -> texts of periods."""
+    where: Mapping[str, str]
+    """Their filters; empty for none."""
+
+
+def compared_of(samples: Sequence[tuple[str, Sequence[LakePeriod]]]) -> Compared | None:
+    """None where a command could not name them: other samples, several lakes, windows that are not sealed."""
+    if [name for name, _ in samples] != ["reference", "problem"]:
+        return None
+    parts = [part for _, found in samples for part in found]
+    if any(part.unsealed for part in parts) or len({part.lake for part in parts}) != 1:
+        return None
+    filters = {
+        name: {"" if part.period.where is None else part.period.where.text for part in found}
+        for name, found in samples
+    }
+    if any(len(texts) != 1 for texts in filters.values()):
+        return None
+    return Compared(
+        parts[0].lake,
+        {name: tuple(part.period.text for part in found) for name, found in samples},
+        {name: next(iter(texts)) for name, texts in filters.items()},
+    )
+
+
+def with_views(
+    outcome: Outcome, compared: Compared | None, methods: Iterable[str], kept: Sequence[Report] = ()
+) -> Outcome:
+    """The outcome with the commands for its findings; its report's id stays.
+
+    methods: names of those there are. kept: reports whose pages lie beside this one's.
+    """
+    if compared is None:
+        return outcome
+    known = set(methods)
+    ways = [way for way in _WAYS if way.method in known]
+    texts = [sample.text for sample in outcome.report.samples]
+    sections = tuple(
+        section.model_copy(
+            update={
+                "findings": tuple(
+                    finding.model_copy(update={"views": _views(finding, compared, ways, texts, kept)})
+                    for finding in section.findings
+                )
+            }
+        )
+        if isinstance(section, FindingsSection)
+        else section
+        for section in outcome.report.sections
+    )
+    return replace(outcome, report=outcome.report.model_copy(update={"sections": sections}))
+
+
+def _views(
+    finding: Finding,
+    compared: Compared,
+    ways: Sequence[_Way],
+    texts: Sequence[str],
+    kept: Sequence[Report],
+) -> tuple[FurtherView, ...]:
+    narrow = requests_of(finding)
+    where = {name: _both(text, narrow) for name, text in compared.where.items()}
+    found = []
+    for way in ways:
+        if finding.kind not in way.kinds:
+            continue
+        arguments = (way.method, *_arguments(compared, where))
+        found.append(
+            FurtherView(
+                method=way.method,
+                about=way.about,
+                arguments=arguments,
+                command=shell_line(["flowdiff", *arguments]),
+                page=_page(way.method, texts, where, kept),
+            )
+        )
+    return tuple(found)
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """Words as a line for a POSIX shell. Filters hold quotes: those stand in double ones, to be read."""
+    return " ".join(
+        f'"{word}"' if "'" in word and not _IN_DOUBLE & set(word) else shlex.quote(word) for word in words
+    )
+
+
+def _arguments(compared: Compared, where: Mapping[str, str]) -> tuple[str, ...]:
+    given = ["--lake", compared.lake]
+    for name in ("reference", "problem"):
+        for text in compared.periods[name]:
+            given += [f"--{name}", text]
+    if where["reference"] == where["problem"]:
+        return (*given, "--where", where["problem"]) if where["problem"] else tuple(given)
+    for name in ("reference", "problem"):
+        if where[name]:
+            given += [f"--{name}-where", where[name]]
+    return tuple(given)
+
+
+def requests_of(finding: Finding) -> str:
+    """A filter that keeps the requests of a finding in both periods, as far as one can; empty for all.
+
+    By their root types; a change of times or errors also by the component, which both periods have. A name
+    that a terminal does not show as it is cannot be copied, and is left out.
+    """
+    parts = []
+    roots = sorted({member.root for member in finding.members})
+    all_known = len(finding.members) == finding.members_total
+    if all_known and 0 < len(roots) <= MOST_ROOTS and all(map(_can_be_copied, roots)):
+        quoted = [_quoted(root) for root in roots]
+        parts.append(f"root = {quoted[0]}" if len(quoted) == 1 else f"root in ({', '.join(quoted)})")
+    # A host may stand before a component's name: then it is not what a filter knows.
+    component = finding.site.component
+    if finding.kind in _TIMES | _ERRORS and "/" not in component and _can_be_copied(component):
+        parts.append(f"component = {_quoted(component)}")
+    return " and ".join(parts)
+
+
+def _can_be_copied(name: str) -> bool:
+    return bool(name) and visible(name) == name
+
+
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _both(one: str, other: str) -> str:
+    return " and ".join(part for part in (one, other) if part)
+
+
+def _page(method: str, texts: Sequence[str], where: Mapping[str, str], kept: Sequence[Report]) -> str | None:
+    """Page of a kept report of this method on just these samples; texts: their periods."""
+    wanted = list(zip(texts, (where["reference"], where["problem"]), strict=True))
+    for report in kept:
+        if [run.name for run in report.methods] == [method] and wanted == [
+            (sample.text, sample.where) for sample in report.samples
+        ]:
+            return f"../{report.id}/report.html"
+    return None

@@ -1,0 +1,1 @@
+"""Repair: late events become part of the windows they belong to, as a new generation."""

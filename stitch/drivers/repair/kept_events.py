@@ -1,0 +1,118 @@
+"""Raw events that a live lane still keeps of requests which it has published: what a repair stitches anew.
+
+Segments hold the events of open requests for whoever takes the lane over; `live.keep_events` keeps them for
+a while after. Flows have no span ids, so without the events a late span has nothing that it could be tied to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from schemas.commits import Segment
+from schemas.errors import LakeError
+from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
+from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.lake.abreast import abreast
+from stitch.lake.chain import read_record
+from stitch.lake.layout import segment_folder, segment_seq
+from stitch.lake.segment_files import read_segment
+from stitch.lake.store import Store
+
+U8 = npt.NDArray[np.uint64]
+B1 = npt.NDArray[np.bool_]
+
+
+def kept_segments(store: Store, lane: int, head: int) -> list[Segment]:
+    """Segments of commits up to `head` that are still there, in order; what a dead writer left is none.
+
+    O(segments) small reads. Raises LakeError.
+    """
+    folder = segment_folder(lane)
+    there = [(name, segment_seq(name)) for name in store.names(folder)]
+    ours = [(f"{folder}/{name}", seq) for name, seq in there if seq is not None and seq <= head]
+
+    def named(item: tuple[str, int]) -> list[Segment]:
+        standing = read_record(store, lane, item[1]).record.standing
+        return [segment for segment in standing.segments if segment.name == item[0]]
+
+    return [segment for found in abreast(store, named, ours) for segment in found]
+
+
+def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:
+    """EVENT_SCHEMA a segment; one that was swept in the meantime gives none. Raises LakeError."""
+    for segment in segments:
+        if store.size(segment.name) is None:
+            continue
+        try:
+            events = read_segment(store, segment)
+        except LakeError:
+            if store.size(segment.name) is None:
+                continue
+            raise
+        if events.num_rows:
+            yield concat_events([events.cast(EVENT_SCHEMA)])
+
+
+def related(late: pa.Table, kept: Callable[[], Iterator[pa.Table]]) -> pa.Table:
+    """Kept events of the requests of late ones (EVENT_SCHEMA): by id, and for records that name none, by
+    what ties them.
+
+    `kept` reads them all, table by table, and is called once for spans, for records as often as a chain of
+    ties is long. Memory: what is found, and one table.
+    """
+    known = _Known(late)
+    while True:
+        before = known.size
+        found = []
+        for events in kept():
+            rows = known.rows(events)
+            if rows.any():
+                found.append(events.filter(pa.array(rows)).combine_chunks())
+        if known.size == before or not known.any_loose:
+            return concat_events(found)
+
+
+class _Known:
+    """Requests by key, and the words of their records: both grow while events are looked at."""
+
+    def __init__(self, late: pa.Table) -> None:
+        self._keys: U8 = np.zeros(0, dtype=np.uint64)
+        self._named: U8 = self._keys
+        """Words of records with a request id: they claim records without one."""
+        self._loose: U8 = self._keys
+        """Words of records without a request id: they claim others, and tie to requests."""
+        self.any_loose = False
+        self._take(late, np.ones(late.num_rows, dtype=np.bool_))
+
+    @property
+    def size(self) -> int:
+        """Grows while anything is found."""
+        return len(self._keys) + len(self._named) + len(self._loose)
+
+    def rows(self, events: pa.Table) -> B1:
+        """[events] of a request that is known; what they tell is known from now on."""
+        key, loose = request_keys(events)
+        loose = np.zeros(len(key), dtype=np.bool_) if loose is None else loose
+        found: B1 = np.isin(key, self._keys) & ~loose
+        self.any_loose |= bool(loose.any())
+        if self.any_loose and (events["kind"].to_numpy() < SPAN_KIND_BASE).any():
+            row, word = record_words(events)
+            tied = np.isin(word, self._loose) | (loose[row] & np.isin(word, self._named))
+            found[row[tied]] = True
+        if found.any():
+            self._take(events, found)
+        return found
+
+    def _take(self, events: pa.Table, rows: B1) -> None:
+        some = events if rows.all() else events.filter(pa.array(rows)).combine_chunks()
+        key, loose = request_keys(some)
+        loose = np.zeros(len(key), dtype=np.bool_) if loose is None else loose
+        self.any_loose |= bool(loose.any())
+        self._keys = np.union1d(self._keys, key[~loose])
+        row, word = record_words(some)
+        self._named = np.union1d(self._named, word[~loose[row]])
+        self._loose = np.union1d(self._loose, word[loose[row]])

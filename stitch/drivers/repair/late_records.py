@@ -1,0 +1,41 @@
+"""Late events of a lake, by the lane they came by: those that wait for a repair, and those settled by one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pyarrow as pa
+
+from schemas.events import concat_events, with_binary_ids
+from stitch.lake.encoding import decode
+from stitch.lake.layout import SideTable, origin
+from stitch.lake.manifest import LakeFile, Manifest
+from stitch.lake.reading import unreadable
+from stitch.lake.upkeep import UPKEEP_LANE
+
+
+def lane_of(file: LakeFile) -> int:
+    """Lane by which the events of a file came; upkeep writes a file a lane, numbered so."""
+    told = origin(file.name.rpartition("/")[2])
+    return told[2] if told is not None and file.lane == UPKEEP_LANE else file.lane
+
+
+def late_files(manifest: Manifest, table: SideTable) -> dict[int, list[LakeFile]]:
+    """Files of `late` or `repaired` by lane, of commits that count with all before them."""
+    heads = dict(manifest.heads)
+    found: defaultdict[int, list[LakeFile]] = defaultdict(list)
+    for file in manifest.files(table):
+        if file.seq <= heads[file.lane]:
+            found[lane_of(file)].append(file)
+    return dict(sorted(found.items()))
+
+
+def read_events(manifest: Manifest, files: list[LakeFile]) -> pa.Table:
+    """EVENT_SCHEMA, one chunk a column. `files`: of `late` or `repaired`. Raises LakeError."""
+    parts = []
+    for file in files:
+        try:
+            parts.append(with_binary_ids(decode(file.table, manifest.read(file))))
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(manifest.lake, file.name) from error
+    return concat_events(parts)

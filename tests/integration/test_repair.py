@@ -1,0 +1,354 @@
+"""Repair: late events end in the flows that the kernel makes of all events; a crash anywhere is harmless."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from oracles.bucket_server import BucketServer
+from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
+from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.object_store import ObjectStore
+
+from flowdiff.__main__ import main
+from schemas.config import StitchConfig
+from schemas.windows import NS_PER_SECOND
+from stitch.drivers.repair.mending import Verdict
+from stitch.drivers.repair.repairing import Repaired, repair
+from stitch.lake.encoding import decode
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+from stitch.lake.place import open_place, open_store
+from stitch.lake.retiring import retire
+from stitch.lake.store import LocalStore, Store
+
+S = NS_PER_SECOND
+HOUR_NS = 3600 * S
+NOW_NS = 10**18
+KEEPS = SETTINGS.model_copy(
+    update={"keep_events_ns": HOUR_NS, "stitch": StitchConfig(idle_ns=10 * S, max_age_ns=20 * S)}
+)
+RESTS = KEEPS.model_copy(update={"stitch": StitchConfig(idle_ns=10 * S, max_age_ns=120 * S)})
+ENDINGS: dict[str, Callable[[MemoryDisk], None]] = {
+    "kill": MemoryDisk.kill,
+    "power": MemoryDisk.lose_power,
+    "some": lambda disk: disk.lose_some(random.Random(disk.steps)),
+}
+
+
+def repaired(store: Store, hours: int = 0, **options: bool) -> Repaired:
+    return repair(
+        store,
+        "L",
+        grace_ns=HOUR_NS,
+        now_ns=NOW_NS + hours * HOUR_NS,
+        owner="test",
+        created_by="test",
+        **options,
+    )
+
+
+def record(request: str, at_s: float, point: str, kind: str = "event", **more: object) -> bytes:
+    told = {"breadcrumb": f"b-{request}", "request_id": request, "ts": START_NS + int(at_s * S)}
+    return json.dumps({**told, "component": "web", "point": point, "kind": kind, **more}).encode()
+
+
+def sent(at_s: float, partition: int, value: bytes) -> Sent:
+    return Sent(START_NS + int(at_s * S), partition, value)
+
+
+TRAFFIC = requests(12, partitions=2, spread_s=160)
+LATE = (
+    sent(150, 0, record("r0", 1, "forgotten", breadcrumb="b0")),  # of a request that was published
+    sent(152, 0, record("r0", 2.5, "forgotten too", breadcrumb="b0")),
+    sent(154, 1, record("r1", -40, "began long before", breadcrumb="b1")),  # it moves into an earlier window
+    sent(156, 1, record("alone", 30, "one")),  # nobody knew the request
+    sent(157, 1, record("alone", 31, "two", "end")),
+)
+STILL_OPEN = sent(158, 0, record("r10", 40, "much too early", breadcrumb="b10"))
+
+
+def world(*late: Sent, settings: object = KEEPS) -> World:
+    told = sorted([*TRAFFIC, *late], key=lambda message: message.at_ns)
+    made = World(told, settings=settings)  # type: ignore[arg-type]
+    made.start("process")
+    for _ in made.turns("process"):
+        pass
+    made.processes["process"].stop()
+    return made
+
+
+def late_rows(store: Store, table: str = "late") -> list[str]:
+    manifest = open_manifest(store)
+    return sorted(
+        f"{row['request_id']} {row['point']}"
+        for file in manifest.files(table)  # type: ignore[arg-type]
+        for row in decode(table, store.read(file.name)).to_pylist()
+    )
+
+
+def expected(made: World) -> dict[str, tuple[object, ...]]:
+    return {str(row[0]): row for row in flow_rows(made.expected().flows)}
+
+
+def test_flows_become_what_the_kernel_makes_of_all_events() -> None:
+    made = world(*LATE)
+    before = made.published()
+    assert len(late_rows(made.store)) == len(LATE)
+    assert before != expected(made)
+    reader = open_manifest(made.store)
+    files = reader.files("flows")
+    assert repaired(made.store, dry_run=True).requests == 3
+    assert made.published() == before
+    done = repaired(made.store)
+    assert (done.requests, done.events) == (3, {Verdict.FOLDED: 5})
+    assert made.published() == expected(made)
+    assert late_rows(made.store) == []
+    assert len(late_rows(made.store, "repaired")) == len(LATE)
+    assert check(made.store) == []
+    assert [reader.read(file) for file in files]  # of a reader that had begun
+    again = repaired(made.store)
+    assert (again.requests, again.windows, again.events) == (0, 0, {})
+    assert repaired(made.store, hours=2).removed
+    assert made.published() == expected(made)
+    assert check(made.store) == []
+
+
+def test_what_cannot_be_folded_waits_and_says_why() -> None:
+    settings = KEEPS.model_copy(update={"keep_events_ns": 0})
+    elsewhere = sent(155, 1, record("r0", 1, "by another way", breadcrumb="b0"))
+    made = world(*LATE, elsewhere, settings=settings)
+    done = repaired(made.store)
+    # r0 and r1 are in the lake and their events are not kept; r0 also came by a lane that is not its own.
+    assert done.events == {Verdict.FOLDED: 2, Verdict.LOST: 3, Verdict.SPLIT: 1}
+    assert set(made.published()) == {f"r{n}" for n in range(12)} | {"alone"}
+    assert made.published()["alone"] == expected(made)["alone"]
+    assert len(late_rows(made.store)) == 4
+    assert check(made.store) == []
+    assert repaired(made.store).requests == 0
+
+
+def test_a_request_rests_until_nothing_more_can_come() -> None:
+    made = world(*LATE, STILL_OPEN, settings=RESTS)
+    done = repaired(made.store)
+    assert done.events == {Verdict.FOLDED: 5, Verdict.WAITS: 1}
+    assert late_rows(made.store) == ["r10 much too early"]
+    assert set(made.published()) == {f"r{n}" for n in range(12)} | {"alone"}
+    assert check(made.store) == []
+    sealed = open_manifest(made.store).sealed_to_ns
+    assert sealed is not None
+    finished = repaired(made.store, finished=True)
+    assert finished.requests == 1
+    assert made.published() == expected(made)
+    assert check(made.store) == []
+
+
+def test_what_comes_late_again_is_folded_in_again_and_copies_are_dropped() -> None:
+    made = world(*LATE[:2])
+    repaired(made.store)
+    repaired(made.store, hours=2)
+    more = (LATE[0], sent(400, 0, record("r0", 1.5, "once more", breadcrumb="b0")))
+    after = [sent(401 + n, n % 2, record(f"z{n}", 400 + n, "later", "end")) for n in range(4)]
+    made.sent += [*more, *after]
+    made.settings = KEEPS
+    made.start("another")
+    for _ in made.turns("another"):
+        pass
+    made.processes["another"].stop()
+    waiting = late_rows(made.store)
+    assert "r0 once more" in waiting
+    done = repaired(made.store, hours=4)
+    assert done.requests == 1
+    assert late_rows(made.store) == []
+    assert made.published() == expected(made)
+    assert check(made.store) == []
+
+
+def test_a_version_that_contradicts_becomes_a_dead_letter() -> None:
+    first = record("r2", 30, "told first", "event", id="x", breadcrumb="b2")
+    other = record("r2", 30, "told otherwise", "event", id="x", breadcrumb="b2")
+    made = world(sent(30, 0, first), sent(150, 0, other))
+    assert late_rows(made.store) == ["r2 told otherwise"]
+    repaired(made.store)
+    manifest = open_manifest(made.store)
+    (letters,) = [
+        decode("dead_letters", made.store.read(file.name)) for file in manifest.files("dead_letters")
+    ]
+    assert letters["reason"].to_pylist() == ["conflict"]
+    assert made.published() == expected(made)
+    assert check(made.store) == []
+
+
+def at_rest() -> World:
+    """Little, for what is done at every operation: a window that changes, one that comes, one that is left
+    without a flow.
+    """
+    settings = KEEPS.model_copy(update={"commit_interval_ns": 60 * S})
+    told = [
+        sent(0, 0, record("r0", 0, "a")),
+        sent(3, 0, record("r0", 3, "b", "end")),
+        sent(70, 0, record("r1", 70, "a", "end")),
+        sent(170, 0, record("r1", -40, "early")),
+        sent(171, 0, record("r0", 1, "late")),
+        sent(200, 0, record("r2", 200, "a", "end")),
+    ]
+    made = World(told, settings=settings, partitions=1)
+    made.start("process")
+    for _ in made.turns("process"):
+        pass
+    made.processes["process"].stop()
+    made.disk.lose_power()
+    made.disk.steps = 0
+    return made
+
+
+def both(store: Store) -> None:
+    """Repaired, and swept by a later run."""
+    repaired(store)
+    repaired(store, hours=2)
+
+
+def seen(store: Store) -> list[tuple[object, ...]]:
+    manifest = open_manifest(store)
+    flows = [decode("flows", store.read(file.name)) for file in manifest.files("flows")]
+    return sorted(row for table in flows for row in flow_rows(table))
+
+
+def states(made: World) -> list[MemoryDisk]:
+    """The disk before each operation of a repair and of a later one that sweeps, and after the last."""
+    disk = deepcopy(made.disk)
+    before: list[MemoryDisk] = []
+    step = MemoryDisk._step
+
+    def noted(self: MemoryDisk, what: str) -> bool:
+        before.append(deepcopy(self))
+        return step(self, what)
+
+    with patch.object(MemoryDisk, "_step", noted):
+        both(LocalStore(disk))
+    return [*before, disk]
+
+
+def test_a_crash_at_any_operation_of_repair() -> None:
+    """With every ending; what two of them leave alike is looked at once."""
+    made = at_rest()
+    before, after = seen(made.store), sorted(expected(made).values())
+    assert len(before) == len(after)
+    assert before != after
+    crashed = states(made)
+    assert seen(LocalStore(crashed[-1])) == after
+    judged = set()
+    for disk in crashed:
+        for end in ENDINGS.values():
+            ended = deepcopy(disk)
+            end(ended)
+            left = frozenset((name, node.data) for name, node in ended._seen.items())
+            if left not in judged:
+                judged.add(left)
+                judge(LocalStore(ended), before, after)
+    assert len(judged) > 25
+
+
+@pytest.mark.parametrize("times_out", [False, True])
+def test_a_crash_at_any_request_of_repair_in_a_bucket(times_out: bool) -> None:
+    """Every second one, the others where the answer is lost."""
+    made = at_rest()
+    objects = {name: node.data for name, node in made.disk._seen.items() if node.data is not None}
+    whole = ObjectStore(objects=dict(objects))
+    before, after = seen(whole), sorted(expected(made).values())
+    both(whole)
+    assert seen(whole) == after
+    for at in range(1 + int(times_out), whole.steps + 1, 2):
+        store = ObjectStore(objects=dict(objects), crash_at=at, times_out=times_out)
+        with pytest.raises(CrashError):
+            both(store)
+        store.restart()
+        judge(store, before, after)
+
+
+def judge(store: Store, before: list[tuple[object, ...]], after: list[tuple[object, ...]]) -> None:
+    """After a crash: the lake of before or that of after; a second run completes it."""
+    assert seen(store) in (before, after)
+    repaired(store, hours=3)
+    assert seen(store) == after
+    assert late_rows(store) == []
+    assert len(late_rows(store, "repaired")) == 2
+    assert check(store) == []
+
+
+def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = at_rest()
+    for name, node in made.disk._seen.items():
+        if node.data is not None:
+            path = tmp_path / "L" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(node.data)
+
+    def said(*arguments: str) -> list[str]:
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        out = capsys.readouterr()
+        assert ended.value.code == 0, out.err
+        return out.out.splitlines()
+
+    lake = str(tmp_path / "L")
+    assert said("repair", lake, "--dry-run") == [
+        "2 late events of 2 requests would be folded in, 3 windows would be written anew"
+    ]
+    assert said("repair", lake, "--grace", "0") == [
+        "2 late events of 2 requests folded in, 3 windows written anew",
+        "5 files and folders removed, replaced or retired longer than the grace ago",
+    ]
+    assert said("fsck", lake) == ["0 errors"]
+    assert said("repair", lake)[0].startswith("0 late events of 0 requests folded in, 0 windows")
+
+
+def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
+    made = at_rest()
+    reads = open_manifest(made.store)
+    told = [entry.window.end_ns for entry in reads.windows()]
+    retire(
+        made.store,
+        "L",
+        keep_ns=NOW_NS - told[1],
+        keep_late_ns=2 * NOW_NS,
+        grace_ns=0,
+        now_ns=NOW_NS,
+        owner="test",
+        created_by="test",
+    )
+    assert len(late_rows(made.store)) == 2
+    done = repaired(made.store)
+    assert (done.requests, done.events) == (0, {Verdict.RETIRED: 2})
+    assert late_rows(made.store) == late_rows(made.store, "repaired") == []
+    assert len(seen(made.store)) == 1
+    assert check(made.store) == []
+    assert repaired(made.store).events == {}
+
+
+def test_a_lake_in_a_bucket_is_repaired_under_a_reader(
+    bucket_server: BucketServer, bucket_environ: dict[str, str]
+) -> None:
+    made = at_rest()
+    lake = bucket_server.new_lake()
+    store = open_store(lake)
+    files = {name: node.data for name, node in made.disk._seen.items() if node.data is not None}
+    for name, data in files.items():
+        store.put(name, data)
+    store.persist([*files])
+    place = open_place(lake, bucket_environ)
+    reader = open_manifest(place.store, lake, place.copies)
+    before = seen(store)
+    repaired(store)
+    assert seen(store) == sorted(expected(made).values())
+    flows = [decode("flows", reader.read(file)) for file in reader.files("flows")]  # copied only now
+    assert sorted(row for table in flows for row in flow_rows(table)) == before
+    assert [name for name in store.below("late", lambda _: False) if name.endswith(".parquet")] == []
+    assert check(store) == []
+    assert repaired(store, hours=2).removed == 5
+    assert check(store) == []
