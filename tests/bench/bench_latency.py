@@ -2,8 +2,8 @@
 
 Run: `python tests/bench/bench_latency.py [SECONDS]`. Requests come in the time of today, 20 a second, for
 SECONDS (200); windows of 1 minute, lateness 10 s, a commit every 5 s. Every second the lake is looked at:
-when is a window sealed, how old is the latest request that a reader finds (`--unsealed`). After two thirds the
-process is killed and started again at once.
+when is a window sealed, how old is the latest request that a reader finds (`--unsealed`). After two thirds
+the process is killed and started again at once.
 """
 
 from __future__ import annotations
@@ -97,14 +97,8 @@ def main(seconds: int = 200) -> None:
         KafkaBench(broker) as bench,
     ):
         folder, topic = Path(name), bench.topic()
-        told: tuple[object, ...] = (
-            "--bootstrap",
-            broker.bootstrap[0],
-            "--topics",
-            topic,
-            "--lake",
-            folder / "lake",
-        )
+        told: tuple[object, ...] = ("--bootstrap", broker.bootstrap[0], "--topics", topic)
+        told += ("--lake", folder / "lake")
         told += ("--group", "g", "--default-format", "native", "--window-length", "1m", "--serve-address", "")
         told += ("--lateness", f"{LATENESS_S}s", "--commit-interval", f"{COMMIT_S}s")
         written: list[int] = []
