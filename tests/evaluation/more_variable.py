@@ -1,7 +1,6 @@
-"""Where `flowdiff variance` finds the labelled faults of recordings: is the first place that became more variable one
-of the labelled service, or a call of it?
+"""Whether the first place that `flowdiff variance` calls more variable is the labelled service's or calls it.
 
-    PYTHONPATH=tests python -m evaluation.more_variable ../shared/data/faults [--lakes DIR]
+PYTHONPATH=tests python -m evaluation.more_variable ../shared/data/faults [--lakes DIR]
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def change_of(found: Population) -> VarianceChangeSection:
 
 
 def recorded(folder: Path, lakes: Path | None) -> Iterator[str]:
-    """A line a fault, and totals a recording: with a reference just before, and with quiet stretches as one."""
+    """A line a fault, and totals a recording: of faults with a reference just before, and of the others."""
     for recording in read_recordings(folder):
         lake = lake_of(recording, ROOT) if lakes is None else lakes / f"{recording.name}.lake"
         first = {True: 0, False: 0}
@@ -43,7 +42,8 @@ def recorded(folder: Path, lakes: Path | None) -> Iterator[str]:
             faults[before] += 1
             told[before] += bool(more)
             first[before] += hit
-            yield f"{fault.id} ({fault.visible}): {'first' if hit else 'no'}; {more[0].label if more else 'nothing'}"
+            label = more[0].label if more else "nothing"
+            yield f"{fault.id} ({fault.visible}): {'first' if hit else 'no'}; {label}"
         for before, words in ((True, "reference just before"), (False, "quiet stretches")):
             yield (
                 f"{recording.name}, {words}: of {faults[before]} faults something is told in {told[before]}, "

@@ -1,7 +1,7 @@
 """What `flowdiff variance` says of simulated runs in which a fault adds variance at one edge.
 
-`PYTHONPATH=tests python -m evaluation.variance_truths [seeds] [words of cases]` prints a line a run and the table
-of docs/evaluation.md; `… 1 published` the C² shares of the papers' workloads at their size (minutes each).
+`PYTHONPATH=tests python -m evaluation.variance_truths [seeds] [words of cases]` prints a line a run and the
+table of docs/evaluation.md; `… 1 published` the C² shares of the papers' workloads at their size (minutes).
 
 * back-off: 1 % of the reads wait a second (F10, linux-build). The edge must be first by what it adds within
   paths; when every edge of the truth has a marker, the first of what is left must be the first of the run of
@@ -212,14 +212,14 @@ def calm_pair(seed: int) -> Answer:
 
 
 def published(seed: int, traced: Mapping[str, int] = PAPER_SIZE) -> Iterator[str]:
-    """A line a workload with published C²: large categories below 1, and the largest (NSDI Table 1, Figure 6)."""
+    """A line a workload: large categories, those of C² below 1, the largest (NSDI Table 1, Figure 6)."""
     for workload, paper in PAPER.items():
         wanted = Simulated(workload, "N1-same", None, traced[workload], 0.1, seed, with_truth=False)
         tier1, _ = answered(population_of([period_of(wanted)], ["period"]))
         (curve,) = tier1.curves
         yield (
-            f"| {workload} | {curve.categories} | {curve.below_one or 0:.1%} | {paper.low_variance_pct:.0f} %  | "
-            f"{curve.largest or 0:.1f} | {paper.max_c2:g} |"
+            f"| {workload} | {curve.categories} | {curve.below_one or 0:.1%} | "
+            f"{paper.low_variance_pct:.0f} % | {curve.largest or 0:.1f} | {paper.max_c2:g} |"
         )
 
 

@@ -6,8 +6,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,14 +23,15 @@ from analyze.methods.registry import method_of
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
+from flowdiff.__main__ import main
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
-    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
 )
 from schemas.report.report import from_json, to_json
+from schemas.report.schedules import BrowseSchedulesSection
 
 SECTIONS = (
     BrowseRangesSection,
@@ -209,13 +208,15 @@ def test_json_is_the_model(outcome: Outcome) -> None:
     )
 
 
-def flowdiff(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "flowdiff", *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def test_the_command_on_real_traces(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def flowdiff(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert not ended.value.code
+        return capsys.readouterr().out
 
-
-def test_the_command_on_real_traces(shared_data: Path, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     trace = str(shared_data / "online-boutique" / "after-recommendation-delay.otlp.jsonl.gz")
     flowdiff("import", trace, "--lake", lake)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TypeVar
 
@@ -11,21 +12,19 @@ from oracles.populations import category, graph, population
 from oracles.refined import Call
 from oracles.refined import population as refined
 
+from analyze.compare import compare
 from analyze.methods.browse.browse_result import browse_result
 from analyze.methods.browse.browse_settings import BrowseSettings
+from analyze.methods.browse.method import METHOD
 from analyze.methods.browse.timeline_section import timeline_section
-from analyze.methods.port import Result
+from analyze.methods.port import Chosen, Result
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits
+from analyze.report.page import render_html
 from analyze.stats.kernel_density import log_density, modes
 from schemas.events import EventKind
-from schemas.report.browse import (
-    BrowsePlacesSection,
-    BrowseRangesSection,
-    BrowseSchedulesSection,
-    BrowseTimelineSection,
-    TrainSchedule,
-)
+from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection, BrowseTimelineSection
+from schemas.report.schedules import BrowseSchedulesSection, TrainSchedule
 
 SECOND_NS = 10**9
 S = TypeVar("S")
@@ -136,6 +135,32 @@ def test_pauses_of_the_client_are_gaps_and_not_response_times() -> None:
     assert {strip.kind for strip in entry.strips} == {"usual", "busiest", "longest-gap"}
 
 
+def test_two_periods_of_which_one_has_pauses() -> None:
+    """TR §6.7: gaps differ by test, response times do not; and the other way round for a slower service."""
+    rng = np.random.default_rng(4)
+    n = 300
+    labels = ("nfs/READ_CALL", "nfs/READ_REPLY")
+
+    def told(pause: float, slower: float) -> tuple[float | None, float | None]:
+        us = rng.lognormal(7, 0.3, 2 * n) * np.repeat([1.0, slower], n)
+        times = np.stack([np.zeros(2 * n), us * 1e3], axis=1).astype(np.int64)
+        made = category(graph(labels), times, np.repeat([0, 1], n))
+        apart = rng.exponential(8e6, 2 * n) * np.repeat([1.0, pause], n)
+        start = np.concatenate([apart[:n].cumsum(), 10**12 + apart[n:].cumsum()]).astype(np.int64)
+        samples = (Sample("reference", "", 0, 10**12), Sample("problem", "", 10**12, 2 * 10**12))
+        found = population(replace(made, start_ns=start), samples=samples, statuses=("ok",))
+        (entry,) = timeline_section(found, 1, BrowseSettings()).entries
+        assert entry.before is not None
+        assert entry.before.requests == n
+        return entry.before.gaps_p, entry.before.times_p
+
+    gaps, times = told(3.0, 1.0)
+    assert gaps is not None and gaps < 0.01  # noqa: PT018
+    assert times is not None and times > 0.05  # noqa: PT018
+    gaps, times = told(1.0, 1.5)
+    assert times is not None and times < 0.01  # noqa: PT018
+
+
 def test_time_that_nobody_watched_is_no_gap() -> None:
     labels = ("nfs/READ_CALL", "nfs/READ_REPLY")
     made = category(graph(labels), np.tile([0, 2_000_000], (40, 1)), np.zeros(40, np.int64))
@@ -188,6 +213,17 @@ def test_few_requests_or_none(n: int) -> None:
     assert places.errors == ()
     assert [row.share_of_time for row in places.sites] == ([1.0] if n else [])
     assert result.verdict.outcome == ("shown" if n else "empty")
+
+
+@pytest.mark.parametrize("ns", [[0, 0, 0], [0, 0, 10**6], [1, 10**13]])
+def test_times_of_nothing_and_of_hours_are_drawn(ns: list[int]) -> None:
+    """Densities, schedules and series of degenerate times: finite figures, and a page."""
+    times = np.array([[0, x] for x in ns])
+    found = one_period(category(graph(("a/x", "a/y")), times, np.zeros(len(ns), np.int64)))
+    outcome = compare(found, [Chosen(METHOD, BrowseSettings())])
+    page = render_html(outcome.report, outcome.views)
+    assert "nan" not in page.split("<body>")[1].split("<script")[0].lower()
+    assert not re.search(r"[\d.]+e[+-]\d+", page.split("<main>")[1].split("</main>")[0])
 
 
 def test_two_samples_show_the_first_beside_the_last() -> None:

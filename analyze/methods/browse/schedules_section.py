@@ -14,7 +14,7 @@ from analyze.methods.browse.typical_request import mean_times, medoid
 from analyze.population import Category, Population
 from analyze.sites.critical_times import AllPathTimes
 from analyze.stats.moments import SampleMoments
-from schemas.report.browse import BrowseSchedulesSection, TypicalRequest
+from schemas.report.schedules import BrowseSchedulesSection, TypicalRequest
 
 
 def schedules_section(

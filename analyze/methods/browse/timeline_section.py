@@ -18,8 +18,10 @@ from analyze.methods.browse.entry_flow import (
 )
 from analyze.methods.browse.response_bins import NS_PER_US, failed_requests
 from analyze.population import Population, Sample
+from analyze.stats.block_ks import block_ks
 from schemas.report.browse import (
     BrowseTimelineSection,
+    EntryBefore,
     EntryTimeline,
     TimelineRequest,
     TimelineStrip,
@@ -82,7 +84,10 @@ def timeline_section(population: Population, sample: int, settings: BrowseSettin
     return BrowseTimelineSection(
         sample=named.name,
         sampled=any(bool((entry.weight != 1.0).any()) for entry in entries),
-        entries=tuple(_timeline(entry, edges, named) for entry in entries[: settings.entries]),
+        entries=tuple(
+            _timeline(entry, edges, named, _before(population, entry, sample, settings.seed))
+            for entry in entries[: settings.entries]
+        ),
         entries_total=len(entries),
     )
 
@@ -124,7 +129,35 @@ def idle_gaps(flow: EntryFlow, sample: Sample) -> tuple[I8, I8]:
     return gaps[ends - 1], ends
 
 
-def _timeline(entry: Entry, edges: I8, sample: Sample) -> EntryTimeline:
+def _before(population: Population, entry: Entry, sample: int, seed: int) -> EntryBefore | None:
+    """The entry in the first sample; None where that is this one, or has no such entry."""
+    earlier = next((one for one in entries_of(population, 0) if one.component == entry.component), None)
+    if sample == 0 or earlier is None:
+        return None
+    named, flow = population.samples[0], earlier.flow
+    edges = time_edges([earlier], named, 1)
+    seconds = max(float(watched_within(named, edges).sum()), 1.0)
+    gaps, _ = idle_gaps(flow, named)
+    times = block_ks(earlier.response.astype(np.float64), entry.response.astype(np.float64), seed)
+    apart = block_ks(_apart(flow), _apart(entry.flow), seed)
+    return EntryBefore(
+        sample=named.name,
+        requests=len(flow.start),
+        rate_per_s=len(flow.start) / seconds * NS_PER_S,
+        in_flight=float(time_within(flow.start, flow.end, edges).sum()) / seconds,
+        busy=min(float(time_within(*flow.runs, edges).sum()) / seconds, 1.0),
+        gap_us=None if not len(gaps) else _gap_row(gaps),
+        gaps_p=None if apart is None else apart.p,
+        times_p=None if times is None else times.p,
+    )
+
+
+def _apart(flow: EntryFlow) -> F8:
+    """From the end of everything before to each start; 0 where requests overlap."""
+    return np.maximum(flow.gaps, 0).astype(np.float64)
+
+
+def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | None) -> EntryTimeline:
     flow, count = entry.flow, len(edges) - 1
     watched = watched_within(sample, edges)
     seen = np.maximum(watched, 1.0)
@@ -157,6 +190,7 @@ def _timeline(entry: Entry, edges: I8, sample: Sample) -> EntryTimeline:
         median_us=median,
         p99_us=p99,
         strips=tuple(_strips(entry, gaps, ends, most, edges)),
+        before=before,
     )
 
 

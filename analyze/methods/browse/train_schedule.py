@@ -20,13 +20,7 @@ from analyze.population import Graph
 from analyze.report.drawing.swimlane import critical_positions
 from analyze.sites.graph_sites import GraphSites
 from analyze.sites.names import Names
-from schemas.report.browse import (
-    ScheduleBar,
-    ScheduleLane,
-    ScheduleMessage,
-    ScheduleStep,
-    TrainSchedule,
-)
+from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
 from stitch.graph.placed import END, START
 
 F8 = npt.NDArray[np.float64]

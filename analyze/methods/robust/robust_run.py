@@ -106,8 +106,10 @@ def robust_run(
             *_mean_and_change_ns(profile, roles),
             host_of=host_of,
             tested=tested.sites,
+            by_load=sift.changes("load"),
         )
     )
+    sift = sift.less({id(change) for group in groups for change in group.changes})
     return RobustRun(
         population=population,
         profile=profile,

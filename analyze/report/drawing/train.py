@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.stretched import WIDE, Stretched, Tick, draw_ticks, px
-from schemas.report.browse import TrainSchedule
+from schemas.report.schedules import TrainSchedule
 
 LANE: Final = 38
 """As high as a row of the list of names beside it (style sheet)."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.roles import Roles
@@ -32,6 +32,16 @@ class Sifted:
     def text(self, reason: Reason) -> str:
         """What is told of a reason; empty where nothing was set aside for it."""
         return next((aside.text for aside in self.asides if aside.reason == reason), "")
+
+    def changes(self, reason: Reason) -> tuple[Change, ...]:
+        """What was set aside for a reason."""
+        return tuple(change for aside in self.asides if aside.reason == reason for change in aside.changes)
+
+    def less(self, told: Collection[int]) -> Sifted:
+        """Without the changes by load that findings tell of (by id)."""
+        left = [change for change in self.changes("load") if id(change) not in told]
+        others = tuple(aside for aside in self.asides if aside.reason != "load")
+        return replace(self, asides=(*others, load_aside(self.load, left)) if left else others)
 
 
 def sifted(

@@ -13,10 +13,10 @@ from analyze.report.sections.browse import browse_words as words
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
-    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
 )
+from schemas.report.schedules import BrowseSchedulesSection
 
 ROWS: Final = 6
 ID_CHARS: Final = 40
@@ -69,6 +69,8 @@ def print_timeline(section: BrowseTimelineSection, console: Console) -> None:
         console.print()
         _say(console, f"At {entry.component}", style="bold")
         _say(console, words.entry_told(entry))
+        if before := words.before_told(entry):
+            _say(console, before)
     if section.sampled:
         _say(console, "Requests were sampled: gaps and requests at work are of those kept.", style="dim")
 

@@ -6,13 +6,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from analyze.report import wording
-from schemas.report.browse import (
-    BrowseRangesSection,
-    EntryTimeline,
-    ResponseRange,
-    TimelineStrip,
-    TypicalRequest,
-)
+from schemas.report.browse import BrowseRangesSection, EntryTimeline, ResponseRange, TimelineStrip
+from schemas.report.schedules import TypicalRequest
+
+ALPHA: Final = 0.01
 
 STRIP: Final = {
     "usual": "A usual stretch",
@@ -94,6 +91,25 @@ def entry_told(entry: EntryTimeline) -> str:
         f"{text}: {wording.counted(entry.gaps, 'gap')} of {median} in the median, {p99} at the 99th "
         f"percentile, {longest} at most."
     )
+
+
+def before_told(entry: EntryTimeline) -> str:
+    """`Reference: 4.1 a second, …; gaps differ by test (p = 0.001), response times do not (p = 0.4).`"""
+    before = entry.before
+    if before is None:
+        return ""
+    gaps = "" if before.gap_us is None else f", gaps of {wording.duration(before.gap_us[0])} in the median"
+    text = (
+        f"{before.sample.capitalize()}: {wording.significant(before.rate_per_s)} a second, "
+        f"{wording.significant(before.in_flight)} at work on average, "
+        f"none in {wording.percent(1 - before.busy)} of the time{gaps}"
+    )
+    tested = [
+        f"{name} {'differ' if p < ALPHA else 'do not differ'} by test (p = {wording.p_value(p)})"
+        for name, p in (("times between requests", before.gaps_p), ("response times", before.times_p))
+        if p is not None
+    ]
+    return f"{text}; {', '.join(tested)}." if tested else f"{text}."
 
 
 def strip_told(strip: TimelineStrip) -> str:

@@ -31,7 +31,7 @@ def print_clusters(section: ClustersSection, console: Console) -> None:
         console.print(Text(f"and {wording.counted(left, 'more cluster')}", style="dim"))
     for cluster in section.clusters[:MARKED]:
         if words.marks(cluster):
-            marks = Text(wording.visible(f"{cluster.number} is {words.marks(cluster)}"), style="dim")
+            marks = Text(wording.visible(f"{cluster.number}: {words.marks(cluster)}"), style="dim")
             console.print(Padding(marks, _INDENT, expand=False))
     told = [row for row in section.overlays if row.first is not None][:OVERLAYS]
     for row in told:
@@ -50,17 +50,17 @@ def print_clusters(section: ClustersSection, console: Console) -> None:
 
 
 def _table(section: ClustersSection) -> Table:
-    two = len(section.samples) == 2
+    changes = any(row.changed for row in section.clusters)
     table = Table(box=None, pad_edge=False, title="Clusters", title_justify="left", title_style="bold")
     table.add_column("", justify="right")
     table.add_column("root type", ratio=1, overflow="fold")
     for name in ("requests", "of root", "mean"):
         table.add_column(name, justify="right", no_wrap=True)
-    if two:
+    if changes:
         table.add_column("changed", no_wrap=True)
     for row in section.clusters[:CLUSTERS]:
         cells = [str(row.number), wording.visible(row.root), *_numbers(row)]
-        if two:
+        if changes:
             cells.append(f"yes {words.came_from(row)}".strip() if row.changed else "")
         table.add_row(*(Text(cell) for cell in cells))
     return table

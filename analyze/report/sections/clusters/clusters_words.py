@@ -46,14 +46,12 @@ def difference(node: OverlayNode) -> str:
 def passing(node: OverlayNode) -> str:
     """Share of A's and of B's requests that pass, and how often where that is not once."""
     told = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
-    per = [
-        visits / share if share > 0 else 1.0
-        for visits, share in ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
-    ]
+    sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
+    per = [visits / share for visits, share in sides if share > 0]
     if all(abs(times - 1) < 0.005 for times in per):
         return told
-    a, b = (wording.significant(times, 2) for times in per)
-    return f"{told} ×{_moved(a, b)}"
+    words = [wording.significant(times, 2) for times in per]
+    return f"{told} ×{_moved(words[0], words[-1])}"
 
 
 def _moved(before: str, after: str) -> str:
