@@ -194,12 +194,13 @@ class Manifest:
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
         """Its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
-            there = self.store.size(name)
+            at = name
+            there = self.store.size(at)
             if there is None:  # set aside since the snapshot was taken, perhaps
-                name = f"{name}{ASIDE}"
-                there = self.store.size(name)
+                at = f"{name}{ASIDE}"
+                there = self.store.size(at)
             whole = there == size
-            whole = whole and hashlib.sha256(self.store.read_end(name, footer_size)).digest() == footer_sha256
+            whole = whole and hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
         except OSError as error:
             # Not Arrow's own text, which names the file and the errno again.
             why = os.strerror(error.errno).lower() if error.errno else ""

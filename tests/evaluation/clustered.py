@@ -51,6 +51,7 @@ CASES = {
         "postmark-large", "F1-mds-config", (("sn-data/sn", "WRITE_CALL"), ("sn-meta/sn", "WRITE_CALL"))
     ),
     "F5": Case("sfs97", "F5-spin", (("sn", "STORAGE_NODE_RPC_REPLY"),)),
+    "F5 postmark": Case("postmark-large", "F5-spin", (("sn", "STORAGE_NODE_RPC_REPLY"),)),
     "A/A postmark": Case("postmark-large", "N1-same", ()),
     "A/A sfs97": Case("sfs97", "N1-same", ()),
 }

@@ -71,7 +71,7 @@ class LaneWork:
         """Let a lane go on, unless it is at work. `ends` None: it takes what there is, and no more."""
         if lane.number not in self._working:
             taken = self._taken(lane.number)
-            self._working[lane.number] = self._pool.submit(self._step, lane, taken, ends, commit)
+            self._working[lane.number] = self._pool.submit(_step, lane, taken, ends, self._clock(), commit)
 
     def commit(self, lane: LiveLane, **how: bool) -> None:
         """Let a lane that rests commit; `how` as `LiveLane.commit`."""
@@ -106,19 +106,25 @@ class LaneWork:
         self.bytes -= sum(one.decoded.events.nbytes for one in taken)
         return taken
 
-    def _step(
-        self, lane: LiveLane, taken: list[Taken], ends: Mapping[StreamId, int] | None, commit: Commit
-    ) -> Committed | None:
-        for one in taken:
-            if one.stream in lane.streams:
-                lane.take(one.stream, one.payloads, one.decoded, self._clock())
-        if ends is None:
-            return None
-        lane.advance(ends, self._clock())
-        now_ns = self._clock()
-        if commit is Commit.NOW or (commit is Commit.DUE and lane.is_due(now_ns)):
-            return lane.commit(now_ns)
+
+def _step(
+    lane: LiveLane,
+    taken: list[Taken],
+    ends: Mapping[StreamId, int] | None,
+    now_ns: int,
+    commit: Commit,
+) -> Committed | None:
+    """`now_ns` is of the moment in which `ends` were asked for: a stream that was read to its end then, and
+    silent, may have got more since."""
+    for one in taken:
+        if one.stream in lane.streams:
+            lane.take(one.stream, one.payloads, one.decoded, now_ns)
+    if ends is None:
         return None
+    lane.advance(ends, now_ns)
+    if commit is Commit.NOW or (commit is Commit.DUE and lane.is_due(now_ns)):
+        return lane.commit(now_ns)
+    return None
 
 
 class _InPlace(Executor):

@@ -57,12 +57,18 @@ class Uses:
 
 def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
     """Operations of the reference that the problem knows under another name, by name. O(sites)."""
-    before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
     names = profile.names.operations
-    gone = np.flatnonzero((before.n >= LEAST_REQUESTS) & (after.n == 0)).tolist()
-    come = np.flatnonzero((after.n >= LEAST_REQUESTS) & (before.n == 0)).tolist()
+    of_site = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
+    sides = roles.ordinary, roles.problem
+    passing = [_passing(profile, slots) for slots in sides]
+    n0, n1 = (totals(of_site, weight, len(names)) for weight in passing)
+    gone = np.flatnonzero((n0 >= LEAST_REQUESTS) & (n1 == 0)).tolist()
+    come = np.flatnonzero((n1 >= LEAST_REQUESTS) & (n0 == 0)).tolist()
     if not gone or not come:
         return ()
+    before, after = (
+        _uses(profile, slots, weight, n) for slots, weight, n in zip(sides, passing, (n0, n1), strict=True)
+    )
     components = [{names[o].component for o in np.flatnonzero(side.n > 0)} for side in (before, after)]
     moved = components[0] - components[1], components[1] - components[0]
     options = [
@@ -106,18 +112,26 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 def uses_of(profile: Profile, slots: npt.NDArray[np.bool_]) -> Uses:
     """How operations are used in some slots. O(sites)."""
-    visits, responses = profile.visits, profile.responses
+    weight = _passing(profile, slots)
+    of_site = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
+    return _uses(profile, slots, weight, totals(of_site, weight, len(profile.names.operations)))
+
+
+def _passing(profile: Profile, slots: npt.NDArray[np.bool_]) -> F8:
+    """[sites] weight of the requests of some slots that pass."""
+    visits = profile.visits
     inside = slots[visits["slot"].to_numpy()]
-    weight = totals(
-        visits["site"].to_numpy()[inside], visits["w"].to_numpy()[inside], len(profile.names.sites)
-    )
+    return totals(visits["site"].to_numpy()[inside], visits["w"].to_numpy()[inside], len(profile.names.sites))
+
+
+def _uses(profile: Profile, slots: npt.NDArray[np.bool_], weight: F8, n: F8) -> Uses:
+    """weight: [sites] of `_passing`; n: the same by operation."""
+    responses = profile.responses
     requests = float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum())
-    n = np.zeros(len(profile.names.operations))
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
         if not passed:
             continue
-        n[site.operation] += passed
         if site.caller != NO_CALLER:
             ways[site.operation]["from", site.caller] += passed
             ways[site.caller]["to", site.operation] += passed
