@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -97,10 +97,17 @@ bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselin
 	$(BIN)/python tests/bench/bench_kernel.py
 	$(BIN)/python tests/bench/bench_lake.py ../shared/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
-	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py
+	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1: paper size; REAL=DIR: recordings
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
+
+evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated faults and A/A splits; REAL=DIR: on recordings
+	PYTHONPATH=tests $(BIN)/python -m evaluation.variance_truths
+	PYTHONPATH=tests $(BIN)/python -m evaluation.diverging --seeds 10
+	PYTHONPATH=tests $(BIN)/python -m evaluation.diverging --splits 100 $(if $(REAL),--recordings $(REAL))
+	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.diverging --recordings $(REAL))
+	$(if $(REAL),PYTHONPATH=tests $(BIN)/python -m evaluation.more_variable $(REAL))
 
 lock: ## Resolve the lock files anew (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-annotate --python-version 3.11 --extra build -o requirements.lock pyproject.toml

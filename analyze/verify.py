@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyze.scope import LakePeriod
-from stitch.lake.reading import unreadable
+from stitch.lake.reading import still_at, unreadable
 
 HASHERS: Final = 2
 """Threads; hashing lets go of the interpreter."""
@@ -60,6 +60,7 @@ def _read_pages(found: LakePeriod, path: Path) -> None:
 def _sum(path: Path) -> str | OSError:
     """SHA-256 of a file, hex; the error where it cannot be read."""
     try:
+        path = still_at(path)
         stat = path.stat()
         return _hashed(path, stat.st_size, stat.st_mtime_ns)
     except OSError as error:

@@ -174,11 +174,23 @@ def requests_of(finding: Finding) -> str:
     if all_known and 0 < len(roots) <= MOST_ROOTS and all(map(_can_be_copied, roots)):
         quoted = [_quoted(root) for root in roots]
         parts.append(f"root = {quoted[0]}" if len(quoted) == 1 else f"root in ({', '.join(quoted)})")
+    component = _component(finding)
     # A host may stand before a component's name: then it is not what a filter knows.
-    component = finding.site.component
-    if finding.kind in _TIMES | _ERRORS and "/" not in component and _can_be_copied(component):
+    if "/" not in component and _can_be_copied(component):
         parts.append(f"component = {_quoted(component)}")
     return " and ".join(parts)
+
+
+def _component(finding: Finding) -> str:
+    """The component that both periods have and the finding is about; empty for none.
+
+    Of a slower call the one that is called, as the caller may have part in every request. A call that fails
+    may not get there.
+    """
+    _, _, callee = finding.site.operation.partition(" -> ")
+    if finding.kind in _TIMES and callee and "+" not in callee:
+        return callee
+    return finding.site.component if finding.kind in _TIMES | _ERRORS else ""
 
 
 def _can_be_copied(name: str) -> bool:

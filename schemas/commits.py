@@ -222,7 +222,9 @@ class Repair(Config):
     changed: tuple[WindowChange, ...] = ()
     """Windows of which the number of rows changed, by name."""
     late: int
-    """Late events that were looked at: those that still wait, and those settled by this commit."""
+    """Late events that were looked at: those that still wait, and those that leave `late/` by this commit."""
+    expired: int = 0
+    """Of these, dropped: older than all windows of the lake."""
     events: int
     """Of these, settled: in flows now, or dropped as a copy, or refused as a conflict."""
     requests: int

@@ -103,7 +103,9 @@ def judge(
     same = equivalence(reference, problem, roots, noise, tails_settled=settled)
     share, size = (0.0, None) if places is None else places(same.band)
     against, known = _against(usual, (reference, problem), noise)
-    visible = visible_rows(*against, log_sd, roots, known, alpha=visible_alpha)
+    rows = visible_rows(*against, log_sd, roots, known, alpha=visible_alpha)
+    n0 = dict(zip(roots, reference.requests.sum(axis=0).tolist(), strict=True))
+    visible = tuple(row.model_copy(update={"requests0": int(n0[row.root])}) for row in rows)
     sized = period_tests(*against, known, alpha=alpha) if usual is not None else tests
     # Steady places, no more slow requests: a mean that blocks of hits and misses blur is the same, too.
     as_fast = same.holds or (settled and share >= NEEDED_SHARE)
@@ -115,7 +117,12 @@ def judge(
         external=external_cause(reference, problem, equivalent=as_fast, gaps_us=gaps_us, tau_rate=tau_rate),
         visible=visible,
         largest=largest_change(
-            sized, visible, size, hidden_paths=hidden_paths, noise=None if usual is None else noise
+            sized,
+            visible,
+            size,
+            hidden_paths=hidden_paths,
+            noise=None if usual is None else noise,
+            windows=0 if usual is None else len(usual[0].seconds),
         ),
         bounds=Bounds() if bounds is None else bounds,
         places_share=share,

@@ -46,6 +46,8 @@ class LargestChange:
     """Share of a path that would have been found, at root types with nearly all requests."""
     usual: bool = True
     """What was measured is no more than two ordinary periods differ by."""
+    windows: int = 0
+    """Ordinary windows that the problem was held against; 0: the reference alone."""
 
     def within(self, bounds: Bounds) -> bool:
         """Whether no change that matters is possible. A period with too few requests for a tail has none
@@ -74,7 +76,8 @@ class LargestChange:
             )
             if size is not None
         ]
-        return f"Larger changes are excluded than {', '.join(told)}." if told else ""
+        against = f", against {self.windows} ordinary windows" if self.windows else ""
+        return f"Larger changes are excluded than {', '.join(told)}{against}." if told else ""
 
 
 def largest_change(
@@ -84,11 +87,12 @@ def largest_change(
     *,
     hidden_paths: float = 0.0,
     noise: PeriodNoise | None = None,
+    windows: int = 0,
 ) -> LargestChange:
     """Out of the intervals of the whole period, of places, and of what root types would have shown.
 
     place: see `LargestChange`. hidden_paths: share of a path that lost events hide. noise: of ordinary
-    windows, where the tests are against them; the mean then may differ by what they differ by (`usual`).
+    windows, where the tests are against so many of them; a mean may differ by what they differ by (`usual`).
     """
     size = {test.measure: _largest(test) for test in reversed(tests)}  # of several tails the first
     before = next((test.before for test in tests if test.measure == "mean"), 0.0)
@@ -104,6 +108,7 @@ def largest_change(
         errors=size.get("errors"),
         path=None if path is None else max(path, hidden_paths),
         usual=_usual(tests, noise),
+        windows=windows,
     )
 
 

@@ -19,6 +19,8 @@ LEAST_REQUESTS = 4
 TIME_FLOOR = 0.10
 """Relative change of a time that counts (L.9 item 5)."""
 SHARE_FLOOR = 0.01
+LEAST_NEW = 3
+"""Requests in which a share must show (L.3)."""
 F8 = npt.NDArray[np.float64]
 _LEAST = 1e-3
 
@@ -52,6 +54,7 @@ def smallest_share(n0: int, n1: int, *, alpha: float) -> float | None:
     least = least_new(n0, n1, alpha=alpha)
     if least is None:
         return None
+    least = max(least, LEAST_NEW)
     # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
     return max(SHARE_FLOOR, float(betaincinv(least, n1 - least + 1, POWER)))
 

@@ -9,7 +9,7 @@ from analyze.findings.changes import Change
 from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group, part_ns
 from analyze.findings.over_hosts import HostOf, alike_operations, joined_over_hosts
 from analyze.findings.places import Affected, Context
-from analyze.findings.queues import with_queues_folded
+from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
 from analyze.findings.slow_components import slow_components
 from schemas.report.findings import ChangeKind
 
@@ -31,9 +31,11 @@ def grouped(
     *,
     host_of: HostOf | None = None,
     tested: Collection[int] = (),
+    by_load: Sequence[Change] = (),
 ) -> list[Group]:
     """Few groups of many changes. mean_ns: the larger of the two mean response times; change_ns: their
-    difference; host_of, tested: see `joined_over_hosts`."""
+    difference; host_of, tested: see `joined_over_hosts`; by_load: changes that the load explains, no
+    findings but where a change of paths moved the load."""
     names = context.names
     paths = broken_paths(
         [c for c in changes if c.kind not in TIME_KINDS],
@@ -43,10 +45,12 @@ def grouped(
         mean_ns,
         alike_operations(names, host_of or {}),
     )
+    paths = with_calls_folded(paths, names)
     timed = [c for c in changes if c.kind in TIME_KINDS and not _of_other_requests(c, paths, context)]
     times = slow_components(timed, names, mean_ns)
     groups = [group for group in times if not _moved_by(group, paths, context)]
     groups = with_queues_folded(paths, groups, names)
+    take_queues(paths, by_load, names)
     for path in paths:
         callee = names.operations[path.operation].callee
         about = {path.component, *callee.split("+")} - {""}

@@ -1,4 +1,4 @@
-"""Times that moved because a change of paths moved the load: queues (ALGORITHMS J.6 item 3)."""
+"""Times and numbers of calls that moved because a change of paths moved the load (ALGORITHMS J.6 item 3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import TIME_KINDS, Group
+from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group
 from analyze.sites.names import Names, OperationName
 from schemas.report.findings import ChangeKind
 
@@ -28,6 +28,47 @@ def with_queues_folded(paths: Sequence[Group], times: Sequence[Group], names: Na
         else:
             left.append(group)
     return left
+
+
+def with_calls_folded(paths: Sequence[Group], names: Names) -> list[Group]:
+    """The groups of paths that are left: a component to which a larger change of paths now sends requests
+    does more of what it does, and one that they no longer go to less."""
+    left = []
+    for group in paths:
+        causes = [
+            path
+            for path in paths
+            if path.lead.kind in PATH_KINDS and path.score >= group.score and _calls_moved(group, path, names)
+        ]
+        if causes:
+            max(causes, key=lambda path: (path.score, -path.operation)).take(group)
+        else:
+            left.append(group)
+    return left
+
+
+def _calls_moved(group: Group, path: Group, names: Names) -> bool:
+    moved = load_moved(path, names)
+    return group.lead.kind in CALL_KINDS and all(
+        moved.get(names.operation(change.site).component, 0) == (1 if change.ups else -1)
+        for change in group.changes
+        if change.kind in CALL_KINDS
+    )
+
+
+def take_queues(paths: Sequence[Group], by_load: Sequence[Change], names: Names) -> None:
+    """Give paths the times that another load of the whole service would explain as well.
+
+    Clients that wait for a service send less when it gets slow; where a change of paths took requests away
+    from a component, that is the nearer reason for its shorter queue.
+    """
+    moved = [(path, load_moved(path, names)) for path in paths if path.lead.kind in PATH_KINDS]
+    for change in by_load:
+        causes = [path for path, way in moved if change.kind in TIME_KINDS and _fits(change, way, names)]
+        if causes:
+            cause = max(causes, key=lambda path: (path.score, -path.operation))
+            cause.changes.append(change)
+            cause.follows.append(change)
 
 
 def _queues(group: Group, path: Group, names: Names) -> bool:

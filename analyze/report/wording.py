@@ -84,8 +84,15 @@ def percent(share: float | None, *, sign: bool = False) -> str:
 
 
 def factor(ratio: float | None) -> str:
-    """`×1.3`."""
-    return "–" if ratio is None else f"×{significant(ratio)}"
+    """`×1.3`, `×3e7`."""
+    return "–" if ratio is None else f"×{rough(ratio)}"
+
+
+def rough(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits; from 100,000 on its order: `3e7`."""
+    if abs(value) < 1e5:
+        return significant(value, digits)
+    return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def p_value(p: float | None) -> str:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from analyze.scope import LakePeriod
 from schemas.errors import ConfigError, LakeError
-from stitch.lake.reading import unreadable
+from stitch.lake.reading import aside, still_at, unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
 """DuckDB's word for a header of a page, or a footer, that is none."""
@@ -28,9 +28,9 @@ def locked_connection(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """An in-memory DuckDB with everything outside switched off; closed at the end.
 
-    It reads the listed files only: no writes (COPY TO, even onto a listed file, is refused), no spill, no
-    extensions, no network, no change of settings. A query that needs more than `memory_limit` fails. Raises
-    ConfigError where that is no size.
+    It reads the listed files only, under the name that a replaced one gets, too: no writes (COPY TO, even
+    onto a listed file, is refused), no spill, no extensions, no network, no change of settings. A query that
+    needs more than `memory_limit` fails. Raises ConfigError where that is no size.
     """
     try:
         connection = duckdb.connect(
@@ -42,7 +42,8 @@ def locked_connection(
         ) from error
     try:
         with interruptible():
-            connection.execute("SET allowed_paths = ?", [[str(path) for path in readable]])
+            allowed = [str(path) for path in (*readable, *map(aside, readable))]
+            connection.execute("SET allowed_paths = ?", [allowed])
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             yield connection
@@ -68,10 +69,17 @@ def arrays(
 
     Raises LakeError where one of the files cannot be read.
     """
+    now = {str(path): str(still_at(path)) for path in readable}
+    told = {
+        name: [now.get(item, item) for item in value] if isinstance(value, list) else value
+        for name, value in values.items()
+    }
     with locked_connection(readable) as connection:
         try:
-            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, dict(values)).fetchnumpy()
+            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, told).fetchnumpy()
         except duckdb.Error as error:
+            if any(path != str(still_at(Path(path))) for path in now.values()):  # set aside just now
+                return arrays(found, readable, text, values)
             broken = unreadable_file(found, readable, error)
             if broken is None:
                 raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -25,6 +26,7 @@ from analyze.sql.time_limit import TimeLimit
 from analyze.verify import verify
 from schemas.errors import ConfigError, LakeError, QueryError
 from schemas.quality import Quality
+from stitch.lake.reading import still_at
 
 _SET_NUMBERS: Final = (
     "SET VARIABLE from_ns = ?::BIGINT",
@@ -79,6 +81,8 @@ class Session:
         self._found = found
         self._files = files
         self._unread = {table for table, files in self._files.items() if files}
+        self._bound: dict[str, list[Path]] = {}
+        """Tables that DuckDB reads by itself, and where their files were then."""
         self._seconds = seconds
         self._clock = clock
 
@@ -100,23 +104,55 @@ class Session:
             _refuse_what_writes(text)
             # Which tables it reads does not depend on the bound values.
             self._read_files_of(text.replace("?", "NULL") if values else text)
-            reader = limit.run(
-                lambda: self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS)
-            )
+            reader = self._begun(text, values, limit)
         except duckdb.Error as error:
-            raise self._failure(error, limit) from error
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, limit))
+            if not self._moved():
+                raise self._failure(error, limit) from error
+            reader = self._begun(text, values, limit)
+        again = partial(self._begun, text, values, limit)
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, again, limit))
 
-    def _batches(self, reader: pa.RecordBatchReader, limit: TimeLimit) -> Iterator[pa.RecordBatch]:
-        """Batches as they come. DuckDB's own errors arrive as OSError by way of Arrow's C interface."""
+    def _begun(self, text: str, values: Sequence[object], limit: TimeLimit) -> pa.RecordBatchReader:
+        return limit.run(lambda: self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS))
+
+    def _batches(
+        self,
+        reader: pa.RecordBatchReader,
+        again: Callable[[], pa.RecordBatchReader],
+        limit: TimeLimit,
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches as they come. DuckDB's own errors arrive as OSError by way of Arrow's C interface.
+
+        It opens files when it comes to them. Where one was set aside meanwhile the query begins `again`, if
+        nothing of its answer was given yet.
+        """
+        is_given = False
         while True:
             try:
-                batch = limit.run(lambda: next(reader, None))
+                batch = limit.run(lambda reader=reader: next(reader, None))  # type: ignore[misc]
             except (OSError, duckdb.Error) as error:
-                raise self._failure(error, limit) from error
+                if is_given or limit.struck or not self._moved():
+                    raise self._failure(error, limit) from error
+                reader = again()
+                continue
             if batch is None:
                 return
+            is_given = True
             yield batch
+
+    def _moved(self) -> bool:
+        """Whether files that DuckDB reads were set aside by an upkeep; it reads them there from now on."""
+        moved = False
+        for table, bound in self._bound.items():
+            now = [still_at(path) for path in self._files[table]]
+            if now != bound:
+                self._bind(table, now)
+                moved = True
+        return moved
+
+    def _bind(self, table: str, files: list[Path]) -> None:
+        self._connection.execute(LISTED[table].set_files, [[str(path) for path in files]])
+        self._bound[table] = files
 
     def _read_files_of(self, text: str) -> None:
         """Let the tables that a statement uses read their files, verified before. Raises LakeError."""
@@ -124,7 +160,7 @@ class Session:
             verify(self._found, self._files[table])
             stored, files = LISTED[table], self._files[table]
             if stored.rows is None:
-                self._connection.execute(stored.set_files, [[str(path) for path in files]])
+                self._bind(table, [still_at(path) for path in files])
             else:
                 self._connection.register("_rows", stored.rows(self._found, files))
                 self._connection.execute(stored.set_files)

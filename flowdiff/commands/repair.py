@@ -55,7 +55,7 @@ def command(
         (Verdict.WAITS, "wait: their window is not sealed, or more may come of their request"),
         (Verdict.LOST, "stay late: other events of their requests are not kept (live.keep_events)"),
         (Verdict.SPLIT, "stay late: their requests came by several partitions (flowdiff rekey)"),
-        (Verdict.RETIRED, "stay late: their requests began in windows that are retired"),
+        (Verdict.RETIRED, f"belong to requests of windows that are retired; {would}dropped with those"),
     ):
         if n := done.events.get(verdict, 0):
             typer.echo(f"{n:,} {text}")

@@ -13,14 +13,32 @@ from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
 def command(
     lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
     keep: Annotated[str, typer.Option(help="Age past which a window goes, by its end: 30d.", metavar="AGE")],
+    keep_late: Annotated[
+        str | None,
+        typer.Option(
+            help="Age past which late and repaired events and dead letters go, by when they were written; "
+            "as --keep where it is not given.",
+            metavar="AGE",
+        ),
+    ] = None,
+    keep_reports: Annotated[
+        str | None,
+        typer.Option(
+            help="Age past which reports go, by when they were written; else they stay.", metavar="AGE"
+        ),
+    ] = None,
     grace: GraceOption = "1h",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
 ) -> None:
     """Drop whole windows past an age from a lake, under readers and live ingestion.
 
-    They are gone for readers that start from now on; the files go with the first run after the grace.
+    Late events and dead letters of that age go, too; commit records stay. All are gone for readers that start
+    from now on; the files go with the first run after the grace.
     """
     keep_ns, grace_ns = duration_ns(keep), duration_ns(grace)
+    keep_late_ns, keep_reports_ns = (
+        None if age is None else duration_ns(age) for age in (keep_late, keep_reports)
+    )
     with upkeep(lake, "Retention") as at:
         from stitch.lake.retiring import retire
 
@@ -28,6 +46,8 @@ def command(
             at.store,
             lake,
             keep_ns=keep_ns,
+            keep_late_ns=keep_late_ns,
+            keep_reports_ns=keep_reports_ns,
             grace_ns=grace_ns,
             now_ns=at.now_ns,
             owner=at.owner,
@@ -40,6 +60,11 @@ def command(
     first = f": {done.windows[0].window.name} to {done.windows[-1].window.name}" if done.windows else ""
     would = "would be " if dry_run else ""
     typer.echo(f"{len(done.windows):,} windows {would}retired{first} ({flows:,} flows, {size:,} bytes)")
+    for side in done.sides:
+        told = f"{side.files:,} files of {side.table} ({side.rows:,} rows)"
+        typer.echo(f"{told} {would}taken out, written longer than their age ago")
+    if done.reports:
+        typer.echo(f"{len(done.reports):,} reports {would}removed")
     typer.echo(f"{done.removed:,} files and folders {would}removed, retired longer than the grace ago")
     if done.held_back:
         typer.echo(f"past their age, but not sealed by live ingestion, so kept: {done.held_back:,}")

@@ -28,7 +28,8 @@ from ingest.source import LiveSource
 from schemas.errors import FlowdiffError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
-from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.beginning import LiveIdentity
+from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.watch import LaneState
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake

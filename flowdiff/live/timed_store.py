@@ -77,6 +77,10 @@ class TimedStore:
         """See Store."""
         return self._store.below(folder, is_folder)
 
+    def written(self, folder: str) -> dict[str, int]:
+        """See Store."""
+        return self._store.written(folder)
+
     def names(self, folder: str, after: str = "") -> list[str]:
         """See Store."""
         return self._store.names(folder, after)

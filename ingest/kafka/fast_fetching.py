@@ -10,6 +10,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Collection
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from kafka import KafkaConsumer
@@ -31,7 +33,7 @@ from ingest.source import StreamId
 from schemas.errors import ConfigError
 
 try:
-    from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, TopicPartition
+    from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Message, TopicPartition
 except ImportError as missing:
     raise ConfigError(
         "client = 'fast' needs the package confluent-kafka.", remedy="Run: pip install 'flowdiff[fast]'."
@@ -165,21 +167,26 @@ class FastFetching:
         return [TopicPartition(s.topic, s.partition) for s in streams if s in self._begun - self._looked_at]
 
     def _sort(self, messages: list[Any]) -> None:
-        """Messages by stream, in their order. What comes after a damaged one is left for the next fetch."""
+        """Messages by stream, in their order. What comes after a damaged one is left for the next fetch.
+
+        librdkafka gives long runs of one stream. All that is asked of every message is asked by `map`, in C.
+        """
+        topics: list[Any] = list(map(Message.topic, messages))
+        partitions: list[Any] = list(map(Message.partition, messages))
         by_stream: dict[tuple[str, int], list[Any]] = {}
-        for message in messages:
-            key = (message.topic(), message.partition())
-            if key in by_stream:
-                by_stream[key].append(message)
-            else:
-                by_stream[key] = [message]
+        at = 0
+        for key, run in groupby(zip(topics, partitions, strict=True)):
+            end = at + len(list(run))
+            by_stream.setdefault(key, []).extend(messages[at:end])
+            at = end
         for (topic, partition), those in by_stream.items():
             stream = StreamId(topic, partition)
             if stream in self._begun:
                 self._take(stream, those)
 
     def _take(self, stream: StreamId, messages: list[Any]) -> None:
-        failed = next((i for i, message in enumerate(messages) if message.error() is not None), None)
+        errors = list(map(Message.error, messages))
+        failed = next((i for i, error in enumerate(errors) if error is not None), None)
         good = messages if failed is None else messages[:failed]
         if good:
             self._give(stream, _batch(good))
@@ -216,9 +223,9 @@ class FastFetching:
 
 
 def _batch(messages: list[Any]) -> FetchedBatch:
-    values = [message.value() for message in messages]
-    offsets = [message.offset() for message in messages]
-    latest_ms = max(message.timestamp()[1] for message in messages)
+    values: list[Any] = list(map(Message.value, messages))
+    offsets: list[Any] = list(map(Message.offset, messages))
+    latest_ms = max(map(itemgetter(1), map(Message.timestamp, messages)))
     return FetchedBatch(Messages(values, offsets, 0), offsets[-1] + 1, latest_ms)
 
 

@@ -195,8 +195,8 @@ class KafkaSettings(Config):
     """What becomes of a batch whose checksum stays wrong, or that is too large unpacked: `halt`, `skip`."""
     max_unpacked_bytes: int = Field(default=64 * 2**20, ge=2**20)
     """A compressed batch that unpacks to more is handled as a corrupt one."""
-    session_timeout_ms: int = Field(default=45_000, ge=1_000)
-    """A member that sends no heartbeat for so long loses its partitions."""
+    session_timeout_ms: int = Field(default=15_000, ge=1_000)
+    """A member that sends no heartbeat for so long loses its partitions: what a kill costs, in time."""
     heartbeat_interval_ms: int = Field(default=3_000, ge=100)
     """Time between heartbeats; a third of the session's at most."""
     max_poll_interval_ms: int = Field(default=300_000, ge=1_000)

@@ -62,11 +62,25 @@ class BinnedSite(Frozen):
     """Weight of the requests in which it failed."""
 
 
-class CategoryInRange(Frozen):
-    """A category held against a range."""
+class BinnedRoot(Frozen):
+    """A root type, and all its requests by bin of response time."""
+
+    root: str
+    requests: int
+    mean_us: float
+    c2: float | None
+    """Of all its requests; for more than 10."""
+    bins: tuple[int, ...]
+    n: tuple[int, ...]
+    weight: tuple[float, ...]
+    failed: tuple[float, ...]
+
+
+class KindInRange(Frozen):
+    """A root type or a category held against a range."""
 
     place: int
-    """Index into `BrowseRangesSection.categories`."""
+    """Index into `BrowseRangesSection.roots` or `.categories`."""
     n: int
     share_in: float
     """Of the requests of the range, weighted."""
@@ -116,7 +130,8 @@ class ResponseRange(Frozen):
     mean_out_us: float | None
     failed: float
     failed_out: float | None
-    categories: tuple[CategoryInRange, ...]
+    roots: tuple[KindInRange, ...]
+    categories: tuple[KindInRange, ...]
     """Most requests first."""
     sites: tuple[SiteInRange, ...]
     """Largest difference of the mean first."""
@@ -137,6 +152,8 @@ class BrowseRangesSection(Section):
     """[bins] weighted sums of response times."""
     failed: tuple[float, ...]
     """[bins] weights of requests that failed."""
+    roots: tuple[BinnedRoot, ...]
+    roots_total: int
     categories: tuple[BinnedCategory, ...]
     categories_total: int
     sites: tuple[BinnedSite, ...]
@@ -186,7 +203,23 @@ class TimelineStrip(Frozen):
     requests: tuple[TimelineRequest, ...]
     lanes: int
     left_out: int
-    """Requests that are not drawn: more than the lanes there are."""
+    """Requests that are not drawn: more than there is room for."""
+
+
+class EntryBefore(Frozen):
+    """The same entry in the first of two samples, and whether it differs by test (H.4)."""
+
+    sample: str
+    requests: int
+    rate_per_s: float
+    in_flight: float
+    busy: float
+    gap_us: tuple[float, float, float] | None
+    gaps_p: float | None
+    """KS with blocks permuted, of the time from the end of everything before to each start, 0 where requests
+    overlap; None: too few requests."""
+    times_p: float | None
+    """The same of response times."""
 
 
 class EntryTimeline(Frozen):
@@ -217,6 +250,8 @@ class EntryTimeline(Frozen):
     p99_us: tuple[float | None, ...]
     """Response times of what arrived in it."""
     strips: tuple[TimelineStrip, ...]
+    before: EntryBefore | None
+    """Of two samples, where the first has this entry."""
 
 
 class BrowseTimelineSection(Section):
@@ -228,91 +263,6 @@ class BrowseTimelineSection(Section):
     """Whether requests were sampled: gaps and requests in flight are then of those kept."""
     entries: tuple[EntryTimeline, ...]
     entries_total: int
-
-
-class ScheduleStep(Frozen):
-    """A step inside a component."""
-
-    name: str
-    start_us: float
-    end_us: float
-    waited_us: float
-    """Its own time that the response waited for."""
-
-
-class ScheduleLane(Frozen):
-    """One component."""
-
-    component: str
-    hosts: tuple[str, ...]
-    """Where its work was done, of one request."""
-    work_us: float
-    """Its bars, added up where they do not lie over each other."""
-    waited_us: float
-    """Time on the critical path; over all lanes and messages the response time."""
-    steps: tuple[ScheduleStep, ...]
-    steps_total: int
-
-
-class ScheduleBar(Frozen):
-    """Work on a lane."""
-
-    lane: int
-    start_us: float
-    end_us: float
-    waited: bool
-    """On the critical path."""
-
-
-class ScheduleMessage(Frozen):
-    """A call or a reply between two lanes; upright where its way took no recorded time."""
-
-    source: int
-    start_us: float
-    target: int
-    end_us: float
-    waited: bool
-
-
-class TrainSchedule(Frozen):
-    """A request as a train schedule: time to the right, a lane a component (H.5)."""
-
-    request_id: str | None
-    """None: the mean of many."""
-    response_us: float
-    message_us: float
-    """Part of the critical path that is messages."""
-    lanes: tuple[ScheduleLane, ...]
-    """In the order in which they are reached."""
-    bars: tuple[ScheduleBar, ...]
-    messages: tuple[ScheduleMessage, ...]
-    cut: int
-    """Bars and messages that are left out."""
-
-
-class TypicalRequest(Frozen):
-    """A category by its medoid and by its mean."""
-
-    category: str
-    root: str
-    requests: int
-    leads: tuple[int, ...]
-    """Ranges of `BrowseRangesSection.ranges`, from 1, in which it has the most requests."""
-    share_of_time: float
-    """Of the summed response time of the sample."""
-    mean_us: float
-    distance: float
-    """Of the medoid: mean over edges of |ln of its latency over the median|."""
-    medoid: TrainSchedule
-    mean: TrainSchedule
-
-
-class BrowseSchedulesSection(Section):
-    """Typical requests."""
-
-    section: Literal["browse-schedules"] = "browse-schedules"
-    sample: str
-    requests: tuple[TypicalRequest, ...]
 
 
 class ErrorRow(Frozen):

@@ -91,6 +91,10 @@ class ClusterRow(Frozen):
     """Share of its requests that have it."""
     roots: int
     """Root types in it."""
+    has: str
+    lacks: str
+    """Node of the call tree that its requests pass and the others of the root type do not, and the other way
+    round; empty where none is telling."""
     requests: tuple[int, ...]
     shares: tuple[float, ...]
     """Of all requests of a sample."""

@@ -247,7 +247,8 @@ class SiteChange(Frozen):
     within0: float
     within1: float
     change: float
-    """within1 - within0: what the order goes by."""
+    """Of all that it adds, within paths and between them: of all sites it adds up to the change of the
+    variance. What the order goes by."""
     ratio: float
     """Variance of the time that requests wait for it, after over before: what is tested."""
     interval: Interval
@@ -284,6 +285,9 @@ class VarianceChangeSection(Section):
     ratio: float
     """Variance after over before."""
     interval: Interval | None
+    between: float | None = None
+    """Part of the change that is between paths and root types, above 1 where the other part went the other
+    way; None where the variance did not change by test (see `interval`)."""
     sites: tuple[SiteChange, ...]
     """That changed by test and beyond the floor; more variable ones first."""
     sites_total: int

@@ -68,6 +68,7 @@ def compact(
             parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
             generation = Generation(seq=lane.seq, at_ns=now_ns, through=lane.all_of(manifest))
             record = lane.replace(staging, generation, sum(part.flows for part in parts))
+        lane.set_aside(file for own in group.values() for file in own)
         before += [file.size for own in group.values() for file in own]
         after += [item.size for item in record.publish]
     removed = lane.sweep(now_ns - grace_ns)

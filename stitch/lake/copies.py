@@ -12,7 +12,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from schemas.errors import LakeError
 from stitch.lake.abreast import abreast
 from stitch.lake.bucket.bucket_store import BucketStore, Listed
 from stitch.lake.file_cache import FileCache
-from stitch.lake.layout import REPORTS
+from stitch.lake.layout import ASIDE, REPORTS
 from stitch.lake.reading import unreadable
 
 REPORT_END: Final = "report.json"
@@ -115,7 +115,7 @@ class Copies:
             if self._cache.take(key, target, is_whole):
                 return False
             for _ in range(DOWNLOADS):
-                if self._cache.add(key, target, lambda out: self.store.download(name, out), is_whole):
+                if self._cache.add(key, target, lambda out: self._download(name, out), is_whole):
                     return True
         except FileNotFoundError as error:
             raise unreadable(self.lake, name, "it is missing") from error
@@ -125,6 +125,12 @@ class Copies:
                 f"'{self.lake}/{name}' cannot be read: {error.strerror}.", remedy=remedy
             ) from error
         raise unreadable(self.lake, name, "its content is not what was committed")
+
+    def _download(self, name: str, out: BinaryIO) -> None:
+        try:
+            self.store.download(name, out)
+        except FileNotFoundError:  # set aside since the snapshot was taken
+            self.store.download(f"{name}{ASIDE}", out)
 
     def _target(self, name: str) -> Path:
         target = self.root / name

@@ -42,6 +42,10 @@ class Disk(Protocol):
         """Sorted names in a folder (last parts only); empty where the folder is missing."""
         ...
 
+    def written(self, folder: str) -> dict[str, int]:
+        """Files in a folder (last parts only), and when each was written, ns since the epoch."""
+        ...
+
     def make_folder(self, name: str) -> None:
         """Make one folder below an existing one; nothing happens where it is there."""
         ...
@@ -102,6 +106,14 @@ class LocalDisk:
             return sorted(os.listdir(self.path(folder)))  # noqa: PTH208 - a third of iterdir's time
         except FileNotFoundError:
             return []
+
+    def written(self, folder: str) -> dict[str, int]:
+        """See Disk. A rename does not change it; a copy may."""
+        try:
+            with os.scandir(self.path(folder)) as entries:
+                return {entry.name: entry.stat().st_mtime_ns for entry in entries if entry.is_file()}
+        except FileNotFoundError:
+            return {}
 
     def make_folder(self, name: str) -> None:
         """See Disk."""

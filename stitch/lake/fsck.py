@@ -22,7 +22,7 @@ from stitch.lake.checkpoint import read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
 from stitch.lake.fsck_live import broken_carry, broken_positions, broken_segments
 from stitch.lake.fsck_upkeep import broken_generations, broken_repairs, hidden_in
-from stitch.lake.layout import COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
+from stitch.lake.layout import ASIDE, COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
 from stitch.lake.upkeep import Hidden
@@ -75,9 +75,9 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
         *broken_segments(store, commits),
     ):
         findings.append(Finding(invariant=invariant, detail=detail))
-    if whole:  # else the files of a lane that cannot be read would all be in no commit
-        findings += _unnamed_files(store, commits)
     hidden = hidden_in(commits)
+    if whole:  # else the files of a lane that cannot be read would all be in no commit
+        findings += _unnamed_files(store, commits, hidden)
     for broken in (broken_generations, broken_repairs):
         findings += [Finding(invariant="I1", detail=detail) for detail in broken(commits)]
     published = [item for record in commits for item in record.publish]
@@ -131,15 +131,18 @@ def _ledger(commits: list[CommitRecord]) -> Iterator[Finding]:
                 yield Finding(invariant="I1", detail=detail)
 
 
-def _unnamed_files(store: Store, commits: list[CommitRecord]) -> Iterator[Finding]:
-    named = {item.final for record in commits for item in record.publish}
+def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Finding]:
+    named = {item.final: item for record in commits for item in record.publish}
     names = _attempt(lambda: [*data_files(store)], "the folders of data", "I2")
     if isinstance(names, Finding):
         yield names
         return
     for name in names:
-        if name not in named:
+        item = named.get(name.removesuffix(ASIDE))
+        if item is None:
             yield Finding(invariant="I2", detail=f"'{name}' is in no commit")
+        elif name.endswith(ASIDE) and not hidden.lets_go(item):
+            yield Finding(invariant="I2", detail=f"'{name}' was set aside, and nothing replaces it")
 
 
 def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Finding]:

@@ -82,7 +82,7 @@ def broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[str]:
                 n for (lane, seq), n in rows.items() if gone.get(lane, 0) < seq <= through.get(lane, 0)
             )
             kept = sum(i.rows for i in record.publish if i.table in (LATE, REPAIRED))
-            if not taken == kept == record.repair.late:
+            if not taken == kept + record.repair.expired == record.repair.late:
                 yield (
                     f"commit {record.seq} of the upkeep lane took {taken} late events, says "
                     f"{record.repair.late}, and has {kept}"

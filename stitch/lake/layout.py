@@ -32,6 +32,9 @@ WindowTable = Literal["flows", "structures", "params"]
 SideTable = Literal["late", "repaired", "dead_letters"]
 WINDOW_TABLES: Final[tuple[WindowTable, ...]] = ("flows", "structures", "params")
 SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
+DATA: Final = ".parquet"
+ASIDE: Final = ".replaced"
+"""Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
 CONVERTIBLE: Final = frozenset({1})
 """Layout versions whose files `flowdiff fsck --upgrade` writes anew; it lets a readable one be written to."""
 

@@ -24,7 +24,7 @@ from stitch.lake.abreast import abreast
 from stitch.lake.chain import lanes
 from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
 from stitch.lake.copies import Copies
-from stitch.lake.layout import LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
+from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
 from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
@@ -184,15 +184,23 @@ class Manifest:
 
     def read(self, file: LakeFile) -> pa.Buffer:
         """Content of a file that was given. Raises OSError; LakeError where a copy cannot be had."""
-        if self.copies is None:
+        if self.copies is not None:
+            return self.copies.read(file.name, file.sha256)
+        try:
             return self.store.read(file.name)
-        return self.copies.read(file.name, file.sha256)
+        except FileNotFoundError:
+            return self.store.read(f"{file.name}{ASIDE}")
 
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
         """Its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
-            whole = self.store.size(name) == size
-            whole = whole and hashlib.sha256(self.store.read_end(name, footer_size)).digest() == footer_sha256
+            at = name
+            there = self.store.size(at)
+            if there is None:  # set aside since the snapshot was taken, perhaps
+                at = f"{name}{ASIDE}"
+                there = self.store.size(at)
+            whole = there == size
+            whole = whole and hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
         except OSError as error:
             # Not Arrow's own text, which names the file and the errno again.
             why = os.strerror(error.errno).lower() if error.errno else ""
@@ -286,7 +294,7 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[str]:
     for item in missing:
         # Looked at again after the stage: a writer may move it in between.
         if store.size(item.stage) is None and store.size(item.final) is None:
-            if hidden.lets_go(item):
+            if hidden.lets_go(item) or store.size(f"{item.final}{ASIDE}") is not None:
                 continue
             raise LakeError(
                 f"'{item.final}' of the lake's last commit is missing.",

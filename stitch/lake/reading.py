@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import LakeError
 from schemas.lake import STORED_STRUCTURES_SCHEMA
+from stitch.lake.layout import ASIDE
 from stitch.lake.structure_form import unnested
 
 
@@ -32,17 +33,36 @@ def read_rows(
     `name` is the file's, for messages, where `source` is its content. `as_codes` are Parquet column paths to
     be read as dictionaries instead of text. Raises LakeError where the file is missing, cut or damaged.
     """
-    try:
+
+    def read(source: Path | pa.BufferReader) -> pa.Table:
         return pq.read_table(
-            source if isinstance(source, Path) else pa.BufferReader(source),
+            source,
             columns=None if columns is None else list(columns),
             partitioning=None,
             read_dictionary=list(as_codes),
             filters=where,
             page_checksum_verification=True,
         )
+
+    try:
+        if not isinstance(source, Path):
+            return read(pa.BufferReader(source))
+        try:
+            return read(source)
+        except FileNotFoundError:
+            return read(aside(source))
     except (OSError, pa.ArrowException) as error:
         raise unreadable(lake, name if name is not None else str(source)) from error
+
+
+def aside(path: Path) -> Path:
+    """Where a file of a snapshot is once a later generation replaced it, until its grace is over."""
+    return path.with_name(f"{path.name}{ASIDE}")
+
+
+def still_at(path: Path) -> Path:
+    """Where a file of a snapshot is now."""
+    return path if path.exists() or not aside(path).exists() else aside(path)
 
 
 def read_structures(

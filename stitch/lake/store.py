@@ -62,6 +62,12 @@ class Store(Protocol):
         """Sorted names in a folder (last parts only) that sort behind `after`; empty for a missing folder."""
         ...
 
+    def written(self, folder: str) -> dict[str, int]:
+        """Files in a folder (last parts of names), and when each was written, ns since the epoch, by the
+        clock of whatever holds it; empty for a missing folder.
+        """
+        ...
+
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
         """Names of all files in a folder and the folders in it, sorted; none for a missing folder.
 
@@ -148,6 +154,10 @@ class LocalStore:
     def names(self, folder: str, after: str = "") -> list[str]:
         """See Store."""
         return [name for name in self._disk.names(folder) if name > after]
+
+    def written(self, folder: str) -> dict[str, int]:
+        """See Store."""
+        return self._disk.written(folder)
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
         """See Store."""
@@ -255,7 +265,7 @@ class LocalStore:
         """See Store."""
         self._disk.remove(name)
         for known in (self._made, self._settled):
-            known.difference_update([n for n in known if n == name or n.startswith(f"{name}/")])
+            known.difference_update([n for n in [*known] if n == name or n.startswith(f"{name}/")])
 
 
 def _uncertain(name: str, error: OSError) -> UncertainError:

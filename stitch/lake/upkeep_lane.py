@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from schemas.commits import (
     CommitBody,
@@ -16,11 +17,11 @@ from schemas.commits import (
     Upkeep,
 )
 from stitch.lake.lane import Lane
-from stitch.lake.layout import LakeInfo
-from stitch.lake.manifest import Manifest
+from stitch.lake.layout import DATA, LakeInfo
+from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.staging import Staging
 from stitch.lake.store import Store
-from stitch.lake.sweeping import swept
+from stitch.lake.sweeping import set_aside, swept
 from stitch.lake.upkeep import UPKEEP_LANE, read_hidden
 
 
@@ -43,18 +44,18 @@ class UpkeepLane:
         with self._lane.stage() as staging:
             yield staging
 
-    def retire(self, retirement: Retirement, grace_ns: int) -> CommitRecord:
-        """Windows that end at `to_ns` or before leave the lake.
+    def retire(
+        self, retirement: Retirement | None, replaced: Sequence[Replaced], grace_ns: int
+    ) -> CommitRecord:
+        """Windows that end at `to_ns` or before leave the lake, and files of tables without windows.
 
         What was said longer than the grace ago is summed up, as every sweep takes it together.
         """
-        before = self._said()
-        limit_ns = retirement.at_ns - grace_ns
-        past = [at for at in before.retired if at.at_ns <= limit_ns]
-        newer = [at for at in before.retired if at.at_ns > limit_ns]
-        highest = max((at.to_ns for at in before.retired), default=retirement.to_ns)
-        told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
-        upkeep = before.model_copy(update={"retired": (*past[-1:], *newer, told)})
+        upkeep = self._said()
+        for told in replaced:
+            upkeep = _and_replaced(upkeep, told, grace_ns)
+        if retirement is not None:
+            upkeep = _and_retired(upkeep, retirement, grace_ns)
         with self.stage() as staging:
             return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
 
@@ -90,11 +91,18 @@ class UpkeepLane:
         kept = tuple(at for at in before.generations if at.seq in live)
         return before.model_copy(update={"generations": (*kept, generation)})
 
+    def set_aside(self, files: Iterable[LakeFile]) -> None:
+        """Files that the last commit replaced, or settled. Raises OSError: the rest is for the next time."""
+        set_aside(self._store, (file.name for file in files))
+
     def sweep(self, until_ns: int) -> int:
-        """Remove files that were hidden at this time or before; returns how many names went.
+        """Remove files that were hidden at this time or before, and set aside what an interrupted run left in
+        its place; returns how many names went.
 
         Raises OSError: the rest is for the next time.
         """
+        left = swept(self._store, replace(read_hidden(self._store, self._length_ns), retired_to_ns=None))
+        set_aside(self._store, (name for name in left if name.endswith(DATA)))
         names = swept(self._store, read_hidden(self._store, self._length_ns, until_ns=until_ns))
         for name in names:
             self._store.remove(name)
@@ -105,6 +113,15 @@ class UpkeepLane:
 
     def _commit(self, staging: Staging, body: CommitBody, upkeep: Upkeep) -> CommitRecord:
         return self._lane.commit(staging, body.model_copy(update={"standing": Standing(upkeep=upkeep)}))
+
+
+def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkeep:
+    limit_ns = retirement.at_ns - grace_ns
+    past = [at for at in before.retired if at.at_ns <= limit_ns]
+    newer = [at for at in before.retired if at.at_ns > limit_ns]
+    highest = max((at.to_ns for at in before.retired), default=retirement.to_ns)
+    told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
+    return before.model_copy(update={"retired": (*past[-1:], *newer, told)})
 
 
 def _and_replaced(before: Upkeep, told: Replaced, grace_ns: int) -> Upkeep:

@@ -8,6 +8,7 @@ process is a child, so that its CPU and memory are its own.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -26,7 +27,8 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
 
     from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.kafka_source import KafkaSource
-    from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+    from stitch.drivers.live.beginning import LiveIdentity
+    from stitch.drivers.live.live_run import LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
     from stitch.lake.layout import ensure_lake
     from stitch.lake.manifest import open_manifest
@@ -44,6 +46,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     while not is_read(run.status()):
         run.turn(0.1)
     assert not run.halted, run.halted
+    busiest = max(thread_seconds())
     run.stop(whole=True)
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     manifest = open_manifest(store)
@@ -53,10 +56,21 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     told = {
         "wall": wall,
         "cpu": cpu,
+        "busiest": busiest,
         "rss_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "bytes_a_span": size / spans,
     }
     print(json.dumps(told))
+
+
+def thread_seconds() -> list[float]:
+    """CPU of each thread of this process that is alive."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        fields = (task / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        found.append((int(fields[11]) + int(fields[12])) / ticks)
+    return found
 
 
 def main(n_spans: int = 2_000_000, seconds: int = 300, partitions: int = 4) -> None:
@@ -83,7 +97,8 @@ def main(n_spans: int = 2_000_000, seconds: int = 300, partitions: int = 4) -> N
         told = json.loads(done.stdout)
         print(
             f"live: {n_spans:,} spans in {told['wall']:.1f} s, {n_spans / told['wall']:,.0f} spans/s, "
-            f"{n_spans / told['cpu']:,.0f} spans/CPU-s, RSS {told['rss_gb']:.2f} GB, "
+            f"{n_spans / told['cpu']:,.0f} spans/CPU-s, the busiest thread {told['busiest']:.1f} of "
+            f"{told['cpu']:.1f} CPU-s, RSS {told['rss_gb']:.2f} GB, "
             f"{told['bytes_a_span']:.1f} bytes a span"
         )
 

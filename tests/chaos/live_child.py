@@ -17,7 +17,8 @@ from oracles.unwatched import Unwatched, is_read
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
-from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.beginning import LiveIdentity
+from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.layout import ensure_lake
 from stitch.lake.store import LocalStore

@@ -48,6 +48,8 @@ def main() -> int:
         topic = bench.topic(partitions=PARTITIONS)
         words = ("--bootstrap", ",".join(broker.bootstrap), "--topics", topic, "--lake", folder / "lake")
         words = (*words, "--default-format", "native", "--group", "soak", "--window-length", "1m")
+        # What was closed is remembered for so long (an hour by default): past it, memory is to stay.
+        words = (*words, "--stitch-max-age", "5m")
         words = (
             *words,
             "--commit-interval",

@@ -11,6 +11,7 @@ runs without, in which nothing may be coloured and no share may change.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,12 @@ from evaluation.recordings.labelled import read_recordings
 from evaluation.runs import Simulated, forget_runs, period_of
 from evaluation.variance_truths import population_of
 
+from analyze.load import load_population
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.held_against import HeldAgainst
+from analyze.refine.settings import RefineSettings
+from flowdiff.sampling import find_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ClustersSettings(refits=0)
@@ -47,6 +51,7 @@ CASES = {
         "postmark-large", "F1-mds-config", (("sn-data/sn", "WRITE_CALL"), ("sn-meta/sn", "WRITE_CALL"))
     ),
     "F5": Case("sfs97", "F5-spin", (("sn", "STORAGE_NODE_RPC_REPLY"),)),
+    "F5 postmark": Case("postmark-large", "F5-spin", (("sn", "STORAGE_NODE_RPC_REPLY"),)),
     "A/A postmark": Case("postmark-large", "N1-same", ()),
     "A/A sfs97": Case("sfs97", "N1-same", ()),
 }
@@ -123,6 +128,25 @@ def recorded(folder: Path, lakes: Path | None, types: Sequence[str]) -> Iterator
         yield f"{recording.name}: of {len(faults)} " + ", ".join(f"{name} {n}" for name, n in counts.items())
 
 
+def quiet(folder: Path, lakes: Path | None) -> Iterator[str]:
+    """Pairs of neighbouring quiet stretches, in which nothing may be coloured."""
+    for recording in read_recordings(folder):
+        lake = lake_of(recording, ROOT) if lakes is None else lakes / f"{recording.name}.lake"
+        pairs = list(itertools.pairwise(recording.quiet))
+        wrong = 0
+        for reference, problem in pairs:
+            found = find_samples(
+                {"reference": [reference], "problem": [problem]}, (), now_ns=0, lake=str(lake)
+            )
+            run = clusters_run(load_population(found.compared, RefineSettings()).population, SETTINGS)
+            nodes = ["/".join(most_coloured(run, held)) for held in coloured(run)]
+            changed = 0 if run.shares is None else int(run.shares.changed.sum())
+            wrong += bool(nodes or changed)
+            if nodes or changed:
+                yield f"{reference} {problem}: {'; '.join(nodes)}; {changed} shares changed"
+        yield f"{recording.name}: of {len(pairs)} quiet pairs {wrong} show a colour or a change"
+
+
 def main() -> None:
     """Print the lines that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,12 +155,16 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--lakes", type=Path)
+    parser.add_argument("--quiet", action="store_true", help="quiet pairs of the recordings instead")
     parser.add_argument("--types", nargs="*", default=list(TYPES))
     asked = parser.parse_args()
     if asked.seeds:
         for line in simulated(asked.cases, asked.seeds, asked.requests):
             print(line, flush=True)
-    if asked.recordings:
+    if asked.recordings and asked.quiet:
+        for line in quiet(asked.recordings, asked.lakes):
+            print(line, flush=True)
+    elif asked.recordings:
         for line in recorded(asked.recordings, asked.lakes, asked.types):
             print(line, flush=True)
 

@@ -161,9 +161,9 @@ def recorded_splits(folder: Path, lakes: Path | None, splits: int) -> Iterator[s
         lake = lake_of(recording, ROOT) if lakes is None else lakes / f"{recording.name}.lake"
         shown = tested = 0
         for place, stretch in enumerate(recording.quiet):
-            texts = {"reference": [stretch], "problem": [stretch]}
-            found = find_samples(texts, (), now_ns=0, lake=str(lake))
-            twice = load_population(found.compared, RefineSettings()).population
+            period = resolve(parse_period(stretch, now_ns=0), default_lake=str(lake))
+            both = [("reference", period), ("problem", period)]
+            twice = load_population(both, RefineSettings()).population
             for seed in range(place, splits, len(recording.quiet)):
                 run = distalyze_run(dealt(twice, np.random.default_rng(seed)), DistalyzeSettings())
                 shown += bool(run.components)

@@ -1,7 +1,7 @@
 """What `flowdiff variance` says of simulated runs in which a fault adds variance at one edge.
 
-`PYTHONPATH=tests:. python tests/evaluation/variance_truths.py [seeds]` prints a line a run and the table of
-docs/evaluation.md.
+`PYTHONPATH=tests python -m evaluation.variance_truths [seeds] [words of cases]` prints a line a run and the
+table of docs/evaluation.md; `… 1 published` the C² shares of the papers' workloads at their size (minutes).
 
 * back-off: 1 % of the reads wait a second (F10, linux-build). The edge must be first by what it adds within
   paths; when every edge of the truth has a marker, the first of what is left must be the first of the run of
@@ -16,12 +16,13 @@ docs/evaluation.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
 import pyarrow as pa
+from evaluation.cases import PAPER_SIZE
 from evaluation.runs import Period, Simulated, forget_runs, period_of
 
 from analyze.methods.variance.markers import Marker
@@ -33,6 +34,7 @@ from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
 from analyze.sites.critical_times import path_times
 from analyze.sites.part_names import edge_name
+from ingest.simulate.fit import PAPER
 from schemas.report.variance import (
     MarkerKind,
     VarianceChangeSection,
@@ -209,6 +211,18 @@ def calm_pair(seed: int) -> Answer:
     return Answer(not more, None, 0.0, 0.0, ", ".join(f"{row.label} {row.change:+.0%}" for row in more))
 
 
+def published(seed: int, traced: Mapping[str, int] = PAPER_SIZE) -> Iterator[str]:
+    """A line a workload: large categories, those of C² below 1, the largest (NSDI Table 1, Figure 6)."""
+    for workload, paper in PAPER.items():
+        wanted = Simulated(workload, "N1-same", None, traced[workload], 0.1, seed, with_truth=False)
+        tier1, _ = answered(population_of([period_of(wanted)], ["period"]))
+        (curve,) = tier1.curves
+        yield (
+            f"| {workload} | {curve.categories} | {curve.below_one or 0:.1%} | "
+            f"{paper.low_variance_pct:.0f} % | {curve.largest or 0:.1f} | {paper.max_c2:g} |"
+        )
+
+
 CASES: dict[str, Callable[[int], Answer]] = {
     "back-off of a second, 1 % of reads (F10)": backoff,
     "spikes at one edge": spikes,
@@ -220,6 +234,9 @@ CASES: dict[str, Callable[[int], Answer]] = {
 def lines(seeds: int, chosen: Sequence[str]) -> Iterator[str]:
     """A line a run, then the rows of the table."""
     rows = []
+    if "published" in chosen:
+        yield from published(FIRST_SEED)
+        return
     for name, case in CASES.items():
         if chosen and not any(word in name for word in chosen):
             continue

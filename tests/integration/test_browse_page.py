@@ -6,8 +6,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,14 +23,15 @@ from analyze.methods.registry import method_of
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.terminal import print_report
+from flowdiff.__main__ import main
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
-    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
 )
 from schemas.report.report import from_json, to_json
+from schemas.report.schedules import BrowseSchedulesSection
 
 SECTIONS = (
     BrowseRangesSection,
@@ -41,6 +40,7 @@ SECTIONS = (
     BrowsePlacesSection,
     BrowseVarianceSection,
 )
+TABLES = ("of-roots", "of-categories", "of-sites")
 ROWS = """[...document.querySelectorAll('{table} tbody tr')].map(
   row => [...row.cells].map(cell => cell.textContent.trim()).join(' | '))"""
 
@@ -96,7 +96,7 @@ def test_without_script_everything_is_there_but_the_choice(tab: Tab, page: str, 
         assert len(tab.run(ROWS.format(table=f"#range{number} .of-sites"))) == len(one.sites)
     assert tab.run("document.querySelectorAll('svg.train').length") == 4  # two categories, medoid and mean
     assert tab.run("document.querySelectorAll('details.lane').length") >= 4
-    assert tab.run("document.querySelectorAll('svg.by-time').length") == 4
+    assert tab.run("document.querySelectorAll('svg.by-time').length") == 8  # four of each entry
     assert tab.run("document.querySelectorAll('svg.lanes').length") >= 2
     assert tab.run("document.querySelectorAll('table.errors tbody tr').length") == 2
     assert tab.run("document.querySelectorAll('th button').length") == 0
@@ -109,7 +109,7 @@ def test_a_chosen_range_says_what_the_page_says(tab: Tab, page: str, outcome: Ou
     ranges = outcome.report.section(BrowseRangesSection)
     for number, one in enumerate(ranges.ranges, 1):
         tab.run(f"document.querySelectorAll('.presets button')[{number - 1}].click()")
-        for table in ("of-categories", "of-sites"):
+        for table in TABLES:
             told = tab.run(ROWS.format(table=f".chooser .{table}"))
             assert told == tab.run(ROWS.format(table=f"#range{number} .{table}"))
             assert told
@@ -208,13 +208,15 @@ def test_json_is_the_model(outcome: Outcome) -> None:
     )
 
 
-def flowdiff(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "flowdiff", *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def test_the_command_on_real_traces(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def flowdiff(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert not ended.value.code
+        return capsys.readouterr().out
 
-
-def test_the_command_on_real_traces(shared_data: Path, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     trace = str(shared_data / "online-boutique" / "after-recommendation-delay.otlp.jsonl.gz")
     flowdiff("import", trace, "--lake", lake)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from unittest.mock import patch
 
+import duckdb
 import pyarrow as pa
 import pytest
 from oracles.lake_script import (
@@ -24,10 +25,13 @@ from oracles.lake_script import (
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
 
+from analyze.scope import resolve
+from analyze.sql.session import open_session
 from flowdiff.__main__ import main
 from schemas.commits import CommitBody, Counters, PartitionRange, Standing
 from schemas.errors import LakeError
 from schemas.lake import PARAMS_SCHEMA
+from schemas.periods import parse_period
 from schemas.windows import Window
 from stitch.lake import rewriting
 from stitch.lake.compacting import Compacted, compact
@@ -36,6 +40,7 @@ from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
 from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
+from stitch.lake.reading import read_rows
 from stitch.lake.retiring import retire
 from stitch.lake.store import LocalStore, Store
 
@@ -293,6 +298,63 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert retained[2] == "past their age, but not sealed by live ingestion, so kept: 1"
     assert said("fsck", lake) == ["0 errors"]
     assert files_a_window(LocalStore.at(tmp_path)) == [6]
+
+
+def on_a_folder(root: Path) -> LocalStore:
+    """The lake of `filled` on a real disk."""
+    store = LocalStore.at(root)
+    filled(store)
+    return store
+
+
+def test_a_plain_glob_is_right_after_a_compaction_and_readers_that_had_begun_go_on(tmp_path: Path) -> None:
+    store = on_a_folder(tmp_path)
+    glob = f"SELECT count(*), count(DISTINCT request_id) FROM read_parquet('{tmp_path}/flows/*/*.parquet')"
+    plain = duckdb.sql(glob).fetchall()
+    assert plain == [(12, 12)]
+    found = resolve(parse_period("all", now_ns=0), default_lake=str(tmp_path))
+    query = "SELECT count(*) AS n FROM requests"
+    with open_session(found) as bound, open_session(found) as unread:
+        assert bound.query(query)["n"].to_pylist() == [10]
+        assert compacted(store).windows == 3
+        assert bound.query(query)["n"].to_pylist() == [10]
+        assert unread.query(query)["n"].to_pylist() == [10]
+        assert len(unread.query("SELECT * FROM params")) == 16
+    flows = [read_rows(path, ["request_id"], lake=tmp_path) for path in found.flows]
+    assert sum(part.num_rows for part in flows) == 10
+    assert duckdb.sql(glob).fetchall() == plain
+    assert len([*tmp_path.glob("flows/*/*.replaced")]) == 10
+    assert check(store) == []
+    compacted(store, hours=2)
+    assert duckdb.sql(glob).fetchall() == plain
+    assert [*tmp_path.rglob("*.replaced")] == []
+    assert check(store) == []
+
+
+class Unaware(ObjectStore):
+    """A reader that listed the lanes before the first upkeep committed, and looks at files after it."""
+
+    def names(self, folder: str, after: str = "") -> list[str]:
+        found = super().names(folder, after)
+        return [name for name in found if folder != "control/commits" or name != f"lane={2**31 - 1}"]
+
+
+def test_a_snapshot_opened_while_files_are_set_aside_is_whole() -> None:
+    store = ObjectStore()
+    filled(store)
+    expected = rows_of(content(store))
+    compacted(store)
+    reader = open_manifest(Unaware(objects=store.objects))
+    flows = [decode("flows", reader.read(file)) for file in reader.files("flows")]
+    assert sum(table.num_rows for table in flows) == 12
+    assert rows_of(content(store)) == expected
+
+
+def test_what_was_set_aside_and_is_not_replaced_is_found(tmp_path: Path) -> None:
+    store = on_a_folder(tmp_path)
+    path = sorted(tmp_path.glob("flows/*/*.parquet"))[0]
+    path.rename(path.with_name(f"{path.name}.replaced"))
+    assert [finding.invariant for finding in check(store)] == ["I2", "I3"]
 
 
 def test_live_lanes_go_on_beside_a_compaction() -> None:

@@ -111,11 +111,12 @@ def test_the_id_is_that_of_the_content_and_the_page_has_a_row() -> None:
     )
 
 
-def finding(kind: ChangeKind, component: str, roots: list[str], total: int | None = None) -> Finding:
-    """One of a report with other names."""
+def finding(kind: ChangeKind, place: str, roots: list[str], total: int | None = None) -> Finding:
+    """One of a report with other names; `place` is a component, or a caller and whom it calls."""
     one = robust_outcome().report.section(FindingsSection).findings[0]
     members = tuple(Member(category="0", root=root, requests0=1, requests1=1) for root in roots)
-    site = one.site.model_copy(update={"component": component})
+    component, arrow, callee = place.partition(" -> ")
+    site = one.site.model_copy(update={"component": component, "operation": f"GET{arrow}{callee}"})
     return one.model_copy(
         update={
             "kind": kind,
@@ -127,9 +128,12 @@ def finding(kind: ChangeKind, component: str, roots: list[str], total: int | Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "component", "roots", "total", "told"),
+    ("kind", "place", "roots", "total", "told"),
     [
         (ChangeKind.SLOWER, "db", ["a/x", "a/x"], None, "root = 'a/x' and component = 'db'"),
+        (ChangeKind.SLOWER, "web -> db", ["a/x"], None, "root = 'a/x' and component = 'db'"),
+        (ChangeKind.SLOWER, "web -> db+cache", [], None, "component = 'web'"),
+        (ChangeKind.ERRORS, "web -> db", [], None, "component = 'web'"),
         (ChangeKind.NEW_PATH, "db", ["a/x", "b's"], None, "root in ('a/x', 'b''s')"),
         (ChangeKind.ERRORS, "h1/db", ["a/x"], 9, ""),
         (ChangeKind.ERRORS, "db\u202e", ["a\x00"], None, ""),
@@ -137,9 +141,9 @@ def finding(kind: ChangeKind, component: str, roots: list[str], total: int | Non
     ],
 )
 def test_the_filter_of_a_finding(
-    kind: ChangeKind, component: str, roots: list[str], total: int | None, told: str
+    kind: ChangeKind, place: str, roots: list[str], total: int | None, told: str
 ) -> None:
-    text = requests_of(finding(kind, component, roots, total))
+    text = requests_of(finding(kind, place, roots, total))
     assert text == told
     if text:
         assert parse_period("all", now_ns=0, where=text).where is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from oracles.bucket_server import BucketServer
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
@@ -22,6 +23,8 @@ from stitch.drivers.repair.repairing import Repaired, repair
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
+from stitch.lake.place import open_place, open_store
+from stitch.lake.retiring import retire
 from stitch.lake.store import LocalStore, Store
 
 S = NS_PER_SECOND
@@ -303,3 +306,49 @@ def test_the_command_tells_what_it_did(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     assert said("fsck", lake) == ["0 errors"]
     assert said("repair", lake)[0].startswith("0 late events of 0 requests folded in, 0 windows")
+
+
+def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
+    made = at_rest()
+    reads = open_manifest(made.store)
+    told = [entry.window.end_ns for entry in reads.windows()]
+    retire(
+        made.store,
+        "L",
+        keep_ns=NOW_NS - told[1],
+        keep_late_ns=2 * NOW_NS,
+        grace_ns=0,
+        now_ns=NOW_NS,
+        owner="test",
+        created_by="test",
+    )
+    assert len(late_rows(made.store)) == 2
+    done = repaired(made.store)
+    assert (done.requests, done.events) == (0, {Verdict.RETIRED: 2})
+    assert late_rows(made.store) == late_rows(made.store, "repaired") == []
+    assert len(seen(made.store)) == 1
+    assert check(made.store) == []
+    assert repaired(made.store).events == {}
+
+
+def test_a_lake_in_a_bucket_is_repaired_under_a_reader(
+    bucket_server: BucketServer, bucket_environ: dict[str, str]
+) -> None:
+    made = at_rest()
+    lake = bucket_server.new_lake()
+    store = open_store(lake)
+    files = {name: node.data for name, node in made.disk._seen.items() if node.data is not None}
+    for name, data in files.items():
+        store.put(name, data)
+    store.persist([*files])
+    place = open_place(lake, bucket_environ)
+    reader = open_manifest(place.store, lake, place.copies)
+    before = seen(store)
+    repaired(store)
+    assert seen(store) == sorted(expected(made).values())
+    flows = [decode("flows", reader.read(file)) for file in reader.files("flows")]  # copied only now
+    assert sorted(row for table in flows for row in flow_rows(table)) == before
+    assert [name for name in store.below("late", lambda _: False) if name.endswith(".parquet")] == []
+    assert check(store) == []
+    assert repaired(store, hours=2).removed == 5
+    assert check(store) == []

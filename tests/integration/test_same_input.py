@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from oracles.otlp_bytes import length_prefixed, otlp_messages
 from typer.testing import CliRunner
 
 from flowdiff.__main__ import build_app
-from ingest.codecs.otlp.encode_otlp import length_prefixed, otlp_messages
 from ingest.codecs.otlp.otlp_json import OtlpJsonCodec
 from schemas.config import DecodeConfig
 

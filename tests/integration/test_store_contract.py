@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,6 +67,18 @@ def test_what_was_put_is_read(store: Store) -> None:
     for missing in (lambda: store.read("stage/none"), lambda: store.read_end("stage/none", 3)):
         with pytest.raises(FileNotFoundError):
             missing()
+
+
+def test_when_files_were_written_is_told(store: Store, request: pytest.FixtureRequest) -> None:
+    put(store, "late/a", b"1")
+    put(store, "late/deeper/b", b"2")
+    before = store.written("late")
+    assert [*before] == ["a"]
+    assert store.written("none") == {}
+    now_ns = 0 if "memory" in request.node.callspec.id else time.time_ns()
+    assert abs(now_ns - before["a"]) < 60 * 10**9
+    store.publish([Move("late/a", "late/a.replaced")])
+    assert [*store.written("late")] == ["a.replaced"]
 
 
 def test_a_name_is_put_once(store: Store) -> None:

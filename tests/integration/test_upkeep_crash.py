@@ -84,7 +84,8 @@ def windows_of(rows: Content) -> set[str]:
 def test_retention_takes_whole_windows_and_nothing_else() -> None:
     assert len(windows_of(BEFORE)) == 3
     assert windows_of(AFTER) == {"19700101T0010Z"}
-    assert {key: n for key, n in BEFORE.items() if key[1] in {"", "19700101T0010Z"}} == dict(AFTER)
+    assert {key: n for key, n in BEFORE.items() if key[1] == "19700101T0010Z"} == dict(AFTER)
+    assert {table for table, window, _ in BEFORE - AFTER if not window} == {"dead_letters"}
 
 
 def test_files_stay_for_the_grace_and_then_go() -> None:
@@ -101,8 +102,9 @@ def test_files_stay_for_the_grace_and_then_go() -> None:
     assert check(store) == []
     assert [reader.read(file) for file in files]  # of a reader that had begun
     assert retain(store).windows == ()
-    assert retain(store, hours=2, dry_run=True).removed == 4  # a folder of flows and structures each
-    assert retain(store, hours=2).removed == 4
+    # A folder of flows and structures each, and the dead letters.
+    assert retain(store, hours=2, dry_run=True).removed == 5
+    assert retain(store, hours=2).removed == 5
     assert {name.split("/")[1] for name in data_files(store) if "window=" in name} == {
         "window=19700101T0010Z"
     }
@@ -159,10 +161,10 @@ def test_a_sweep_before_the_commit_is_caught() -> None:
     lane = retiring.UpkeepLane
 
     class Eager(lane):
-        def retire(self, retirement: object, grace_ns: int) -> object:
+        def retire(self, *told: object) -> object:
             for folder in ("flows/window=19700101T0000Z", "structures/window=19700101T0000Z"):
                 self._store.remove(folder)
-            return super().retire(retirement, grace_ns)  # type: ignore[arg-type]
+            return super().retire(*told)  # type: ignore[arg-type]
 
     with patch.object(retiring, "UpkeepLane", Eager), pytest.raises((AssertionError, LakeError)):
         test_a_crash_at_any_operation_of_retention("kill")
@@ -203,3 +205,54 @@ def test_windows_that_live_ingestion_has_not_sealed_stay() -> None:
     assert content(store) == AFTER
     assert open_manifest(store).sealed_to_ns == 9 * WINDOW_NS
     assert check(store) == []
+
+
+def letters(store: Store) -> list[str]:
+    return [file.name for file in open_manifest(store).files("dead_letters")]
+
+
+def test_dead_letters_go_by_when_they_were_written_and_no_young_one_with_them() -> None:
+    disk = MemoryDisk()
+    store = LocalStore(disk)
+    garbage = [Import(f"day-{n}", {f"x{n}": n}, garbage=n + 1) for n in range(4)]
+    for day, step in enumerate(garbage):
+        disk.now_ns = NOW_NS - (4 - day) * 24 * HOUR_NS
+        run(store, Acknowledged(), (step,))
+    # Written long ago by the clock of a restored backup; what came before it is younger, so it stays.
+    disk._seen[letters(store)[3]].written_ns = 0
+    everything = {"keep_ns": 2 * NOW_NS, "grace_ns": HOUR_NS, "owner": "test", "created_by": "test"}
+
+    def retained_letters(**options: int) -> Retired:
+        return retire(store, "L", **{**everything, "now_ns": NOW_NS, **options})  # type: ignore[arg-type]
+
+    assert retained_letters().sides == ()
+    assert len(letters(store)) == 4
+    reader = open_manifest(store)
+    done = retained_letters(keep_late_ns=60 * HOUR_NS)
+    assert [(side.table, side.files, side.rows) for side in done.sides] == [("dead_letters", 2, 3)]
+    assert done.windows == ()
+    assert len(letters(store)) == 2
+    assert [reader.read(file) for file in reader.files("dead_letters")]  # of a reader that had begun
+    assert retained_letters(keep_late_ns=60 * HOUR_NS).sides == ()
+    assert retained_letters(now_ns=NOW_NS + 2 * HOUR_NS).removed == 2
+    assert len(store.names("dead_letters")) == 2
+    assert check(store) == []
+    retained_letters(keep_late_ns=0)
+    assert letters(store) == []
+    assert retained_letters(now_ns=NOW_NS + 2 * HOUR_NS).removed == 2
+    open_lane(store)  # its last commit brought one of them
+    assert check(store) == []
+
+
+def test_reports_stay_unless_their_age_is_given() -> None:
+    store = made(disk := MemoryDisk())
+    for name, age_h in (("old", 50), ("new", 1)):
+        disk.now_ns = NOW_NS - age_h * HOUR_NS
+        for file in ("report.json", "report.html"):
+            store.put(f"reports/{name}/{file}", b"{}")
+    assert retain(store).reports == ()
+    options = {"keep_ns": 2 * NOW_NS, "grace_ns": 0, "now_ns": NOW_NS, "owner": "test", "created_by": "test"}
+    for dry_run, left in ((True, ["new", "old"]), (False, ["new"])):
+        done = retire(store, "L", keep_reports_ns=24 * HOUR_NS, dry_run=dry_run, **options)  # type: ignore[arg-type]
+        assert done.reports == ("reports/old",)
+        assert store.names("reports") == left

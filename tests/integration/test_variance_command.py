@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,18 @@ def test_the_report_is_kept_with_its_tables(lake: Path, capsys: pytest.CaptureFi
     for row in tables["parts"].to_pylist():
         shares[row["category"]] = shares.get(row["category"], 0.0) + row["share"]
     assert list(shares.values()) == pytest.approx([1, 1], abs=1e-9)
+
+
+def test_what_one_period_does_not_need_is_not_imported(lake: Path):
+    """A second's worth: scipy.stats is for two samples and for explanations, scikit-learn for mixtures."""
+    asked = ["variance", "--lake", str(lake), "--period", DELAYED, "--details", "0", "--no-save"]
+    script = (
+        f"import sys\nfrom flowdiff.__main__ import main\ntry: main({asked!r})\nexcept SystemExit: pass\n"
+        "print([name for name in ('scipy.stats', 'sklearn') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "Response times vary" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(

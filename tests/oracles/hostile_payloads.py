@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from oracles.captured import messages
 from oracles.hostile_messages import HostileMessages
+from oracles.otlp_bytes import otlp_messages
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
-from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from ingest.codecs.port import Codec
 from ingest.codecs.zipkin.zipkin_messages import ListOfSpans
 from ingest.formats import codec_for

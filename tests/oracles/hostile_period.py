@@ -25,7 +25,7 @@ def hostile_period(n: int = 240, seed: int = 1) -> Population:
         if rng.random() < 0.6:
             end = int(rng.lognormal(5.5, 0.15))
             work = Call(f"{RTL}/hit", end // 4, end // 2, (), "h1", EventKind.SPAN_INTERNAL)
-            requests.append(Call(f"{SCRIPT}/read", 0, end, (work,), "h1", EventKind.SPAN_SERVER))
+            requests.append(Call(f"{RTL}/stat", 0, end, (work,), "h1", EventKind.SPAN_SERVER))
             continue
         end = int(rng.lognormal(8.5, 0.2))
         status = "timeout" if rng.random() < 0.2 else "ok"

@@ -14,8 +14,9 @@ from oracles.unwatched import Unwatched
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.live.beginning import LiveIdentity
 from stitch.drivers.live.decoders import Decoders
-from stitch.drivers.live.live_run import LiveIdentity, LiveRun
+from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.watch import Watch
 from stitch.kernel import Stitched, stitch
@@ -74,6 +75,7 @@ class World:
     now_ns: int = START_NS
     step_s: float = 4
     """Between two turns."""
+    lanes_at_once: int = 0
     log: MemoryLog = field(default_factory=MemoryLog)
     watch: Watch = field(default_factory=Unwatched)
     processes: dict[str, LiveRun] = field(default_factory=dict)
@@ -93,8 +95,10 @@ class World:
         info = ensure_lake(store, self.settings.window_length_ns, NS_PER_MINUTE, "test")
         member = self.members[name] = self.log.join()
         identity = LiveIdentity(owner=name, created_by="test")
-        run = LiveRun(member, store, info, self.settings, identity, lambda: self.now_ns, self.watch)
-        # Threads decode when they come to it; here every turn takes all, so that a schedule repeats exactly.
+        # Threads work when they come to it; here every turn does all, so that a schedule repeats exactly.
+        run = LiveRun(
+            member, store, info, self.settings, identity, lambda: self.now_ns, self.watch, self.lanes_at_once
+        )
         decoders = run._decoders
         decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]
         self.processes[name] = run

@@ -24,6 +24,7 @@ class Node:
 
     data: bytes | None
     synced: bool = False
+    written_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +49,8 @@ class MemoryDisk:
     """What another process does just before the next operation of a kind (`link`, `remove`), once."""
     stalls: dict[int, Callable[[], None]] = field(default_factory=dict)
     """What others do while this process sleeps just before an operation, by its number, once."""
+    now_ns: int = 0
+    """What is written is written now."""
     dead: bool = False
     """After a crash the process does nothing more, whatever it would clean up."""
     _seen: dict[str, Node] = field(default_factory=dict)
@@ -99,6 +102,10 @@ class MemoryDisk:
         found = (name.removeprefix(prefix) for name in self._seen if name.startswith(prefix))
         return sorted(name for name in found if name and "/" not in name)
 
+    def written(self, folder: str) -> dict[str, int]:
+        names = [name for name in self.names(folder) if self._seen[f"{folder}/{name}"].data is not None]
+        return {name: self._seen[f"{folder}/{name}"].written_ns for name in names}
+
     def make_folder(self, name: str) -> None:
         if self._step(f"make_folder {name}"):
             self._stop()
@@ -114,7 +121,7 @@ class MemoryDisk:
         content = bytes(data)
         if dies:
             content = content[: len(content) // 2]
-        self._change((_parent(name),), None, name, Node(content))
+        self._change((_parent(name),), None, name, Node(content, written_ns=self.now_ns))
         if dies:
             self._stop()
 

@@ -26,6 +26,10 @@ class ObjectStore:
     steps: int = 0
     dead: bool = False
     objects: dict[str, bytes] = field(default_factory=dict)
+    now_ns: int = 0
+    """What is written is written now."""
+    written_ns: dict[str, int] = field(default_factory=dict)
+    """Of what was not written at 0."""
 
     def _dies(self) -> bool:
         if self.dead:
@@ -40,6 +44,7 @@ class ObjectStore:
             raise FileExistsError(name)
         if not dies or self.times_out:
             self.objects[name] = data
+            self.written_ns[name] = self.now_ns
         if dies:
             raise CrashError
 
@@ -67,6 +72,10 @@ class ObjectStore:
         prefix = f"{folder}/" if folder else ""
         found = {n.removeprefix(prefix).split("/")[0] for n in self.objects if n.startswith(prefix)}
         return sorted(name for name in found if name > after)
+
+    def written(self, folder: str) -> dict[str, int]:
+        names = [name for name in self.objects if name.rpartition("/")[0] == folder]
+        return {name.rpartition("/")[2]: self.written_ns.get(name, 0) for name in names}
 
     def below(self, folder: str, is_folder: Callable[[str], bool]) -> Iterator[str]:
         yield from sorted(name for name in self.objects if name.startswith(f"{folder}/" if folder else ""))

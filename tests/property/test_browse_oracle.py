@@ -24,7 +24,7 @@ from oracles.sites import words_of
 from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.entry_flow import EntryFlow, most_in_flight, pack_lanes, time_within
 from analyze.methods.browse.host_times import host_times
-from analyze.methods.browse.range_rows import categories_in, mode_ranges, sites_in, tail_bin
+from analyze.methods.browse.range_rows import kinds_in, mode_ranges, sites_in, tail_bin
 from analyze.methods.browse.range_section import Ranges
 from analyze.methods.browse.response_bins import bin_edges, response_bins
 from analyze.methods.browse.train_schedule import train_schedule
@@ -51,7 +51,13 @@ def test_a_range_is_what_counting_says(found: Population, bins: int, random: obj
     assert int(binned.n[first:past].sum()) == inside.n
     assert binned.failed[first:past].sum() == pytest.approx(float(inside.failed))
     assert binned.us[first:past].sum() * 1e3 == pytest.approx(float(inside.ns))
-    categories = categories_in(binned, first, past)
+    categories = kinds_in(binned.categories, first, past)
+    roots = kinds_in(binned.roots, first, past)
+    for number, name in enumerate(binned.root_names):
+        mine = [i for i, c in enumerate(found.categories) if c.graph.root == name]
+        assert roots.n[number] == sum(inside.categories_n[i] for i in mine)
+        assert roots.share_in[number] == pytest.approx(sum(categories.share_in[i] for i in mine))
+        assert roots.share_out[number] == pytest.approx(sum(categories.share_out[i] for i in mine))
     for number in range(len(found.categories)):
         assert categories.n[number] == inside.categories_n[number]
         share = float(inside.categories[number] / inside.weight) if inside.weight else 0.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import call, population
 
@@ -109,6 +112,26 @@ def test_a_judgement_is_of_its_parts() -> None:
     empty = judge(*blocks_of(drawn(rng, 100), drawn(rng, 0)), ["a/x"], spread)
     assert empty.test("mean") is None
     assert empty.outcome(0, None).outcome == "cannot-tell"
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [(1.0, {"unchanged"}), (2.0, {"cannot-tell", "not-explained"}), (4.0, {"not-explained", "cannot-tell"})],
+)
+def test_few_requests_are_held_against_all_ordinary_windows(factor: float, words: set[str]) -> None:
+    """Sixty requests do not show that nothing changed against sixty others; against many windows they do."""
+    rng = np.random.default_rng(8)
+    ordinary = windows(rng, 20, 0.1)
+    sides = blocks_of(drawn(rng, 60), drawn(rng, 60, mean_us=1_000 * factor))
+    spread = np.array([0.5])
+    known = (ordinary, replace(sides[1], slow=np.zeros((len(sides[1].seconds), 0)), thresholds_us=()))
+
+    def said(**fields: object) -> str:
+        found = judge(*sides, ["a/x"], spread, ordinary=ordinary, places=lambda band: (0.0, 0.3), **fields)  # type: ignore[arg-type]
+        return found.outcome(0, None).outcome
+
+    assert said() != "unchanged"
+    assert said(usual=known) in words
 
 
 def test_traffic_that_follows_the_hour_is_no_external_cause() -> None:

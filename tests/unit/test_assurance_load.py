@@ -137,6 +137,38 @@ def test_clients_that_pause_longer_are_an_external_cause() -> None:
     assert not decided(before, after, tau_rate=1.0)
 
 
+def external_share(
+    seed: int, ratio: float, *, n: int = 1_000, spread: float = 0.0, slower: float = 1.0
+) -> float:
+    """How often clients are the cause, of pairs whose arrivals differ by a factor; blocks' rates scatter."""
+    rng = np.random.default_rng(seed)
+    hits = 0
+    for _ in range(TRIALS):
+        sides = []
+        for rate, mean_us in ((1.0, 1_000.0), (ratio, 1_000.0 * slower)):
+            counts = rng.poisson(n / 8 * rate * np.exp(rng.normal(0, spread, 8)))
+            width = PERIOD[1] // 8
+            start = np.concatenate([rng.integers(0, width, k) + at * width for at, k in enumerate(counts)])
+            made = drawn(rng, int(counts.sum()), sigma=0.3, mean_us=mean_us)
+            sides.append(period_blocks(replace(made, start_ns=start), 1, [PERIOD]))
+        holds = equivalence(*sides, ["a/x"], CALM).holds
+        hits += external_cause(*sides, equivalent=holds).external
+    return hits / TRIALS
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.2])
+def test_clients_that_send_as_before_are_seldom_blamed(spread: float) -> None:
+    """Size: 1 % by the test of rates, of which half are fewer."""
+    assert external_share(20, 1.0, spread=spread) <= 0.02
+
+
+def test_clients_that_send_less_are_found() -> None:
+    """Power; a service that answers in twice the time is not cleared, however much less is sent."""
+    assert external_share(21, 0.7, n=2_000) >= 0.95
+    assert external_share(22, 0.6, n=4_000, spread=0.1) >= 0.95
+    assert external_share(23, 0.5, slower=2.0) == 0.0
+
+
 def test_a_service_that_slows_down_is_none() -> None:
     """Its clients send less, too: they wait for it."""
     rng = np.random.default_rng(8)

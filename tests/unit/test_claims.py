@@ -9,7 +9,7 @@ from analyze.findings.changes import Change
 from analyze.findings.claims import claims_ns
 from analyze.findings.groups import Group
 from analyze.findings.places import Context
-from analyze.findings.queues import with_queues_folded
+from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
 from analyze.sites.account import Parts
 from analyze.sites.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
@@ -78,19 +78,8 @@ def test_of_records_steps_that_moved_and_hang_together_are_claimed() -> None:
     assert claims_ns([loop], parts, context, ratio) == pytest.approx([1_100.0])
 
 
-@pytest.mark.parametrize(
-    ("kind", "component", "score", "follows"),
-    [
-        (ChangeKind.SLOWER, "far", 1.0, True),
-        (ChangeKind.FASTER, "near", 1.0, True),
-        (ChangeKind.FASTER, "far", 1.0, False),
-        (ChangeKind.SLOWER, "near", 1.0, False),
-        (ChangeKind.SLOWER, "far", 3.0, False),
-    ],
-)
-def test_a_queue_follows_from_the_load_that_moved(
-    kind: ChangeKind, component: str, score: float, follows: bool
-) -> None:
+def moved_writes() -> tuple[NameBook, dict[str, int], Group]:
+    """Writes of a file system that go far instead of near; the step to the disk of either."""
     book = NameBook()
     write, near, far = (book.operation(OperationName(c, "write")) for c in ("fs", "near", "far"))
     point = book.site(NO_CALLER, write, SiteKind.POINT)
@@ -106,7 +95,52 @@ def test_a_queue_follows_from_the_load_that_moved(
         change(ChangeKind.PATH, point, 1.0, 0.1, shapes[0]),
         operation=write,
     )
+    return book, disks, path
+
+
+@pytest.mark.parametrize(
+    ("kind", "component", "score", "follows"),
+    [
+        (ChangeKind.MORE_CALLS, "far", 1.0, True),
+        (ChangeKind.FEWER_CALLS, "near", 1.0, True),
+        (ChangeKind.FEWER_CALLS, "far", 1.0, False),
+        (ChangeKind.MORE_CALLS, "near", 1.0, False),
+        (ChangeKind.MORE_CALLS, "far", 3.0, False),
+    ],
+)
+def test_more_calls_follow_from_the_paths_that_moved(
+    kind: ChangeKind, component: str, score: float, follows: bool
+) -> None:
+    book, disks, path = moved_writes()
+    numbers = (1.0, 4.0) if kind is ChangeKind.MORE_CALLS else (4.0, 1.0)
+    more = group(component, score, change(kind, disks[component], *numbers), operation=9)
+    left = with_calls_folded([path, more], book.names())
+    assert left == ([path] if follows else [path, more])
+    assert (more.lead in path.follows) == follows
+
+
+@pytest.mark.parametrize(
+    ("kind", "component", "score", "follows"),
+    [
+        (ChangeKind.SLOWER, "far", 1.0, True),
+        (ChangeKind.FASTER, "near", 1.0, True),
+        (ChangeKind.FASTER, "far", 1.0, False),
+        (ChangeKind.SLOWER, "near", 1.0, False),
+        (ChangeKind.SLOWER, "far", 3.0, False),
+    ],
+)
+def test_a_queue_follows_from_the_load_that_moved(
+    kind: ChangeKind, component: str, score: float, follows: bool
+) -> None:
+    book, disks, path = moved_writes()
     slow = group(component, score, change(kind, disks[component]), operation=9)
     left = with_queues_folded([path], [slow], book.names())
     assert left == ([] if follows else [slow])
     assert (slow.lead in path.follows) == follows
+
+
+def test_a_queue_that_less_load_explains_follows_from_the_paths_that_took_it_away() -> None:
+    book, disks, path = moved_writes()
+    shorter, longer = (change(ChangeKind.FASTER, disks[c]) for c in ("near", "far"))
+    take_queues([path], [shorter, longer], book.names())
+    assert [c is shorter for c in path.follows] == [True]

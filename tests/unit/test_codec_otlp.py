@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from oracles.otlp_bytes import otlp_messages
 
-from ingest.codecs.otlp.encode_otlp import otlp_json_lines, otlp_messages
+from ingest.codecs.otlp.encode_otlp import otlp_json_lines
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, ParamRules
 from schemas.events import EventKind, with_text_ids

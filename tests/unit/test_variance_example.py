@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from io import StringIO
 
+import numpy as np
 import pytest
 from oracles.page_reader import assert_inert
+from oracles.populations import category, graph, population
 from oracles.striped_reads import DISK, QUEUE, reads
 from rich.console import Console
 
@@ -16,10 +18,11 @@ from analyze.methods.variance.markers import Marker
 from analyze.methods.variance.method import METHOD
 from analyze.methods.variance.variance_result import variance_result
 from analyze.methods.variance.variance_settings import VarianceSettings
-from analyze.population import Population
+from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
+from analyze.report.sections.variance import variance_words
 from analyze.report.terminal import print_report
 from schemas.errors import ConfigError
 from schemas.report.report import from_json, to_json
@@ -180,3 +183,37 @@ def test_page_terminal_and_json_say_the_same(samples: int) -> None:
     assert len(ids) == len(set(ids))
     assert re.search(r'<path class="\w+ curve"', page)
     assert {"variance_sites", "variance_categories", "variance_parts"} == set(shown.tables)
+
+
+def a_delay_for_all(late_us: float, spread_us: float) -> Population:
+    """Pages of two kinds; in the problem one of the two waits longer, by a constant and by what varies."""
+    rng = np.random.default_rng(8)
+    found = []
+    for names in (("web/get", "cart/call", "web/done"), ("web/get", "ads/call", "web/done")):
+        steps = rng.lognormal(0, 0.2, (400, 2)) * 10_000
+        problem = np.arange(400) % 2
+        if "ads/call" in names:
+            steps[:, 0] += problem * (late_us * 1e3 + rng.normal(0, 1, 400) ** 2 * spread_us * 1e3)
+        times = np.concatenate([np.zeros((400, 1)), np.cumsum(steps, axis=1)], axis=1)
+        found.append(category(graph(names), times, problem))
+    return population(*found, samples=(Sample("reference"), Sample("problem")), statuses=("ok",))
+
+
+def test_a_delay_alike_for_all_varies_between_paths_and_at_no_place() -> None:
+    def change(found: Population) -> VarianceChangeSection:
+        sections = variance_result(found, (), VarianceSettings(), ReportLimits()).sections
+        return next(section for section in sections if isinstance(section, VarianceChangeSection))
+
+    alike, unlike = change(a_delay_for_all(200, 0)), change(a_delay_for_all(0, 200))
+    assert alike.ratio > 100
+    assert alike.sites == ()
+    assert alike.between is not None
+    assert alike.between > 0.99
+    assert "between paths" in variance_words.change(alike)
+    # Here it is the place, and what it adds is most of the change.
+    assert unlike.sites[0].label == "web/get -> ads/call"
+    assert unlike.sites[0].ratio > 1
+    assert unlike.sites[0].change == pytest.approx(unlike.ratio - 1, rel=0.05)
+    assert unlike.between is not None
+    assert unlike.between < 0.5
+    assert "between paths" not in variance_words.change(unlike)

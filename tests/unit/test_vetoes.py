@@ -16,6 +16,7 @@ from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
 from analyze.refine.clock_fit import Bounds as ClockBounds
 from analyze.refine.clock_fit import fit_clock
+from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
 HOUR_NS = 3_600 * 10**9
@@ -73,6 +74,33 @@ def test_another_call_is_no_rename(after: list[Call]) -> None:
     found = run([*requests(200, 1, other="db/ping")], after)
     assert found.sifted.text("rename") == ""
     assert found.groups
+
+
+def calling(n: int, seed: int, *, tells: bool = True, answers: str = "ok", scale: float = 1.0) -> list[Call]:
+    """Pages that ask a store over the network; it tells of itself, or not."""
+    rng = np.random.default_rng(seed)
+    took = np.exp(rng.normal(np.log(400 * scale), 0.2, n)).tolist()
+    made = []
+    for t in took:
+        inner = [Call("store/read", 105, 95 + t, kind=EventKind.SPAN_SERVER)] if tells else []
+        ask = call("web/GET", 100, 100 + t, *inner, kind=EventKind.SPAN_CLIENT, status=answers)
+        made.append(call("web/page", 0, 400 + t, ask, kind=EventKind.SPAN_SERVER))
+    return made
+
+
+def test_a_component_that_tells_nothing_any_more_is_lost_instrumentation() -> None:
+    found = run(calling(200, 1), calling(200, 2, tells=False))
+    assert found.groups == ()
+    assert "No span of store arrived" in found.sifted.text("loss")
+    slower = run(calling(200, 1), [*calling(200, 2, tells=False, scale=1.0), *calling(3, 3)])
+    assert "No span" not in slower.sifted.text("loss"), "it told three times"
+
+
+@pytest.mark.parametrize(("answers", "scale"), [("error", 1.0), ("ok", 4.0), ("ok", 0.2)])
+def test_a_component_that_is_down_is_found(answers: str, scale: float) -> None:
+    found = run(calling(200, 1), calling(200, 2, tells=False, answers=answers, scale=scale))
+    assert found.groups
+    assert found.sifted.text("loss") == ""
 
 
 def test_places_are_equivalent_as_often_as_they_should_be() -> None:

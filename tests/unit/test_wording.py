@@ -98,3 +98,18 @@ def test_durations_are_told_apart(before: float | None, after: float | None, tex
 def test_headline_never_moves_from_a_number_to_itself(before: float, after: float, text: str):
     told = wording.headline_sentence(before, after).replace(wording.NBSP, " ")
     assert told == f"Mean response time {text}"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.3, "×1.3"),
+        (845.2, "×845"),
+        (99_999.0, "×99999"),
+        (31_701_765.0, "×3e7"),
+        (2.6e12, "×3e12"),
+        (0.00344, "×0.00344"),
+    ],
+)
+def test_factors_are_told_by_their_order_where_they_are_large(ratio: float, text: str) -> None:
+    assert wording.factor(ratio) == text

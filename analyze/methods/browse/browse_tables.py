@@ -92,7 +92,7 @@ def browse_tables(
 
 def _category_bins(population: Population, ranges: Ranges) -> pa.Table:
     bins = ranges.bins
-    category, place = np.nonzero(bins.category_n)
+    category, place = np.nonzero(bins.categories.n)
     graphs = [one.graph for one in population.categories]
     return pa.table(
         [
@@ -100,9 +100,9 @@ def _category_bins(population: Population, ranges: Ranges) -> pa.Table:
             pa.array([graphs[number].root for number in category.tolist()], pa.string()),
             pa.array(bins.edges_ns[place]),
             pa.array(bins.edges_ns[place + 1]),
-            pa.array(bins.category_n[category, place]),
-            pa.array(bins.category_weight[category, place]),
-            pa.array(bins.category_failed[category, place]),
+            pa.array(bins.categories.n[category, place]),
+            pa.array(bins.categories.weight[category, place]),
+            pa.array(bins.categories.failed[category, place]),
         ],
         schema=CATEGORY_BINS_SCHEMA,
     )

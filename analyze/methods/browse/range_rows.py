@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.browse.response_bins import NS_PER_US, ResponseBins
+from analyze.methods.browse.response_bins import NS_PER_US, KindBins, ResponseBins
 from analyze.stats.kernel_density import Mode
-from schemas.report.browse import CategoryInRange, ResponseRange, SiteInRange
+from schemas.report.browse import KindInRange, ResponseRange, SiteInRange
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -34,8 +34,8 @@ class BinRange:
 
 
 @dataclass(frozen=True, slots=True)
-class CategoriesInRange:
-    """All categories against a range; arrays are [categories]."""
+class KindsInRange:
+    """All root types, or categories, against a range; arrays are [kinds]."""
 
     n: I8
     share_in: F8
@@ -84,16 +84,16 @@ def tail_bin(bins: ResponseBins) -> int:
     return int(enough[-1]) if len(enough) else 0
 
 
-def categories_in(bins: ResponseBins, first: int, past: int) -> CategoriesInRange:
-    """Categories against the bins `first` to `past`. O(categories · bins)."""
-    inside, outside = _parts(bins.weight, first, past)
-    weight = bins.category_weight
-    mine = weight[:, first:past].sum(axis=1)
-    return CategoriesInRange(
-        bins.category_n[:, first:past].sum(axis=1),
+def kinds_in(kinds: KindBins, first: int, past: int) -> KindsInRange:
+    """Kinds against the bins `first` to `past`. O(kinds · bins)."""
+    inside, outside = _parts(kinds.weight.sum(axis=0), first, past)
+    mine = kinds.weight[:, first:past].sum(axis=1)
+    others = kinds.weight[:, :first].sum(axis=1) + kinds.weight[:, past:].sum(axis=1)
+    return KindsInRange(
+        kinds.n[:, first:past].sum(axis=1),
         _over(mine, inside),
-        _over(weight.sum(axis=1) - mine, outside),
-        _over(bins.category_failed[:, first:past].sum(axis=1), mine),
+        _over(others, outside),
+        _over(kinds.failed[:, first:past].sum(axis=1), mine),
     )
 
 
@@ -126,9 +126,16 @@ def lift(share_in: float, share_out: float) -> float | None:
 
 
 def range_row(
-    bins: ResponseBins, chosen: BinRange, categories: dict[int, int], sites: dict[int, int]
+    bins: ResponseBins,
+    chosen: BinRange,
+    roots: dict[int, int],
+    categories: dict[int, int],
+    sites: dict[int, int],
 ) -> ResponseRange:
-    """A range with what lies in it; categories, sites: number -> index into the lists of the section."""
+    """A range with what lies in it.
+
+    roots, categories, sites: number -> index into the lists of the section.
+    """
     first, past = chosen.first, chosen.past
     inside, outside = _parts(bins.weight, first, past)
     us_in, us_out = _parts(bins.us, first, past)
@@ -150,7 +157,8 @@ def range_row(
         mean_out_us=us_out / outside if outside > 0 else None,
         failed=failed_in / inside,
         failed_out=failed_out / outside if outside > 0 else None,
-        categories=tuple(_category_rows(bins, first, past, categories)),
+        roots=tuple(_kind_rows(bins.roots, first, past, roots)),
+        categories=tuple(_kind_rows(bins.categories, first, past, categories)),
         sites=tuple(_site_rows(bins, first, past, sites)),
     )
 
@@ -173,9 +181,9 @@ def _duration(ns: int) -> str:
     return f"{ns}ns"
 
 
-def leading_categories(bins: ResponseBins, first: int, past: int) -> list[int]:
-    """Categories of a range that are listed, most requests first."""
-    n = bins.category_n[:, first:past].sum(axis=1)
+def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
+    """Root types or categories of a range that are listed, most requests first."""
+    n = kinds.n[:, first:past].sum(axis=1)
     order = np.lexsort((np.arange(len(n)), -n))[:SHOWN]
     return [int(number) for number in order if n[number] > 0]
 
@@ -189,12 +197,20 @@ def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
     return [int(site) for site in order if size[site] > 0]
 
 
-def _category_rows(
-    bins: ResponseBins, first: int, past: int, listed: dict[int, int]
-) -> list[CategoryInRange]:
-    found = categories_in(bins, first, past)
+def leading_category(bins: ResponseBins, first: int, past: int) -> int:
+    """The category of most requests among those of the root type of most requests.
+
+    One kind of work scatters over many categories, and the largest may be of another kind.
+    """
+    root = leading_kinds(bins.roots, first, past)[0]
+    n = np.where(bins.root_of == root, bins.categories.n[:, first:past].sum(axis=1), -1)
+    return int(np.argmax(n))
+
+
+def _kind_rows(kinds: KindBins, first: int, past: int, listed: dict[int, int]) -> list[KindInRange]:
+    found = kinds_in(kinds, first, past)
     return [
-        CategoryInRange(
+        KindInRange(
             place=listed[number],
             n=int(found.n[number]),
             share_in=float(found.share_in[number]),
@@ -202,7 +218,7 @@ def _category_rows(
             lift=lift(float(found.share_in[number]), float(found.share_out[number])),
             failed=float(found.failed[number]),
         )
-        for number in leading_categories(bins, first, past)
+        for number in leading_kinds(kinds, first, past)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.range_rows import (
     BinRange,
-    leading_categories,
+    leading_kinds,
     leading_sites,
     mode_ranges,
     range_row,
@@ -24,16 +25,17 @@ from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
 from analyze.sites.part_names import site_name
 from analyze.stats.kernel_density import Density, log_density, modes
-from analyze.stats.moments import LARGE, SampleMoments
-from schemas.report.browse import BinnedCategory, BinnedSite, BrowseRangesSection, DensityCurve
+from analyze.stats.moments import LARGE, SampleMoments, pooled
+from schemas.report.browse import BinnedCategory, BinnedRoot, BinnedSite, BrowseRangesSection, DensityCurve
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 
+MOST_ROOTS: Final = 60
 MOST_CATEGORIES: Final = 200
 MOST_SITES: Final = 120
-"""Categories and places that carry their bins: any range can be told of them. Those of most requests, and of
-most time, and all that a range lists."""
+"""Root types, categories and places that carry their bins, so that any range can be told of them: those of
+most requests, and of most time, and all that a range lists."""
 _DIGITS: Final = 9
 """Significant digits of sums in the section: half of the page would be digits that nobody sees."""
 
@@ -70,14 +72,14 @@ def ranges_section(
 ) -> BrowseRangesSection:
     """The section."""
     bins = ranges.bins
-    told = [
-        (leading_categories(bins, one.first, one.past), leading_sites(bins, one.first, one.past))
-        for one in ranges.ranges
-    ]
-    categories = _listed(bins.category_n.sum(axis=1), MOST_CATEGORIES, [part for part, _ in told])
-    sites = _listed(bins.site_us.sum(axis=1), MOST_SITES, [part for _, part in told])
-    category_place = {number: place for place, number in enumerate(categories)}
-    site_place = {site: place for place, site in enumerate(sites)}
+    told = [(one.first, one.past) for one in ranges.ranges]
+    roots = _listed(bins.roots.n.sum(axis=1), MOST_ROOTS, [leading_kinds(bins.roots, *one) for one in told])
+    categories = _listed(
+        bins.categories.n.sum(axis=1), MOST_CATEGORIES, [leading_kinds(bins.categories, *one) for one in told]
+    )
+    sites = _listed(bins.site_us.sum(axis=1), MOST_SITES, [leading_sites(bins, *one) for one in told])
+    places = [{number: place for place, number in enumerate(part)} for part in (roots, categories, sites)]
+    all_roots = _root_moments(moments, bins)
     return BrowseRangesSection(
         sample=population.samples[ranges.sample].name,
         curves=tuple(
@@ -92,13 +94,15 @@ def ranges_section(
         weight=_short(bins.weight),
         us=_short(bins.us),
         failed=_short(bins.failed),
+        roots=tuple(_root(bins, all_roots, root) for root in roots),
+        roots_total=int((bins.roots.n.sum(axis=1) > 0).sum()),
         categories=tuple(
             _category(population, moments, bins, ranges.sample, number, limits) for number in categories
         ),
-        categories_total=int((bins.category_n.sum(axis=1) > 0).sum()),
+        categories_total=int((bins.categories.n.sum(axis=1) > 0).sum()),
         sites=tuple(_site(times, bins, site) for site in sites),
         sites_total=int((bins.site_n > 0).sum()),
-        ranges=tuple(range_row(bins, one, category_place, site_place) for one in ranges.ranges),
+        ranges=tuple(range_row(bins, one, *places) for one in ranges.ranges),
     )
 
 
@@ -127,6 +131,33 @@ def _short(values: F8, digits: int = _DIGITS) -> tuple[float, ...]:
     return tuple(float(f"{value:.{digits}g}") for value in values.tolist())
 
 
+def _root_moments(moments: SampleMoments, bins: ResponseBins) -> list[SampleMoments]:
+    """Moments of each root type."""
+    return [pooled(moments, np.flatnonzero(bins.root_of == root)) for root in range(len(bins.root_names))]
+
+
+def _root(bins: ResponseBins, moments: Sequence[SampleMoments], root: int) -> BinnedRoot:
+    used = np.flatnonzero(bins.roots.n[root])
+    n, mean, c2 = _moments_of(moments[root], -1, 0)
+    return BinnedRoot(
+        root=bins.root_names[root],
+        requests=n,
+        mean_us=mean,
+        c2=c2,
+        bins=tuple(used.tolist()),
+        n=tuple(bins.roots.n[root, used].tolist()),
+        weight=_short(bins.roots.weight[root, used]),
+        failed=_short(bins.roots.failed[root, used]),
+    )
+
+
+def _moments_of(moments: SampleMoments, sample: int, place: int) -> tuple[int, float, float | None]:
+    """Requests, mean in µs, C² for more than LARGE."""
+    n, mean = int(moments.count[sample, place]), float(moments.mean_us[sample, place])
+    c2 = float(moments.variance_us2[sample, place]) / mean**2 if n > LARGE and mean > 0 else None
+    return n, mean, c2
+
+
 def _category(
     population: Population,
     moments: SampleMoments,
@@ -136,9 +167,8 @@ def _category(
     limits: ReportLimits,
 ) -> BinnedCategory:
     graph = population.categories[number].graph
-    used = np.flatnonzero(bins.category_n[number])
-    n, mean = int(moments.count[sample, number]), float(moments.mean_us[sample, number])
-    c2 = float(moments.variance_us2[sample, number]) / mean**2 if n > LARGE and mean > 0 else None
+    used = np.flatnonzero(bins.categories.n[number])
+    n, mean, c2 = _moments_of(moments, sample, number)
     return BinnedCategory(
         category=graph.key,
         root=graph.root,
@@ -147,9 +177,9 @@ def _category(
         mean_us=mean,
         c2=c2,
         bins=tuple(used.tolist()),
-        n=tuple(bins.category_n[number, used].tolist()),
-        weight=_short(bins.category_weight[number, used]),
-        failed=_short(bins.category_failed[number, used]),
+        n=tuple(bins.categories.n[number, used].tolist()),
+        weight=_short(bins.categories.weight[number, used]),
+        failed=_short(bins.categories.failed[number, used]),
     )
 
 

@@ -25,8 +25,23 @@ MOST_DIGITS: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
+class KindBins:
+    """Requests of each kind by bin; arrays are [kinds, bins]."""
+
+    n: I8
+    weight: F8
+    failed: F8
+    """Weight of those whose root did not end `ok`."""
+
+    @classmethod
+    def empty(cls, kinds: int, bins: int) -> KindBins:
+        """Zeros."""
+        return cls(np.zeros((kinds, bins), dtype=np.int64), np.zeros((kinds, bins)), np.zeros((kinds, bins)))
+
+
+@dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """One sample; arrays are [bins], [categories, bins] or [sites, bins]. Sums are weighted, times µs."""
+    """One sample; arrays are [bins] or [sites, bins] unless told. Sums are weighted, times µs."""
 
     edges_ns: I8
     """[bins + 1] ascending; a bin is half open."""
@@ -35,9 +50,12 @@ class ResponseBins:
     us: F8
     failed: F8
     """Weight of requests whose root did not end `ok`."""
-    category_n: I8
-    category_weight: F8
-    category_failed: F8
+    categories: KindBins
+    roots: KindBins
+    """All categories of each root type."""
+    root_names: tuple[str, ...]
+    root_of: I8
+    """[categories] index into `root_names`."""
     site_weight: F8
     """Of requests that waited there."""
     site_us: F8
@@ -110,16 +128,18 @@ def failed_requests(population: Population, category: Category, rows: slice) -> 
 def response_bins(population: Population, times: AllPathTimes, sample: int, edges_ns: I8) -> ResponseBins:
     """Sums by bin. O(requests · edges)."""
     n_bins, n_sites = len(edges_ns) - 1, len(times.names.sites)
-    shape = (len(population.categories), n_bins)
+    names = tuple(sorted({category.graph.root for category in population.categories}))
+    root_of = np.array([names.index(category.graph.root) for category in population.categories], np.int64)
     found = ResponseBins(
         edges_ns,
         n=np.zeros(n_bins, dtype=np.int64),
         weight=np.zeros(n_bins),
         us=np.zeros(n_bins),
         failed=np.zeros(n_bins),
-        category_n=np.zeros(shape, dtype=np.int64),
-        category_weight=np.zeros(shape),
-        category_failed=np.zeros(shape),
+        categories=KindBins.empty(len(root_of), n_bins),
+        roots=KindBins.empty(len(names), n_bins),
+        root_names=names,
+        root_of=root_of,
         site_weight=np.zeros((n_sites, n_bins)),
         site_us=np.zeros((n_sites, n_bins)),
         site_failed=np.zeros((n_sites, n_bins)),
@@ -139,12 +159,18 @@ def _add(
     response, weight = category.response_ns[rows], category.weight[rows]
     place = np.searchsorted(to.edges_ns[1:-1], response, side="right")
     failed = weight * failed_requests(population, category, rows)
-    to.category_n[number] = np.bincount(place, minlength=to.n_bins)
-    to.category_weight[number] = totals(place, weight, to.n_bins)
-    to.category_failed[number] = totals(place, failed, to.n_bins)
-    to.n[:] += to.category_n[number]
-    to.weight[:] += to.category_weight[number]
-    to.failed[:] += to.category_failed[number]
+    n, weights, bad = (
+        np.bincount(place, minlength=to.n_bins),
+        totals(place, weight, to.n_bins),
+        totals(place, failed, to.n_bins),
+    )
+    for kinds, row in ((to.categories, number), (to.roots, int(to.root_of[number]))):
+        kinds.n[row] += n
+        kinds.weight[row] += weights
+        kinds.failed[row] += bad
+    to.n[:] += n
+    to.weight[:] += weights
+    to.failed[:] += bad
     to.us[:] += totals(place, weight * response / NS_PER_US, to.n_bins)
     here = at_sites(mine, rows)
     if len(here.codes):

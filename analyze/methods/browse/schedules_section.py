@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.browse.browse_settings import BrowseSettings
-from analyze.methods.browse.range_rows import leading_categories
+from analyze.methods.browse.range_rows import leading_category
 from analyze.methods.browse.range_section import Ranges
 from analyze.methods.browse.train_schedule import train_schedule
 from analyze.methods.browse.typical_request import mean_times, medoid
 from analyze.population import Category, Population
 from analyze.sites.critical_times import AllPathTimes
 from analyze.stats.moments import SampleMoments
-from schemas.report.browse import BrowseSchedulesSection, TypicalRequest
+from schemas.report.schedules import BrowseSchedulesSection, TypicalRequest
 
 
 def schedules_section(
@@ -29,6 +29,7 @@ def schedules_section(
     spent = np.nan_to_num(moments.weighted[sample] * moments.mean_us[sample])
     chosen = chosen_categories(spent.tolist(), ranges, settings.schedules)
     total = float(spent.sum())
+    names = ["the slowest" if one.mode is None else f"mode {i}" for i, one in enumerate(ranges.ranges, 1)]
     return BrowseSchedulesSection(
         sample=population.samples[sample].name,
         requests=tuple(
@@ -38,7 +39,9 @@ def schedules_section(
                 number,
                 sample,
                 share=float(spent[number]) / total if total > 0 else 0.0,
-                leads=tuple(place for place, first in enumerate(leading(ranges), 1) if first == number),
+                leads=tuple(
+                    name for name, first in zip(names, leading(ranges), strict=True) if first == number
+                ),
             )
             for number in chosen
         ),
@@ -52,8 +55,8 @@ def chosen_categories(spent: Sequence[float], ranges: Ranges, most: int) -> list
 
 
 def leading(ranges: Ranges) -> list[int]:
-    """[ranges] the category with the most requests in each."""
-    return [leading_categories(ranges.bins, one.first, one.past)[0] for one in ranges.ranges]
+    """[ranges] the category that stands for each."""
+    return [leading_category(ranges.bins, one.first, one.past) for one in ranges.ranges]
 
 
 def _typical(
@@ -63,7 +66,7 @@ def _typical(
     sample: int,
     *,
     share: float,
-    leads: tuple[int, ...],
+    leads: tuple[str, ...],
 ) -> TypicalRequest:
     category, mine = population.categories[number], times.categories[number]
     rows = category.rows(sample)

@@ -18,8 +18,10 @@ from analyze.methods.browse.entry_flow import (
 )
 from analyze.methods.browse.response_bins import NS_PER_US, failed_requests
 from analyze.population import Population, Sample
+from analyze.stats.block_ks import block_ks
 from schemas.report.browse import (
     BrowseTimelineSection,
+    EntryBefore,
     EntryTimeline,
     TimelineRequest,
     TimelineStrip,
@@ -32,6 +34,7 @@ Kind = Literal["usual", "busiest", "longest-gap"]
 
 STRIP_REQUESTS: Final = 120
 """Requests of a strip, about."""
+MOST_DRAWN: Final = 1_000
 MOST_LANES: Final = 40
 NS_PER_S: Final = 1e9
 
@@ -81,7 +84,10 @@ def timeline_section(population: Population, sample: int, settings: BrowseSettin
     return BrowseTimelineSection(
         sample=named.name,
         sampled=any(bool((entry.weight != 1.0).any()) for entry in entries),
-        entries=tuple(_timeline(entry, edges, named) for entry in entries[: settings.entries]),
+        entries=tuple(
+            _timeline(entry, edges, named, _before(population, entry, sample, settings.seed))
+            for entry in entries[: settings.entries]
+        ),
         entries_total=len(entries),
     )
 
@@ -123,7 +129,35 @@ def idle_gaps(flow: EntryFlow, sample: Sample) -> tuple[I8, I8]:
     return gaps[ends - 1], ends
 
 
-def _timeline(entry: Entry, edges: I8, sample: Sample) -> EntryTimeline:
+def _before(population: Population, entry: Entry, sample: int, seed: int) -> EntryBefore | None:
+    """The entry in the first sample; None where that is this one, or has no such entry."""
+    earlier = next((one for one in entries_of(population, 0) if one.component == entry.component), None)
+    if sample == 0 or earlier is None:
+        return None
+    named, flow = population.samples[0], earlier.flow
+    edges = time_edges([earlier], named, 1)
+    seconds = max(float(watched_within(named, edges).sum()), 1.0)
+    gaps, _ = idle_gaps(flow, named)
+    times = block_ks(earlier.response.astype(np.float64), entry.response.astype(np.float64), seed)
+    apart = block_ks(_apart(flow), _apart(entry.flow), seed)
+    return EntryBefore(
+        sample=named.name,
+        requests=len(flow.start),
+        rate_per_s=len(flow.start) / seconds * NS_PER_S,
+        in_flight=float(time_within(flow.start, flow.end, edges).sum()) / seconds,
+        busy=min(float(time_within(*flow.runs, edges).sum()) / seconds, 1.0),
+        gap_us=None if not len(gaps) else _gap_row(gaps),
+        gaps_p=None if apart is None else apart.p,
+        times_p=None if times is None else times.p,
+    )
+
+
+def _apart(flow: EntryFlow) -> F8:
+    """From the end of everything before to each start; 0 where requests overlap."""
+    return np.maximum(flow.gaps, 0).astype(np.float64)
+
+
+def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | None) -> EntryTimeline:
     flow, count = entry.flow, len(edges) - 1
     watched = watched_within(sample, edges)
     seen = np.maximum(watched, 1.0)
@@ -156,6 +190,7 @@ def _timeline(entry: Entry, edges: I8, sample: Sample) -> EntryTimeline:
         median_us=median,
         p99_us=p99,
         strips=tuple(_strips(entry, gaps, ends, most, edges)),
+        before=before,
     )
 
 
@@ -200,9 +235,8 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     if len(gaps):
         at = int(np.argmax(gaps))
         # With what was before and after it.
-        chosen.append(
-            ("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), max(length, int(gaps[at] * 1.25)))
-        )
+        long = int(gaps[at]) + max(length, int(gaps[at]) // 10)
+        chosen.append(("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), long))
     found: list[TimelineStrip] = []
     taken: list[tuple[int, int]] = []
     for kind, middle, long in chosen:
@@ -227,7 +261,8 @@ def _usual(flow: EntryFlow, length: int) -> int:
 def _strip(entry: Entry, kind: Kind, begins: int, length: int) -> TimelineStrip:
     flow, past = entry.flow, begins + length
     # Who began long before and is still at work is in sight, too.
-    inside = np.flatnonzero((flow.start < past) & (flow.end > begins))[: 4 * STRIP_REQUESTS]
+    seen = np.flatnonzero((flow.start < past) & (flow.end > begins))
+    inside = seen[:MOST_DRAWN]
     lanes = pack_lanes(flow.start[inside], flow.end[inside], MOST_LANES)
     drawn = inside[lanes < MOST_LANES]
     return TimelineStrip(
@@ -250,5 +285,5 @@ def _strip(entry: Entry, kind: Kind, begins: int, length: int) -> TimelineStrip:
             )
         ),
         lanes=int(lanes[lanes < MOST_LANES].max(initial=-1)) + 1,
-        left_out=int((lanes >= MOST_LANES).sum()),
+        left_out=len(seen) - len(drawn),
     )

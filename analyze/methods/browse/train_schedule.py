@@ -20,13 +20,7 @@ from analyze.population import Graph
 from analyze.report.drawing.swimlane import critical_positions
 from analyze.sites.graph_sites import GraphSites
 from analyze.sites.names import Names
-from schemas.report.browse import (
-    ScheduleBar,
-    ScheduleLane,
-    ScheduleMessage,
-    ScheduleStep,
-    TrainSchedule,
-)
+from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
 from stitch.graph.placed import END, START
 
 F8 = npt.NDArray[np.float64]
@@ -85,7 +79,7 @@ def train_schedule(
     drawing = _Drawing()
     for position in sorted(range(graph.n_nodes), key=lambda i: (us[i], i)):
         drawing.lane_of(graph.nodes[position].component)
-    callers = _callers(graph, sites)
+    callers = _callers(sites, names)
     waited_unit = np.zeros(max(sites.n_units, 1))
     lane_waited: dict[int, float] = {}
     message_us = 0.0
@@ -174,19 +168,15 @@ def _call(
     return False
 
 
-def _callers(graph: Graph, sites: GraphSites) -> set[int]:
-    """Spans that wait for one call of another component, and do nothing else; none is the root."""
-    children: dict[int, list[int]] = {}
-    for child, above in enumerate(sites.above.tolist()):
-        children.setdefault(above, []).append(child)
-
-    def component(unit: int) -> str:
-        return graph.nodes[int(sites.start[unit])].component
-
+def _callers(sites: GraphSites, names: Names) -> set[int]:
+    """Spans that are the caller's side of a remote call: they wait for one span, which serves it."""
+    if not sites.are_calls:
+        return set()
+    children = np.bincount(sites.above[sites.above >= 0], minlength=sites.n_units)
     return {
         unit
-        for unit, below in children.items()
-        if unit > 0 and len(below) == 1 and component(below[0]) != component(unit)
+        for unit in np.flatnonzero(children == 1).tolist()
+        if names.operation(int(sites.site[unit])).callee
     }
 
 

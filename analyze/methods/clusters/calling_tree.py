@@ -74,6 +74,14 @@ class CallingTree:
         """Number of nodes."""
         return len(self.above)
 
+    def summed_groups(self, matrix: csc_matrix, into: I8, n: int) -> F8:
+        """[nodes, n] one of the matrices, its groups added up; into: [groups]."""
+        from scipy.sparse import csr_matrix
+
+        places = np.arange(len(into))
+        together = csr_matrix((np.ones(len(into)), (places, into)), shape=(len(into), n))
+        return np.asarray((matrix @ together).toarray())
+
 
 @dataclass(slots=True)
 class _Sums:

@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analyze.methods.clusters.calling_tree import ROOT
+from analyze.methods.clusters.cluster_marks import cluster_marks
 from analyze.methods.clusters.clusters_run import ClustersRun
 from analyze.methods.clusters.held_against import NONE, HeldAgainst
 from analyze.methods.clusters.shown_nodes import shown_nodes
@@ -19,8 +21,22 @@ I8 = npt.NDArray[np.int64]
 MOST_CATEGORIES: Final = 8
 
 
-def cluster_row(run: ClustersRun, cluster: int) -> ClusterRow:
-    """One cluster."""
+def cluster_rows(run: ClustersRun, blocks: int) -> list[ClusterRow]:
+    """All clusters; `blocks` of time are the tree's groups of a cluster and sample."""
+    groups = np.repeat(np.arange(run.partition.n_clusters), run.clustered.n_samples * blocks)
+    through = run.tree.summed_groups(run.tree.through, groups, run.partition.n_clusters)
+    requests = np.bincount(groups, run.tree.requests, run.partition.n_clusters).astype(np.float64)
+    dominant = run.clustered.dominant()
+    rows = []
+    for cluster in range(run.partition.n_clusters):
+        alike = np.flatnonzero(dominant == dominant[cluster])
+        marks = cluster_marks(through, requests, cluster, alike[alike != cluster])
+        has, lacks = ("" if node == ROOT else "/".join(run.tree.names[node]) for node in marks)
+        rows.append(_row(run, cluster, has, lacks))
+    return rows
+
+
+def _row(run: ClustersRun, cluster: int, has: str, lacks: str) -> ClusterRow:
     clustered, tests = run.clustered, run.shares
     weight = clustered.weight.sum(axis=0)
     dominant = int(clustered.dominant()[cluster])
@@ -38,6 +54,8 @@ def cluster_row(run: ClustersRun, cluster: int) -> ClusterRow:
         root=clustered.roots[dominant],
         root_part=float(mine[dominant] / mine.sum()),
         roots=int((mine > 0).sum()),
+        has=has,
+        lacks=lacks,
         requests=tuple(int(n) for n in clustered.count[:, cluster].sum(axis=0)),
         shares=tuple(float(weight[cluster, s] / max(weight[:, s].sum(), 1e-300)) for s in samples),
         of_root=tuple(

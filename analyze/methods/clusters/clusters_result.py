@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from analyze.methods.clusters.cluster_rows import cluster_row, overlay_row
+from analyze.methods.clusters.cluster_rows import cluster_rows, overlay_row
 from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.clusters_tables import clusters_tables
@@ -37,7 +37,7 @@ def clusters_result(population: Population, settings: ClustersSettings, limits: 
             weighed=[Weighed(KIND, None, sure=False)],
         )
     run = clusters_run(population, settings)
-    rows = [cluster_row(run, cluster) for cluster in range(run.partition.n_clusters)]
+    rows = cluster_rows(run, settings.blocks)
     section = _section(population, run, rows, settings)
     return Result(
         settings=settings,

@@ -141,11 +141,12 @@ def _distances(run: ClustersRun) -> pa.Table:
 
 def _trees(run: ClustersRun, samples: Sequence[str], blocks: int) -> pa.Table:
     tree = run.tree
-    summed = [_by_sample(matrix, blocks) for matrix in (tree.through, tree.visits, tree.time_us)]
-    through = summed[0].tocoo()
-    order = np.lexsort((through.col, through.row))
-    node, group = through.row[order], through.col[order]
-    visits, time_us = (np.asarray(matrix.tocsr()[node, group]).reshape(-1) for matrix in summed[1:])
+    into = np.arange(tree.visits.shape[1]) // blocks
+    n = int(into[-1]) + 1
+    through, visits, time_us = (
+        tree.summed_groups(matrix, into, n) for matrix in (tree.through, tree.visits, tree.time_us)
+    )
+    node, group = np.nonzero(visits)
     above = tree.above[node]
     return pa.table(
         {
@@ -155,19 +156,9 @@ def _trees(run: ClustersRun, samples: Sequence[str], blocks: int) -> pa.Table:
             "name": _named(node, [name.what for name in tree.names]),
             "cluster": pa.array((group // len(samples) + 1).astype(np.int32)),
             "sample": _named(group % len(samples), samples),
-            "requests": pa.array(through.data[order]),
-            "visits": pa.array(visits),
-            "time_us": pa.array(time_us),
+            "requests": pa.array(through[node, group]),
+            "visits": pa.array(visits[node, group]),
+            "time_us": pa.array(time_us[node, group]),
         },
         schema=TREE_SCHEMA,
     )
-
-
-def _by_sample(matrix: Any, blocks: int) -> Any:
-    """[nodes, clusters · samples] sums over blocks of time."""
-    from scipy.sparse import csr_matrix
-
-    n = matrix.shape[1]
-    places = np.arange(n)
-    together = csr_matrix((np.ones(n), (places, places // blocks)), shape=(n, n // blocks))
-    return matrix @ together

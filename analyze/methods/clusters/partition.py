@@ -79,8 +79,9 @@ def partition(
     with warnings.catch_warnings():
         # Fewer distinct points than clusters: told by the number of clusters that come back.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # Sums of several threads come in any order, and a tie would go either way.
-        with threadpool_limits(limits=1, user_api="openmp"):
+        # Sums of several threads come in any order, and a tie would go either way. The products are small:
+        # a second thread takes twice the CPU and saves no time.
+        with threadpool_limits(limits=1):
             model.fit(points, sample_weight=weight)
     label = np.asarray(model.labels_, dtype=np.int64)
     held = np.bincount(label, weight, len(model.cluster_centers_))

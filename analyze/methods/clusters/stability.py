@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.feature_space import Points
-from analyze.methods.clusters.number_of_clusters import STARTS
 from analyze.methods.clusters.partition import Partition, moved_on, partition
 from analyze.methods.clusters.row_draws import halves
 from analyze.stats.agreement import adjusted_rand, best_jaccard, contingency
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
+
+_STARTS: Final = 2
+"""Runs of K-means for one refit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def stability(
             found.n_clusters,
             settings,
             seed=seed,
-            starts=min(STARTS, settings.starts),
+            starts=min(_STARTS, settings.starts),
         )
         return moved_on(made, points)
 

@@ -19,6 +19,7 @@ from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
+from analyze.methods.robust.vetoes.silent_components import silent_components
 from analyze.population import Population
 from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import Profiled, profile_of
@@ -79,11 +80,13 @@ def robust_run(
     profile = patterns.profile
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
-    if renamed := renames(profile, roles):
-        patterns = under_old_names(Profiled(profile, patterns.patterns), renamed)
+    silent = silent_components(profile, roles)
+    renamed = renames(profile, roles)
+    if old := (*renamed, *(call for one in silent for call in one.calls)):
+        patterns = under_old_names(Profiled(profile, patterns.patterns), old)
         profile = patterns.profile
     tested = tested_changes(profile, roles, settings)
-    sift = sifted(tested, profile, patterns.patterns, roles, population, renamed)
+    sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
     operations = {profile.names.sites[change.site].operation for change in sift.kept}
     context = Context.of(profile.names, patterns.patterns, operations)
     affected = with_failing(
@@ -103,8 +106,10 @@ def robust_run(
             *_mean_and_change_ns(profile, roles),
             host_of=host_of,
             tested=tested.sites,
+            by_load=sift.changes("load"),
         )
     )
+    sift = sift.less({id(change) for group in groups for change in group.changes})
     return RobustRun(
         population=population,
         profile=profile,

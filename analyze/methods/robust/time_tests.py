@@ -29,8 +29,11 @@ def time_changes(
     moved_ns = (
         np.abs(np.exp(periods.log_median[:, 1]) - np.exp(periods.log_median[:, 0])) * sums.calls_a_visit
     )
-    # What is plain (half as much again, in many requests) counts though responses hardly feel it.
-    plain = (np.abs(change) > _PLAIN) & (found.p < _PLAIN_P) & (periods.n >= _PLAIN_REQUESTS).all(axis=1)
+    # What is plain (half as much again and a standard error, in many requests) counts though responses
+    # hardly feel it.
+    with np.errstate(invalid="ignore"):
+        plain = (np.abs(change) - found.se > _PLAIN) & (found.p < _PLAIN_P)
+    plain &= (periods.n >= _PLAIN_REQUESTS).all(axis=1)
     least = np.where(plain, _PLAIN_SHARE, 1.0) * settings.time_share * sums.mean_response_ns
     passes = found.exceeds(settings.min_z, settings.time_floor)
     passes &= noise.outside(periods.log_median[:, 1]) & (moved_ns > least)

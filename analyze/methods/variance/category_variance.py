@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from analyze.stats.jackknife import Jackknifed, jackknife
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
+
+WIDEST: Final = math.log(1e4)
+"""An interval of ln C² that is wider says nothing, and is not shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.variance_change import category_changes, site_changes, total_change
 from analyze.methods.variance.variance_rows import MOST_SITES, c2_interval
 from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.variance_split import VarianceSplit
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.sites.critical_times import AllPathTimes
 from analyze.sites.names import SiteKind
 from analyze.sites.part_names import site_name
 from analyze.stats.moments import LARGE
+from schemas.report.findings import Interval
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 
 LEVEL: Final = 0.01
@@ -36,6 +38,7 @@ def change_section(
     """The second sample against the first."""
     before, after = samples
     total = total_change(before.whole.split, after.whole.split)
+    interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None
     sites, sites_tested = _sites(times, before, after, settings)
     categories, categories_tested, ks_p = _categories(population, before, after)
     return VarianceChangeSection(
@@ -44,7 +47,8 @@ def change_section(
         sd0_us=math.sqrt(before.whole.split.total),
         sd1_us=math.sqrt(after.whole.split.total),
         ratio=after.whole.split.total / before.whole.split.total if before.whole.split.total > 0 else 0.0,
-        interval=c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None,
+        interval=interval,
+        between=_between(before.whole.split, after.whole.split, interval),
         sites=tuple(sites[:MOST_SITES]),
         sites_total=len(sites),
         sites_tested=sites_tested,
@@ -55,13 +59,25 @@ def change_section(
     )
 
 
+def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | None) -> float | None:
+    """Part of a change of the variance that lies between paths or root types; above 1 where the rest fell."""
+    if interval is None or interval.low <= 1 <= interval.high:
+        return None
+    within = float(after.within.sum() - before.within.sum())
+    return 1 - within / (after.total - before.total)
+
+
 def _sites(
     times: AllPathTimes, before: SampleVariance, after: SampleVariance, settings: VarianceSettings
 ) -> tuple[list[SiteChange], int]:
-    """Sites whose variance changed by test and beyond the floor; by the change of what they add."""
+    """Sites whose variance changed by test and beyond the floor; by the change of all that they add.
+
+    All: where times grow with the path (a loop of slow calls), what a place adds moves between paths.
+    """
     one, other = before.whole.sites, after.whole.sites
-    found = site_changes(one, other, before.whole.split, LARGE + 1)
+    found = site_changes(one, other, LARGE + 1)
     total = before.whole.split.total or 1.0
+    adds = one.total, other.total
     sums = [part.touched.sum(axis=1) for part in (one, other)]
     c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
     rows = []
@@ -78,7 +94,7 @@ def _sites(
                 caller=None if caller is None else caller.text,
                 within0=float(one.within[site]) / total,
                 within1=float(other.within[site]) / total,
-                change=float(found.change.value[site]),
+                change=float(adds[1][site] - adds[0][site]) / total,
                 ratio=math.exp(float(found.log_ratio.value[site])),
                 interval=interval,
                 q=float(found.q[site]),

@@ -22,7 +22,6 @@ MOST_PARTS: Final = 40
 """Parts that are held against each other, those of the largest share: 780 pairs."""
 MOST_REQUESTS: Final = 5_000
 """More are thinned, evenly in time: a rank correlation of 0.1 is then 7 standard errors."""
-PERMUTATIONS: Final = 99
 LEAST_RHO: Final = 0.1
 LEVEL: Final = 0.05
 
@@ -40,12 +39,12 @@ class CorrelatedPair:
     """µs²"""
 
 
-def correlated_pairs(us: F8, weight: F8, share: F8, *, seed: int) -> tuple[CorrelatedPair, ...]:
+def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...]:
     """Pairs of a correlation that is significant and worth telling, the largest |covariance| first.
 
     us: [parts, requests] in order of time. The standard error of ρ is what it is when whole blocks of time of
-    one part are put in another order, or that of independent requests where that is larger; BH over all
-    pairs. O(permutations · parts² · requests).
+    one part are put in another order, over all orders, or that of independent requests where that is larger;
+    BH over all pairs. O(blocks · parts² · requests).
     """
     if us.shape[1] < LEAST_REQUESTS:
         return ()
@@ -61,7 +60,7 @@ def correlated_pairs(us: F8, weight: F8, share: F8, *, seed: int) -> tuple[Corre
     z = np.divide(z, scale, out=np.zeros_like(z), where=scale > 0)
     first, second = np.triu_indices(len(kept), 1)
     rho = (z @ z.T)[first, second]
-    se = np.maximum(_shuffled_se(z, seed)[first, second], 1 / np.sqrt(z.shape[1] - 1))
+    se = np.maximum(_shuffled_se(z)[first, second], 1 / np.sqrt(z.shape[1] - 1))
     q = q_values(2 * ndtr(-np.abs(rho) / se))
     whole = covariances(us[kept], weight)
     found = [
@@ -72,17 +71,26 @@ def correlated_pairs(us: F8, weight: F8, share: F8, *, seed: int) -> tuple[Corre
     return tuple(sorted(found, key=lambda pair: (-abs(pair.covariance), pair.one, pair.other)))
 
 
-def _shuffled_se(z: F8, seed: int) -> F8:
+def _shuffled_se(z: F8) -> F8:
     """[parts, parts] root mean square of the correlations with blocks of one side in another order."""
     n = z.shape[1]
     blocks = blocks_for(n, max(autocorrelation_time(row) for row in z))
     length = n // blocks
     cut = z[:, : blocks * length].reshape(len(z), blocks, length)
-    rng = np.random.default_rng(seed)
-    squares = np.zeros((len(z), len(z)))
-    for _ in range(PERMUTATIONS):
-        moved = cut[:, rng.permutation(blocks)].reshape(len(z), -1)
-        squares += (cut.reshape(len(z), -1) @ moved.T) ** 2
-    found = np.sqrt(squares / PERMUTATIONS) * (n / (blocks * length))
-    larger: F8 = np.maximum(found, found.T)
-    return larger
+    found: F8 = np.sqrt(squares_over_orders(cut)) * (n / (blocks * length))
+    return found
+
+
+def squares_over_orders(cut: F8) -> F8:
+    """[parts, parts] mean over all orders of blocks of the squared product of one part with another's blocks.
+
+    cut: [parts, blocks, length]. With g[b, c] the product of block b of the one and c of the other, that in
+    the order π is Σ_b g[b, π(b)]: its mean over π is Σg / B, its variance Σd² / (B - 1), with d = g less the
+    means of its rows and columns (Hoeffding 1951, Theorem 2). O(parts² · blocks² · length).
+    """
+    parts, blocks, length = cut.shape
+    whole = cut.sum(axis=1)
+    off = (cut - whole[:, None] / blocks).reshape(parts * blocks, length)
+    squares = ((off @ off.T) ** 2).reshape(parts, blocks, parts, blocks).sum(axis=(1, 3))
+    found: F8 = (whole @ whole.T / blocks) ** 2 + squares / (blocks - 1)
+    return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from analyze.methods.variance.correlated_parts import CorrelatedPair, correlated_pairs
 from analyze.methods.variance.covariance_shares import CovarianceShares, covariance_shares
@@ -31,7 +32,6 @@ from schemas.report.variance import (
     EdgePair,
     MarkerSuggestion,
     VariableEdge,
-    VariableSite,
     VarianceDetail,
     VarianceDetailsSection,
 )
@@ -85,7 +85,7 @@ def details_section(
     times: AllPathTimes,
     shown: SampleVariance,
     labels: MarkedLabels,
-    sites: Sequence[VariableSite],
+    sites: pa.Table,
     settings: VarianceSettings,
     limits: ReportLimits,
 ) -> tuple[VarianceDetailsSection, list[Looked]]:
@@ -135,7 +135,7 @@ def _look(
 ) -> Looked:
     parts = group_parts(population, times, groups, group, labels.rules, by_sites=settings.by == "sites")
     shares = covariance_shares(parts.us, parts.weight)
-    pairs = correlated_pairs(parts.us, parts.weight, shares.share, seed=settings.seed)
+    pairs = correlated_pairs(parts.us, parts.weight, shares.share)
     return Looked(group, parts, shares, pairs)
 
 
@@ -249,16 +249,16 @@ def _advice(population: Population, groups: RequestGroups, one: Advice) -> EdgeA
     )
 
 
-def _suggestions(
-    times: AllPathTimes, shown: SampleVariance, rows: Sequence[VariableSite]
-) -> list[MarkerSuggestion]:
+def _suggestions(times: AllPathTimes, shown: SampleVariance, sites: pa.Table) -> list[MarkerSuggestion]:
     """Markers for what adds much and has none, by name."""
     found: dict[str, MarkerSuggestion] = {}
-    for site, row in zip(shown.site_order, rows, strict=True):
-        told = suggested(site_name(site, times.names))
-        if row.within < LEAST_SUGGESTED or row.marker is not None or told is None:
-            continue
-        found.setdefault(
-            row.label, MarkerSuggestion(label=row.label, kind=told[0], why=told[1], within=row.within)
-        )
+    within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
+    order = shown.site_order
+    for place in np.flatnonzero((within >= LEAST_SUGGESTED) & unmarked).tolist():
+        name = site_name(order[place], times.names)
+        if told := suggested(name):
+            found.setdefault(
+                name.text,
+                MarkerSuggestion(label=name.text, kind=told[0], why=told[1], within=float(within[place])),
+            )
     return list(found.values())

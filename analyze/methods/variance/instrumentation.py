@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.explanation import explain
-from analyze.explain.feature_table import features
 from analyze.methods.variance.group_parts import GroupParts
 from analyze.methods.variance.merged_behaviours import TwoBehaviours, two_behaviours
 from analyze.population import Population
@@ -69,6 +67,10 @@ def explained(
 
 
 def _explanation(population: Population, parts: GroupParts, advice: Advice) -> Explanation:
+    # Here: they bring scipy.stats, a second's worth, and most runs have nothing to explain.
+    from analyze.explain.explanation import explain
+    from analyze.explain.feature_table import features
+
     us = parts.us[advice.part]
     slow = us > advice.found.cut_us
     table = features(

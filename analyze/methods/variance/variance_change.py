@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import ks_2samp
 
 from analyze.methods.variance.category_variance import GroupVariances, log_coefficient
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
@@ -27,27 +26,19 @@ I8 = npt.NDArray[np.int64]
 class SiteChanges:
     """Arrays are [sites]."""
 
-    change: Jackknifed
-    """Of what each adds within paths, over the variance of the first sample: what the order goes by."""
     log_ratio: Jackknifed
     """ln of the variance of the time that requests wait for it, after over before: what is tested. Its sums
-    are of one place; those of `change` hold every long request, so that they tell little in small samples."""
+    are of one place; those of what a place adds to all hold every long request, and tell little in small
+    samples."""
     q: F8
     """NaN where not testable."""
 
 
-def site_changes(
-    before: SiteVariances, after: SiteVariances, split: VarianceSplit, least_requests: int
-) -> SiteChanges:
+def site_changes(before: SiteVariances, after: SiteVariances, least_requests: int) -> SiteChanges:
     """Changes of all sites; tested are those that enough requests of both samples wait for."""
-    scale = split.total if split.total > 0 else 1.0
     ratio = jackknife(after.touched, _log_variance).minus(jackknife(before.touched, _log_variance))
     tested = (before.n >= least_requests) & (after.n >= least_requests)
-    return SiteChanges(
-        _parts(after, scale).minus(_parts(before, scale)),
-        ratio,
-        q_values(np.where(tested, ratio.p, np.nan)),
-    )
+    return SiteChanges(ratio, q_values(np.where(tested, ratio.p, np.nan)))
 
 
 def _log_variance(sums: F8) -> F8:
@@ -57,18 +48,6 @@ def _log_variance(sums: F8) -> F8:
         variance = sums[..., 2] / sums[..., 0] - mean**2
         found: F8 = np.log(np.where(variance > _ROUNDING * mean**2, variance, np.nan))
     return found
-
-
-def _parts(found: SiteVariances, scale: float) -> Jackknifed:
-    """Each block's part is of equally many requests, so the sum without one of B is (B - 1)/B as large."""
-    n_blocks = found.within_blocks.shape[1]
-    blocks = found.within_blocks[:, :, None] / scale
-    value = blocks.sum(axis=(1, 2))
-    if n_blocks < 3:
-        return Jackknifed(value, np.full(len(value), np.nan), np.full(len(value), n_blocks - 1.0))
-    spread = ((blocks[:, :, 0] - value[:, None] / n_blocks) ** 2).sum(axis=1)
-    se = np.sqrt(spread * n_blocks / (n_blocks - 1))
-    return Jackknifed(value, se, np.full(len(value), n_blocks - 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +73,14 @@ def category_changes(
     place = [group.group[common] for group in groups]
     ratio = log_coefficient(found[1].sums[place[1]]).minus(log_coefficient(found[0].sums[place[0]]))
     spread = [_variances(f, group) for f, group in zip(found, groups, strict=True)]
-    ks_p = float(ks_2samp(*spread).pvalue) if min(map(len, spread)) >= 2 else None
-    return CategoryChanges(common, place[0], place[1], ratio, q_values(ratio.p), ks_p)
+    return CategoryChanges(common, place[0], place[1], ratio, q_values(ratio.p), _same_spread(*spread))
+
+
+def _same_spread(before: F8, after: F8) -> float | None:
+    # Here: one sample alone needs none of a second's worth of scipy.stats.
+    from scipy.stats import ks_2samp
+
+    return float(ks_2samp(before, after).pvalue) if min(len(before), len(after)) >= 2 else None
 
 
 def _variances(found: GroupVariances, groups: RequestGroups) -> F8:

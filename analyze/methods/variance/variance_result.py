@@ -10,7 +10,8 @@ from analyze.methods.variance.detail_rows import details_section
 from analyze.methods.variance.marked_labels import marked_labels
 from analyze.methods.variance.markers import LabelRules, Marker, day_of
 from analyze.methods.variance.sample_variance import sample_variance, unmarked_edges
-from analyze.methods.variance.variance_rows import category_rows, site_rows, variance_section
+from analyze.methods.variance.site_table import site_table
+from analyze.methods.variance.variance_rows import category_rows, variance_section
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.methods.variance.variance_tables import variance_tables
 from analyze.population import Population
@@ -42,7 +43,7 @@ def variance_result(
         sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
     ]
     shown = samples[-1]
-    sites = site_rows(times, shown, labels)
+    sites = site_table(times, shown, labels)
     categories = category_rows(population, shown, settings)
     first = variance_section(population, times, samples, labels, sites, categories, limits)
     second, looked = details_section(population, times, shown, labels, sites, settings, limits)

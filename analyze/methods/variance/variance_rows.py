@@ -8,28 +8,27 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from analyze.methods.variance.category_variance import log_coefficient
+from analyze.methods.variance.category_variance import WIDEST, log_coefficient
 from analyze.methods.variance.marked_labels import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
 from analyze.methods.variance.sample_variance import Measured, SampleVariance
+from analyze.methods.variance.site_table import site_rows
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.names import SiteKind
 from analyze.sites.part_names import site_name
 from analyze.stats.c2_curve import HIGH, c2_curve
-from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
     MarkerKind,
     VariableCategory,
-    VariableSite,
     VariancePart,
     VarianceSection,
     WatchedSource,
@@ -38,8 +37,6 @@ from schemas.report.variance import (
 F8 = npt.NDArray[np.float64]
 
 MOST_SITES: Final = 100
-WIDEST: Final = math.log(1e4)
-"""An interval that is wider says nothing, and is not shown."""
 
 
 def variance_section(
@@ -47,7 +44,7 @@ def variance_section(
     times: AllPathTimes,
     samples: Sequence[SampleVariance],
     labels: MarkedLabels,
-    sites: Sequence[VariableSite],
+    sites: pa.Table,
     categories: Sequence[VariableCategory],
     limits: ReportLimits,
 ) -> VarianceSection:
@@ -67,8 +64,8 @@ def variance_section(
         else _over(residual.split.within.sum(), residual.split.total),
         marked_share=None if residual is None else 1.0 - _over(residual.split.total, total),
         parts=_parts(shown),
-        sites=tuple(sites[:MOST_SITES]),
-        sites_total=len(sites),
+        sites=tuple(site_rows(sites, MOST_SITES)),
+        sites_total=sites.num_rows,
         categories=tuple(
             row.model_copy(update={"canonical": canonical(row.canonical, limits)})
             for row in categories[: limits.categories]
@@ -110,60 +107,6 @@ def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
     if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
         return None
     return Interval(low=math.exp(low), high=math.exp(high))
-
-
-def _interval(ends: tuple[F8, F8], place: int) -> Interval | None:
-    """The interval of one of many; None where it is not known."""
-    low, high = float(ends[0][place]), float(ends[1][place])
-    return Interval(low=low, high=high) if math.isfinite(low) and math.isfinite(high) else None
-
-
-def site_rows(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> list[VariableSite]:
-    """All sites that requests wait for, in order."""
-    whole = shown.whole
-    sites, total = whole.sites, whole.split.total
-    order, everything = shown.site_order, sites.total
-    sums = sites.touched.sum(axis=1)
-    c2, sd = coefficient(sums), deviation(sums)
-    spread = log_coefficient(sites.touched).interval()
-    both = np.stack(
-        [sites.within_blocks, np.broadcast_to(whole.split.block_total, sites.within_blocks.shape)], axis=2
-    )
-    share = jackknife(both, lambda parts: parts[..., 0] / parts[..., 1]).interval()
-    rows = []
-    for site in order:
-        name = site_name(site, times.names)
-        caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
-        n = int(sites.n[site])
-        rows.append(
-            VariableSite(
-                label=name.text,
-                caller=None if caller is None else caller.text,
-                requests=n,
-                mean_us=_over(sums[site, 1], sums[site, 0]),
-                sd_us=float(sd[site]),
-                c2=float(c2[site]) if n > LARGE and math.isfinite(c2[site]) else None,
-                c2_interval=c2_interval(spread, site) if n > LARGE else None,
-                within=_over_signed(sites.within[site], total),
-                within_interval=_interval(share, site) if total > 0 else None,
-                paths=_over_signed(sites.paths[site], total),
-                roots=_over_signed(sites.roots[site], total),
-                total=_over_signed(everything[site], total),
-                residual=_residual(shown, site),
-                marker=labels.of_site(site),
-            )
-        )
-    return rows
-
-
-def _over_signed(part: float, whole: float) -> float:
-    return float(part) / whole if whole > 0 else 0.0
-
-
-def _residual(shown: SampleVariance, site: int) -> float | None:
-    if shown.residual is None:
-        return None
-    return _over_signed(shown.residual.sites.within[site], float(shown.residual.split.within.sum()))
 
 
 def category_rows(
@@ -232,7 +175,7 @@ def _watched(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -
                     marker=row,
                     site=site_name(site, times.names).text,
                     c2=value,
-                    within=_over_signed(shown.whole.sites.within[site], shown.whole.split.total),
+                    within=shown.whole.part_within(site),
                     resolved=value is not None and value < HIGH,
                 )
             )

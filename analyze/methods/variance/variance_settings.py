@@ -31,4 +31,4 @@ class VarianceSettings(Config):
     """Two samples: smallest change of a place's variance that counts, as a factor; 1.2 is a tenth of the
     standard deviation."""
     seed: int = Field(default=0, ge=0)
-    """Seed of permutations and fits."""
+    """Seed of fits."""

@@ -73,9 +73,8 @@ def draw_density(
     for mark in marks:
         if mark.peak_us is not None:
             drawing.line("peak", x(mark.peak_us), TOP, x(mark.peak_us), floor)
-        at = mark.peak_us if mark.peak_us is not None else math.sqrt(max(mark.low_us, low) * mark.high_us)
-        place = min(max(x(at), 0.012), 0.995)
-        end = "mark last" if place > 0.94 and len(mark.text) > 1 else "mark"
-        drawing.text(end, place, TOP - 9, mark.text, mark.link)
+            drawing.text("mark", min(max(x(mark.peak_us), 0.012), 0.988), TOP - 9, mark.text, mark.link)
+        else:
+            drawing.text("mark last", 1.0, TOP - 9, mark.text, mark.link)
     drawing.line("axis", 0, floor, 1, floor)
     return drawing.svg()

@@ -44,9 +44,9 @@ class Stretched:
         )
         self._beside.append(Markup('<a href="#{h}">{t}</a>').format(h=link, t=one) if link else one)
 
-    def line(self, kind: str, x0: float, y0: float, x1: float, y1: float) -> None:
-        """A straight line between two places."""
-        self._beside.append(
+    def line(self, kind: str, x0: float, y0: float, x1: float, y1: float, *, below: bool = False) -> None:
+        """A straight line between two places, over or below areas."""
+        (self._below if below else self._beside).append(
             Markup('<line class="{k}" x1="{a}%" y1="{b}" x2="{c}%" y2="{d}"/>').format(
                 k=kind, a=px(100 * x0), b=px(y0), c=px(100 * x1), d=px(y1)
             )
@@ -89,7 +89,7 @@ class Tick:
 def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: float) -> None:
     """Lines and texts below; on narrow screens every second text is left out (CSS class `odd`)."""
     for number, tick in enumerate(ticks):
-        drawing.line("grid", tick.at, top, tick.at, floor)
+        drawing.line("grid", tick.at, top, tick.at, floor, below=True)
         end = " first" if tick.at < 0.03 else " last" if tick.at > 0.97 else ""
         drawing.text(f"tick{' odd' if number % 2 else ''}{end}", tick.at, floor + 15, tick.text)
 

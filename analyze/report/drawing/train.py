@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from analyze.report.drawing.stretched import WIDE, Stretched, Tick, draw_ticks, px
-from schemas.report.browse import TrainSchedule
+from schemas.report.schedules import TrainSchedule
 
 LANE: Final = 38
 """As high as a row of the list of names beside it (style sheet)."""
@@ -31,7 +31,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
         return TOP + LANE * (lane + 0.5)
 
     for number in range(len(schedule.lanes)):
-        drawing.line("rail", 0, y(number), 1, y(number))
+        drawing.line("rail", 0, y(number), 1, y(number), below=True)
     for waited, kind in ((False, "message"), (True, "message waited")):
         drawing.path(
             kind,

@@ -1,4 +1,4 @@
-"""Events → OTLP, as JSON lines and as protobuf messages. For export and for tests, not for hot paths.
+"""Events → OTLP, as JSON lines. For export, not for hot paths.
 
 Decoding gives the same events back, but for what OTLP cannot say: 64-bit trace ids come back with 128 bits,
 `shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was not an attribute
@@ -14,9 +14,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span, Status
 
 from schemas.errors import InputError
 from schemas.events import SPAN_KIND_BASE, with_text_ids
@@ -44,26 +41,6 @@ def otlp_json_lines(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE
                 ]
             }
         )
-
-
-def otlp_messages(events: pa.Table, spans_per_message: int = SPANS_PER_MESSAGE) -> Iterator[bytes]:
-    """Serialised `ExportTraceServiceRequest` messages. Raises InputError on records."""
-    for resources in _requests(events, spans_per_message):
-        request = ExportTraceServiceRequest()
-        for resource, rows in resources:
-            entry: ResourceSpans = request.resource_spans.add()
-            for attribute in resource:
-                _set_pair(entry.resource.attributes.add(), attribute)
-            scope = entry.scope_spans.add()
-            for row in rows:
-                _set_span(scope.spans.add(), row)
-        yield request.SerializeToString()
-
-
-def length_prefixed(messages: Iterator[bytes]) -> Iterator[bytes]:
-    """Messages as the Collector's file exporter frames them: after their length in 4 bytes, big endian."""
-    for message in messages:
-        yield len(message).to_bytes(4, "big") + message
 
 
 def _requests(events: pa.Table, size: int) -> Iterator[list[tuple[list[Attribute], list[Row]]]]:
@@ -145,33 +122,3 @@ def _json_pair(attribute: Attribute) -> dict[str, object]:
     if isinstance(value, str):
         return {"key": key, "value": {"stringValue": value}}
     return {"key": key, "value": {"doubleValue": value}}
-
-
-def _set_span(span: Span, row: Row) -> None:
-    span.trace_id = bytes.fromhex(_trace(row["request_id"]))
-    span.span_id = bytes.fromhex(str(row["id"]))
-    span.parent_span_id = bytes.fromhex(_parent(row))
-    span.trace_state = _trace_state(row)
-    span.name = row["point"]
-    span.kind = row["kind"] - SPAN_KIND_BASE
-    span.start_time_unix_nano = row["ts_ns"] or 0
-    span.end_time_unix_nano = row["end_ns"] or 0
-    for attribute in _attributes(row):
-        _set_pair(span.attributes.add(), attribute)
-    for mark in row["marks"] or []:
-        span.events.add(time_unix_nano=mark["ts_ns"], name=mark["name"])
-    for trace, linked in _links(row):
-        span.links.add(trace_id=bytes.fromhex(_trace(trace)), span_id=bytes.fromhex(linked))
-    if row["status"] != "ok":
-        span.status.code = Status.STATUS_CODE_ERROR
-
-
-def _set_pair(pair: KeyValue, attribute: Attribute) -> None:
-    key, value = attribute
-    pair.key = key
-    if isinstance(value, bool):
-        pair.value.bool_value = value
-    elif isinstance(value, str):
-        pair.value.string_value = value
-    else:
-        pair.value.double_value = value

@@ -1,49 +1,36 @@
 """The run loop of live ingestion: one process, one log, any number of lanes.
 
-Ownership first, then payloads, then commits: every turn is short, so that the log's group sees a member that
-lives. Payloads are decoded in a pool and taken in the order in which they came. What goes wrong with one
-lane halts that lane alone and says why; what may pass (a full disk, a store that does not answer) makes
-reading wait, while membership is kept, and is tried again.
+Ownership first, then payloads, then lanes: every turn is short, so that the log's group sees a member that
+lives. Payloads are decoded in a pool, and lanes work in threads of their own (`lane_work`): each takes what
+came of its streams in the order in which it came. What goes wrong with one lane halts that lane alone and
+says why; what may pass (a full disk, a store that does not answer) makes reading wait, while membership is
+kept, and is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
-from ingest.source import (
-    Change,
-    GapError,
-    LiveSource,
-    Payloads,
-    StreamError,
-    StreamId,
-    TopicChangedError,
-)
+from ingest.source import Change, LiveSource, Payloads, StreamError, StreamId
 from schemas.errors import FlowdiffError, InputError, LakeError
+from stitch.drivers.live.beginning import LiveIdentity, open_lane, start_stream
 from stitch.drivers.live.decoders import Decoders
+from stitch.drivers.live.lane_work import LANES_AT_ONCE, Commit, Committed, LaneWork, Taken
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.setbacks import Setbacks, passes_by_itself
 from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
-from stitch.lake.manifest import sealed_to_ns
 from stitch.lake.store import Store, UncertainError
 
 BUSY_POLL_S: Final = 0.05
 """Longest wait for messages while others are being decoded."""
 RESUME_SHARE: Final = 0.7
 """Reading goes on once what is held is below this share of the budget."""
-
-
-@dataclass(frozen=True, slots=True)
-class LiveIdentity:
-    """Who writes."""
-
-    owner: str
-    created_by: str
+AHEAD_SHARE: Final = 8
+"""Nothing more is read while one part in so many of the budget waits for lanes that are at work."""
 
 
 class LiveRun:
@@ -58,6 +45,7 @@ class LiveRun:
         identity: LiveIdentity,
         clock: Callable[[], int],
         watch: Watch,
+        lanes_at_once: int = LANES_AT_ONCE,
     ) -> None:
         self._source = source
         self._store = store
@@ -73,6 +61,7 @@ class LiveRun:
         self._by_name: dict[str, StreamId] = {}
         self._setbacks = Setbacks(clock)
         self._decoders = Decoders(settings.decode)
+        self._work = LaneWork(clock, lanes_at_once)
         self._full = False
         self._trouble: str | None = None
         self._stopping = False
@@ -97,16 +86,20 @@ class LiveRun:
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:
-        """One step: ownership, a poll, what was decoded, commits that are due."""
+        """One step: ownership, a poll, and work for the lanes that rest."""
         self._own(self._source.change())
         for number, streams in self._setbacks.to_take_back():
             self._gain(number, list(streams))
-        payloads = self._poll(min(timeout_s, BUSY_POLL_S) if self._decoders else timeout_s)
-        if payloads is not None:
-            self._decode(payloads)
+        if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
+            self._work.pause(min(timeout_s, BUSY_POLL_S))
+        else:
+            payloads = self._poll(min(timeout_s, BUSY_POLL_S) if self._is_busy() else timeout_s)
+            if payloads is not None:
+                self._decode(payloads)
         self._take()
-        self._advance()
-        self._commit_due()
+        self._collect()
+        self._go_on()
+        self._collect()
         self._hold_back()
         self._tell()
 
@@ -117,14 +110,17 @@ class LiveRun:
         """
         self._stopping = True
         self._tell()
-        self._take(drain=True)
+        self._settle()
         for number in sorted(self._lanes):
-            self._commit(number, whole=whole)
+            self._work.commit(self._lanes[number], whole=whole)
+        self._work.rest()
+        self._collect()
         is_whole = not self._halted and all(lane.state is LaneState.RUNNING for lane in self._lanes.values())
         self._source.release([stream for lane in self._lanes.values() for stream in lane.streams])
         for number in sorted(self._lanes):
             self._drop(number, "released")
         self._decoders.close()
+        self._work.close()
         self._source.close()
         self._tell()
         return is_whole and not self._later
@@ -134,15 +130,14 @@ class LiveRun:
     def _own(self, change: Change) -> None:
         if not change:
             return
+        self._settle()
         for number in {stream.lane for stream in (*change.lost, *change.asked)}:
             self._setbacks.reassigned(number)
             self._later.pop(number, None)
         if change.lost:
-            self._take(drain=True)
             for number in sorted({stream.lane for stream in change.lost}):
                 self._lose(number, change.lost)
         if change.asked:
-            self._take(drain=True)
             for number in sorted({stream.lane for stream in change.asked} & {*self._lanes}):
                 self._commit(number)
                 self._leave(number, change.asked, "released")
@@ -156,12 +151,19 @@ class LiveRun:
         now_ns = self._clock()
         try:
             if number not in self._lanes:
-                self._lanes[number] = self._open(number)
+                self._lanes[number] = open_lane(
+                    self._store,
+                    self._info,
+                    number,
+                    self._settings,
+                    self._identity,
+                    self._source.cluster_id,
+                )
                 self._watch.lane(number, "gained", "")
             lane = self._lanes[number]
             for stream in streams:
                 self._by_name[stream.name] = stream
-                started = self._start(lane, stream)
+                started = start_stream(self._source, lane, stream, accept_gaps=self._settings.accept_gaps)
                 lane.begin(stream, started, self._source.topic_id(stream.topic), now_ns)
             if self._full:
                 self._source.pause(streams)
@@ -183,37 +185,12 @@ class LiveRun:
         """A lane that is ours cannot be taken over, and may be soon."""
         ours = {*streams, *(self._lanes[number].streams if number in self._lanes else ())}
         self._lanes.pop(number, None)
+        self._work.forget(number)
         self._source.pause(ours)
         self._setbacks.put_off(number, tuple(sorted(ours)))
         if number not in self._later:
             self._watch.lane(number, "waiting", why)
         self._later[number] = why
-
-    def _start(self, lane: LiveLane, stream: StreamId) -> int:
-        """Where a stream goes on. Raises StreamError unless gaps are accepted."""
-        position, topic_id = lane.position(stream)
-        try:
-            return self._source.start(stream, position, topic_id)
-        except GapError as error:
-            if not self._settings.accept_gaps:
-                raise
-            return self._source.start(stream, error.first, topic_id)
-        except TopicChangedError:
-            if not self._settings.accept_gaps:
-                raise
-            return self._source.start(stream, None, None)
-
-    def _open(self, number: int) -> LiveLane:
-        return LiveLane(
-            self._store,
-            self._info,
-            number,
-            self._settings,
-            owner=self._identity.owner,
-            created_by=self._identity.created_by,
-            cluster_id=self._source.cluster_id,
-            sealed_to_ns=sealed_to_ns(self._store),
-        )
 
     def _lose(self, number: int, lost: Iterable[StreamId]) -> None:
         """Some streams of a lane are another's: what came of them must not be committed by us."""
@@ -236,6 +213,7 @@ class LiveRun:
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
         lane = self._lanes.pop(number, None)
+        self._work.forget(number)
         if lane is not None:
             self._watch.lane(number, how, why)
 
@@ -256,7 +234,7 @@ class LiveRun:
         try:
             payloads = self._source.poll(timeout_s)
         except StreamError as error:
-            self._take(drain=True)
+            self._settle()
             if error.stream.lane in self._lanes:
                 self._commit(error.stream.lane)  # what came before it is good
             self._halt(error.stream.lane, str(error))
@@ -278,7 +256,7 @@ class LiveRun:
             lane = self._lanes.get(stream.lane)
             if lane is None or stream not in lane.streams:
                 continue
-            lane.take(stream, payloads, decoded, self._clock())
+            self._work.give(Taken(stream, payloads, decoded))
             self._watch.decoded(
                 payloads.stream,
                 len(payloads.payloads) + len(payloads.rejects),
@@ -287,27 +265,48 @@ class LiveRun:
                 decoded.refused,
             )
 
-    def _advance(self) -> None:
-        ends, now_ns = self._source.ends(), self._clock()
+    def _is_busy(self) -> bool:
+        """Whether something is on its way that a turn should look after."""
+        return bool(self._decoders) or self._work.bytes > 0
+
+    def _go_on(self) -> None:
+        """Let lanes that rest take what came, move on, and commit where that is due."""
+        ends = self._source.ends()
+        for number, lane in sorted(self._lanes.items()):
+            commit = Commit.DUE
+            if lane.state is LaneState.WAITING:
+                commit = Commit.NOW if self._setbacks.may_retry(number) else Commit.NEVER
+            self._work.begin(lane, ends, commit)
+
+    def _settle(self) -> None:
+        """Every lane rests, and has taken all that was read."""
+        self._take(drain=True)
+        self._work.rest()
+        self._collect()
         for lane in self._lanes.values():
-            lane.advance(ends, now_ns)
+            self._work.begin(lane, None)
+        self._work.rest()
+        self._collect()
+
+    def _collect(self) -> None:
+        """See to what lanes did."""
+        for number, result in self._work.finished():
+            self._account(number, result)
 
     # -- commits --------------------------------------------------------------------------------------------
 
-    def _commit_due(self) -> None:
-        now_ns = self._clock()
-        for number, lane in sorted(self._lanes.items()):
-            waiting = lane.state is LaneState.WAITING
-            if self._setbacks.may_retry(number) if waiting else lane.is_due(now_ns):
-                self._commit(number)
+    def _commit(self, number: int, *, early: bool = False) -> None:
+        """Commit a lane that rests."""
+        if number in self._lanes:
+            self._work.commit(self._lanes[number], early=early)
+            self._work.rest(number)
+            self._collect()
 
-    def _commit(self, number: int, *, whole: bool = False, early: bool = False) -> None:
-        """Commit a lane; where that fails, wait, halt or drop it, whichever is right."""
-        lane = self._lanes.get(number)
-        if lane is None:
-            return
+    def _account(self, number: int, result: Callable[[], Committed | None]) -> None:
+        """A lane did its work. Where that failed, wait, halt or drop it, whichever is right."""
+        lane = self._lanes[number]
         try:
-            record, took_s = lane.commit(self._clock(), whole=whole, early=early)
+            committed = result()
         except CommitTakenError as error:
             self._lost_to_another(number, error.message)  # taken back by itself: there is nothing to do
         except UncertainError as error:
@@ -317,11 +316,13 @@ class LiveRun:
         except OSError as error:
             self._wait(number, error)
         else:
+            if committed is None:
+                return
             self._setbacks.committed(number)
             if lane.state is LaneState.WAITING:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
-            self._watch.committed(record, took_s)
+            self._watch.committed(*committed)
             if self._trouble is None:  # else each lane would wait for an answer
                 self._source.commit_offsets({stream: lane.read_to(stream) for stream in lane.streams})
 
@@ -357,13 +358,15 @@ class LiveRun:
 
     def _hold_back(self) -> None:
         """Read no more than can be held: publish early, then close what is oldest, while reading waits."""
-        held = sum(lane.bytes for lane in self._lanes.values())
-        if held > self._settings.memory_bytes:
+        if self._held() > self._settings.memory_bytes:
             number = max(self._lanes, key=lambda n: self._lanes[n].bytes)
-            if self._lanes[number].state is LaneState.RUNNING:
-                self._lanes[number].relieve()
+            self._work.rest(number)
+            self._collect()
+            lane = self._lanes.get(number)
+            if lane is not None and lane.state is LaneState.RUNNING:
+                lane.relieve()
                 self._commit(number, early=True)
-            held = sum(lane.bytes for lane in self._lanes.values())
+        held = self._held()
         waiting = [n for n, lane in self._lanes.items() if lane.state is LaneState.WAITING]
         limit = self._settings.memory_bytes * (RESUME_SHARE if self._full else 1)
         full = held > limit or bool(waiting)
@@ -371,6 +374,10 @@ class LiveRun:
             self._full = full
             streams = [stream for lane in self._lanes.values() for stream in lane.streams]
             (self._source.pause if full else self._source.resume)(streams)
+
+    def _held(self) -> int:
+        """Bytes of what lanes hold and of what waits for them."""
+        return self._work.bytes + sum(lane.bytes for lane in self._lanes.values())
 
     def _tell(self) -> None:
         ends = self._source.ends() if not self._stopping else {}

@@ -67,7 +67,7 @@ def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: Clo
         if file.lane not in (lane, UPKEEP_LANE):
             continue
         try:
-            flows = decode("flows", manifest.store.read(file.name), _REMEMBERED)
+            flows = decode("flows", manifest.read(file), _REMEMBERED)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(manifest.lake, file.name) from error
         if file.lane == UPKEEP_LANE:  # flows of several lanes in one file

@@ -22,7 +22,7 @@ from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.lake import FLOWS_SCHEMA
 from schemas.quality import Quality
-from stitch.closing import event_times
+from stitch.closing import NEVER, event_times
 from stitch.columnar.connected import connected_components
 from stitch.columnar.content import hash_rows
 from stitch.columnar.mixing import mix
@@ -56,7 +56,7 @@ class Verdict(IntEnum):
     SPLIT = 4
     """Part of the request came by another lane."""
     RETIRED = 5
-    """The request belongs to windows that left the lake."""
+    """The request reaches into windows that left the lake. Events that lie in those are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ class Mended:
     late: pa.Table
     """EVENT_SCHEMA."""
     late_unit: I8
+    expired: B1
+    """[late] older than all windows of the lake."""
     verdict: I8
     """[units] Verdict."""
     gone: pa.Table
@@ -184,6 +186,7 @@ def _mend(
         lane=lane,
         late=late,
         late_unit=number[unit[:n_late]],
+        expired=_expired(late, bounds),
         verdict=verdict[has_late],
         gone=there.filter(pa.array(gone)).combine_chunks(),
         gone_unit=number[of_there[gone]],
@@ -227,6 +230,14 @@ def _content(flows: pa.Table, unit: I8, n: int) -> U8:
         rows = mix(hash_rows(flows.select(_COMPARED).combine_chunks()) + mix(quality))
         np.add.at(total, unit, rows)
     return total
+
+
+def _expired(late: pa.Table, bounds: Bounds) -> B1:
+    first, last = event_times(late)
+    if bounds.retired_to_ns is None:
+        return np.zeros(late.num_rows, dtype=np.bool_)
+    expired: B1 = (np.maximum(first, last) < bounds.retired_to_ns) & (last > -NEVER)
+    return expired
 
 
 def _held_back(events: pa.Table, unit: I8, n: int, bounds: Bounds) -> tuple[B1, B1]:

@@ -175,6 +175,7 @@ def _commit(
                 repair=Repair(
                     changed=tuple(changed),
                     late=share.n_late,
+                    expired=share.n_expired,
                     events=share.n_settled,
                     requests=share.n_requests,
                 ),
@@ -183,3 +184,5 @@ def _commit(
             Replaced(seq=lane.seq, at_ns=now_ns, table="late", through=tuple(sorted(through.items()))),
             grace_ns,
         )
+    lane.set_aside(file for own in files.values() for file in own)
+    lane.set_aside(file for file in manifest.files("late") if file.seq <= through.get(file.lane, 0))

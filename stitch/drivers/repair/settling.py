@@ -63,6 +63,11 @@ class Share:
         )
 
     @property
+    def n_expired(self) -> int:
+        """Late events that this one drops: the first one drops all."""
+        return 0 if self.number else sum(int(np.count_nonzero(_gone(part))) for part in self.mended)
+
+    @property
     def n_requests(self) -> int:
         """Units whose flows change."""
         return sum(
@@ -72,7 +77,7 @@ class Share:
 
     def _left(self) -> Iterator[B1]:
         for part, own in zip(self.mended, self.group, strict=True):
-            settled_by = own[part.late_unit]
+            settled_by = np.where(_gone(part), 0, own[part.late_unit])
             yield (settled_by < 0) | (settled_by >= self.number)
 
     def edit(self, window: Window) -> Edit:
@@ -100,7 +105,7 @@ class Share:
             for place, part in enumerate(self.mended):
                 if part.lane == lane:
                     mine = self._mine(place, part.late_unit)
-                    waiting.append(part.late.filter(pa.array(left[place] & ~mine)))
+                    waiting.append(part.late.filter(pa.array(left[place] & ~mine & ~_gone(part))))
                     settled.append(part.late.filter(pa.array(mine)))
             yield lane, with_text_ids(concat_events(waiting)), with_text_ids(concat_events(settled))
 
@@ -125,7 +130,7 @@ def shares(mended: Sequence[Mended], length_ns: int) -> list[Share]:
     same = [part.verdict == Verdict.SAME for part in mended]
     none = np.zeros(0, dtype=np.int64)
     starts = np.unique(np.concatenate([none, *(f[own] for f, own in zip(firsts, folded, strict=True))]))
-    if not len(starts) and not any(own.any() for own in same):
+    if not len(starts) and not any(own.any() for own in (*same, *map(_gone, mended))):
         return []
     group = []
     for first, own, copies in zip(firsts, folded, same, strict=True):
@@ -136,6 +141,12 @@ def shares(mended: Sequence[Mended], length_ns: int) -> list[Share]:
         Share(mended, group, number, length_ns, _windows(mended, group, number, length_ns), structures)
         for number in range(max(1, -(-len(starts) // WINDOWS_A_COMMIT)))
     ]
+
+
+def _gone(part: Mended) -> B1:
+    """[late] dropped: nothing of the lake is so old."""
+    gone: B1 = part.expired & (part.verdict[part.late_unit] == Verdict.RETIRED)
+    return gone
 
 
 def _windows(mended: Sequence[Mended], group: Sequence[I8], number: int, length_ns: int) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class _Uses:
+class Uses:
     """How operations are used in one period."""
 
     n: F8
@@ -76,7 +76,7 @@ def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
         for old in gone
         for new in come
         if _may_be(names[old], names[new], moved)
-        and _as_often(before, after, old, new)
+        and as_often(before, after, old, new)
         and (likeness := _likeness(before, after, old, new, gone, come)) >= SAME_PLACE
     ]
     found: dict[int, int] = {}
@@ -110,6 +110,13 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
     return True
 
 
+def uses_of(profile: Profile, slots: npt.NDArray[np.bool_]) -> Uses:
+    """How operations are used in some slots. O(sites)."""
+    weight = _passing(profile, slots)
+    of_site = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
+    return _uses(profile, slots, weight, totals(of_site, weight, len(profile.names.operations)))
+
+
 def _passing(profile: Profile, slots: npt.NDArray[np.bool_]) -> F8:
     """[sites] weight of the requests of some slots that pass."""
     visits = profile.visits
@@ -117,7 +124,7 @@ def _passing(profile: Profile, slots: npt.NDArray[np.bool_]) -> F8:
     return totals(visits["site"].to_numpy()[inside], visits["w"].to_numpy()[inside], len(profile.names.sites))
 
 
-def _uses(profile: Profile, slots: npt.NDArray[np.bool_], weight: F8, n: F8) -> _Uses:
+def _uses(profile: Profile, slots: npt.NDArray[np.bool_], weight: F8, n: F8) -> Uses:
     """weight: [sites] of `_passing`; n: the same by operation."""
     responses = profile.responses
     requests = float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum())
@@ -132,20 +139,21 @@ def _uses(profile: Profile, slots: npt.NDArray[np.bool_], weight: F8, n: F8) -> 
         operation: {way: passed / sum(out.values()) for way, passed in out.items()}
         for operation, out in ways.items()
     }
-    return _Uses(n, n / max(requests, 1e-300), requests, shares)
+    return Uses(n, n / max(requests, 1e-300), requests, shares)
 
 
-def _as_often(before: _Uses, after: _Uses, old: int, new: int) -> bool:
+def as_often(before: Uses, after: Uses, old: int, new: int) -> bool:
+    """Whether as many requests pass the new operation as passed the old one."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     pooled = (float(before.n[old]) + float(after.n[new])) / (before.requests + after.requests)
     chance = _Z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
     return abs(share1 - share0) <= max(SAME_SHARE * share0, chance)
 
 
-def _likeness(before: _Uses, after: _Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
+def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
     """Part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are alike."""
 
-    def ways(uses: _Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
+    def ways(uses: Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
         merged: dict[tuple[str, int], float] = defaultdict(float)
         for (way, other), share in uses.ways.get(operation, {}).items():
             merged[way, NO_CALLER if other in unsure else other] += share

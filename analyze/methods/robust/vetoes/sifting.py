@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.roles import Roles
@@ -13,6 +13,7 @@ from analyze.methods.robust.vetoes.lost_records import ALLOWED, loss_aside, loss
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_aside, load_changes, load_met
 from analyze.methods.robust.vetoes.moved_clocks import clock_aside, clock_changes
 from analyze.methods.robust.vetoes.renames import Rename, rename_text
+from analyze.methods.robust.vetoes.silent_components import Silent, silent_aside, silent_changes
 from analyze.population import Population
 from analyze.sites.profile import Profile
 from analyze.sites.profiling import Pattern
@@ -32,6 +33,16 @@ class Sifted:
         """What is told of a reason; empty where nothing was set aside for it."""
         return next((aside.text for aside in self.asides if aside.reason == reason), "")
 
+    def changes(self, reason: Reason) -> tuple[Change, ...]:
+        """What was set aside for a reason."""
+        return tuple(change for aside in self.asides if aside.reason == reason for change in aside.changes)
+
+    def less(self, told: Collection[int]) -> Sifted:
+        """Without the changes by load that findings tell of (by id)."""
+        left = [change for change in self.changes("load") if id(change) not in told]
+        others = tuple(aside for aside in self.asides if aside.reason != "load")
+        return replace(self, asides=(*others, load_aside(self.load, left)) if left else others)
+
 
 def sifted(
     tested: Tested,
@@ -40,10 +51,15 @@ def sifted(
     roles: Roles,
     population: Population,
     renamed: tuple[Rename, ...],
+    silent: tuple[Silent, ...] = (),
 ) -> Sifted:
     """Data quality first, then load: each change is set aside once, by the first reason that explains it."""
     asides = [Aside("rename", rename_text(renamed))] if renamed else []
     left = list(tested.changes)
+    if silent:
+        told = silent_changes(left, silent, profile.names)
+        left = _without(left, told)
+        asides.append(silent_aside(silent, told))
     loss = loss_of(profile, roles, population.incomplete)
     if loss is not None:
         lost = lost_changes(left, loss, profile, roles, tested.sums)

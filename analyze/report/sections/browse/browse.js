@@ -78,6 +78,7 @@
     if (!root || !panel) return;
     const from = panel.querySelector("input.from"), to = panel.querySelector("input.to");
     const names = {
+      roots: root.querySelector("table.all-roots"),
       categories: root.querySelector("table.all-categories"),
       sites: root.querySelector("table.all-sites"),
     };
@@ -92,14 +93,14 @@
     band.setAttribute("height", String(svg.height.baseVal.value - 48));
     svg.append(band);
 
-    const categoryRows = (first, past) => {
+    const kindRows = (kind, first, past) => {
       const inside = sum(section.weight, first, past), outside = weight - inside;
-      return section.categories.map((row, place) => {
+      return section[kind].map((row, place) => {
         const [n] = split(row, row.n, first, past), [w, rest] = split(row, row.weight, first, past);
         const [failed] = split(row, row.failed, first, past);
         return { row, place, n, here: over(w, inside), there: over(rest, outside), failed: over(failed, w) };
       }).filter((one) => one.n > 0).sort((a, b) => b.n - a.n).slice(0, MOST).map((one) =>
-        named(names.categories, one.place, [
+        named(names[kind], one.place, [
           cell(one.n, count(one.n)), cell(one.here, percent(one.here), true), cell(one.there, percent(one.there), true),
           cell(one.there > 0 ? one.here / one.there : Infinity, lift(one.here, one.there)),
           cell(one.failed, percent(one.failed), true), cell(one.row.mean_us, duration(one.row.mean_us)),
@@ -140,7 +141,10 @@
         first > 0 ? `duration >= ${filterDuration(edges[first])}` : "",
         past < bins ? `duration < ${filterDuration(edges[past])}` : "",
       ].filter(Boolean).join(" and ") || "none: all requests";
-      panel.querySelector(".of-categories tbody").replaceChildren(...(n ? categoryRows(first, past) : []));
+      for (const kind of ["roots", "categories"]) {
+        const body = panel.querySelector(`.of-${kind} tbody`);
+        if (body) body.replaceChildren(...(n ? kindRows(kind, first, past) : []));
+      }
       panel.querySelector(".of-sites tbody").replaceChildren(...(n ? siteRows(first, past) : []));
       panel.querySelectorAll("th").forEach((head) => head.removeAttribute("aria-sort"));
       const left = xOf(edges[first]), right = xOf(edges[past]);
@@ -222,5 +226,5 @@
     if (section.section === "browse-ranges") chooser(section, place === 1 ? "" : "-" + place);
   }
   // Names for chosen ranges are found by their place in these two: they keep their order.
-  document.querySelectorAll(".browse table.sorted:not(.all-categories, .all-sites)").forEach(sortable);
+  document.querySelectorAll(".browse table.sorted:not(.all-roots, .all-categories, .all-sites)").forEach(sortable);
 })();

@@ -24,14 +24,13 @@ from analyze.report.wording import duration, significant
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
-    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
     EntryTimeline,
     ErrorRow,
     TimelineStrip,
-    TrainSchedule,
 )
+from schemas.report.schedules import BrowseSchedulesSection, TrainSchedule
 
 SHOWN: Final = 15
 """Rows of a table that are seen at once."""

@@ -13,10 +13,10 @@ from analyze.report.sections.browse import browse_words as words
 from schemas.report.browse import (
     BrowsePlacesSection,
     BrowseRangesSection,
-    BrowseSchedulesSection,
     BrowseTimelineSection,
     BrowseVarianceSection,
 )
+from schemas.report.schedules import BrowseSchedulesSection
 
 ROWS: Final = 6
 ID_CHARS: Final = 40
@@ -31,15 +31,14 @@ def print_ranges(section: BrowseRangesSection, console: Console) -> None:
     for number, one in enumerate(section.ranges, 1):
         name = f"{words.range_name(number, one)} ({words.span(one, section)})"
         _say(console, f"{name}: {words.range_told(one)}")
-        if one.categories:
+        if one.roots and len(section.roots) > 1:
+            row = one.roots[0]
+            name = section.roots[row.place].root
+        else:
             row = one.categories[0]
-            found = section.categories[row.place]
-            _say(
-                console,
-                f"   most are {wording.short(found.category)} of {found.root}: "
-                f"{wording.percent(row.share_in)}, lift {words.lift(row.lift)}",
-                style="dim",
-            )
+            name = wording.short(section.categories[row.place].category)
+        told = f"{wording.percent(row.share_in)}, lift {words.lift(row.lift)}"
+        _say(console, f"   most are {name}: {told}", style="dim")
         if one.sites and one.mean_out_us is not None:
             place = one.sites[0]
             moved = wording.change(place.mean_in_us - place.mean_out_us)
@@ -70,6 +69,8 @@ def print_timeline(section: BrowseTimelineSection, console: Console) -> None:
         console.print()
         _say(console, f"At {entry.component}", style="bold")
         _say(console, words.entry_told(entry))
+        if before := words.before_told(entry):
+            _say(console, before)
     if section.sampled:
         _say(console, "Requests were sampled: gaps and requests at work are of those kept.", style="dim")
 

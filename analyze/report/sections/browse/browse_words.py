@@ -6,13 +6,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from analyze.report import wording
-from schemas.report.browse import (
-    BrowseRangesSection,
-    EntryTimeline,
-    ResponseRange,
-    TimelineStrip,
-    TypicalRequest,
-)
+from schemas.report.browse import BrowseRangesSection, EntryTimeline, ResponseRange, TimelineStrip
+from schemas.report.schedules import TypicalRequest
+
+ALPHA: Final = 0.01
 
 STRIP: Final = {
     "usual": "A usual stretch",
@@ -51,7 +48,7 @@ def range_name(number: int, one: ResponseRange) -> str:
 
 def range_mark(number: int, one: ResponseRange) -> str:
     """What stands over the curve."""
-    return str(number) if one.peak_us is not None else "slowest"
+    return str(number) if one.peak_us is not None else "slow"
 
 
 def range_told(one: ResponseRange) -> str:
@@ -96,6 +93,25 @@ def entry_told(entry: EntryTimeline) -> str:
     )
 
 
+def before_told(entry: EntryTimeline) -> str:
+    """`Reference: 4.1 a second, …; gaps differ by test (p = 0.001), response times do not (p = 0.4).`"""
+    before = entry.before
+    if before is None:
+        return ""
+    gaps = "" if before.gap_us is None else f", gaps of {wording.duration(before.gap_us[0])} in the median"
+    text = (
+        f"{before.sample.capitalize()}: {wording.significant(before.rate_per_s)} a second, "
+        f"{wording.significant(before.in_flight)} at work on average, "
+        f"none in {wording.percent(1 - before.busy)} of the time{gaps}"
+    )
+    tested = [
+        f"{name} {'differ' if p < ALPHA else 'do not differ'} by test (p = {wording.p_value(p)})"
+        for name, p in (("times between requests", before.gaps_p), ("response times", before.times_p))
+        if p is not None
+    ]
+    return f"{text}; {', '.join(tested)}." if tested else f"{text}."
+
+
 def strip_told(strip: TimelineStrip) -> str:
     """What a strip shows."""
     left = "" if not strip.left_out else f", {wording.count(strip.left_out)} more not drawn"
@@ -107,10 +123,7 @@ def strip_told(strip: TimelineStrip) -> str:
 
 def typical_told(one: TypicalRequest) -> str:
     """`31 % of the time, 4 120 requests, 12 ms on average`."""
-    leads = ""
-    if one.leads:
-        ranges = "range" if len(one.leads) == 1 else "ranges"
-        leads = f"; the most frequent in {ranges} {', '.join(map(str, one.leads))}"
+    leads = f"; stands for {', '.join(one.leads)}" if one.leads else ""
     return (
         f"{wording.percent(one.share_of_time)} of all time, {wording.counted(one.requests, 'request')}, "
         f"{wording.duration(one.mean_us)} on average{leads}"

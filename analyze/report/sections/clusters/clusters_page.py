@@ -53,6 +53,7 @@ def clusters_html(section: ClustersSection, end: str) -> Markup:
             two=len(section.samples) == 2,
             largest=max((max(row.shares) for row in section.clusters), default=1.0) or 1.0,
             opened=OPEN,
+            changes=any(row.changed for row in section.clusters),
             first=first,
             rest=[row for row in section.clusters if row not in first],
             drawn=[(row, tree_lists(row)) for row in section.overlays],

@@ -14,6 +14,8 @@ from analyze.report.sections.clusters import clusters_words as words
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
 CLUSTERS: Final = 12
+MARKED: Final = 6
+"""Clusters whose marks are told."""
 OVERLAYS: Final = 3
 NODES: Final = 4
 """Coloured nodes told of an overlay."""
@@ -27,6 +29,10 @@ def print_clusters(section: ClustersSection, console: Console) -> None:
     left = section.clusters_total - min(len(section.clusters), CLUSTERS)
     if left:
         console.print(Text(f"and {wording.counted(left, 'more cluster')}", style="dim"))
+    for cluster in section.clusters[:MARKED]:
+        if words.marks(cluster):
+            marks = Text(wording.visible(f"{cluster.number}: {words.marks(cluster)}"), style="dim")
+            console.print(Padding(marks, _INDENT, expand=False))
     told = [row for row in section.overlays if row.first is not None][:OVERLAYS]
     for row in told:
         _overlay(row, console)
@@ -44,17 +50,17 @@ def print_clusters(section: ClustersSection, console: Console) -> None:
 
 
 def _table(section: ClustersSection) -> Table:
-    two = len(section.samples) == 2
+    changes = any(row.changed for row in section.clusters)
     table = Table(box=None, pad_edge=False, title="Clusters", title_justify="left", title_style="bold")
     table.add_column("", justify="right")
     table.add_column("root type", ratio=1, overflow="fold")
     for name in ("requests", "of root", "mean"):
         table.add_column(name, justify="right", no_wrap=True)
-    if two:
+    if changes:
         table.add_column("changed", no_wrap=True)
     for row in section.clusters[:CLUSTERS]:
         cells = [str(row.number), wording.visible(row.root), *_numbers(row)]
-        if two:
+        if changes:
             cells.append(f"yes {words.came_from(row)}".strip() if row.changed else "")
         table.add_row(*(Text(cell) for cell in cells))
     return table

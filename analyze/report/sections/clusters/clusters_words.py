@@ -45,15 +45,24 @@ def difference(node: OverlayNode) -> str:
 
 def passing(node: OverlayNode) -> str:
     """Share of A's and of B's requests that pass, and how often where that is not once."""
-    told = f"{wording.percent(node.passing_a)} → {wording.percent(node.passing_b)}"
-    per = [
-        visits / share if share > 0 else 1.0
-        for visits, share in ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
-    ]
+    told = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
+    sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
+    per = [visits / share for visits, share in sides if share > 0]
     if all(abs(times - 1) < 0.005 for times in per):
         return told
-    a, b = (wording.significant(times, 2) for times in per)
-    return f"{told} · ×{a}" if a == b else f"{told} · ×{a} → ×{b}"
+    words = [wording.significant(times, 2) for times in per]
+    return f"{told} ×{_moved(words[0], words[-1])}"
+
+
+def _moved(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+def marks(row: ClusterRow) -> str:
+    """`with cache/MISS, without cache/HIT`; empty where nothing tells it from the rest of its root type."""
+    told = [f"with {row.has}"] if row.has else []
+    told += [f"without {row.lacks}"] if row.lacks else []
+    return ", ".join(told)
 
 
 def overlay_title(row: TreeOverlayRow) -> str:

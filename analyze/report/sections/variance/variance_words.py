@@ -23,6 +23,8 @@ from schemas.report.variance import (
 TAIL_KEPT: Final = 0.5
 """Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
 
+MOSTLY_BETWEEN: Final = 0.5
+"""From this part of a change on a reader is told that it lies between paths."""
 LEAST_SHARE: Final = 1e-4
 """Smaller shares are not told apart."""
 
@@ -78,7 +80,7 @@ def c2_span(interval: Interval | None) -> str:
     """`1.9 to 2.8`; empty where it is not known."""
     if interval is None:
         return ""
-    return f"{wording.significant(interval.low, 2)} to {wording.significant(interval.high, 2)}"
+    return f"{wording.rough(interval.low, 2)} to {wording.rough(interval.high, 2)}"
 
 
 def share_span(interval: Interval | None) -> str:
@@ -182,7 +184,14 @@ def change(section: VarianceChangeSection) -> str:
         text += (
             f"; variance {wording.factor(section.ratio)} ({c2_span(section.interval)} with 95 % certainty)"
         )
-    return f"{text}."
+    text += "."
+    if section.between is not None and section.between >= MOSTLY_BETWEEN:
+        text += (
+            f" {wording.percent(min(section.between, 1.0))} of the change lies between paths: what some "
+            "requests do took longer or shorter alike, and no place need vary more. The command compare "
+            "tells where."
+        )
+    return text
 
 
 def change_check(section: VarianceChangeSection) -> str:

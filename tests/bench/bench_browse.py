@@ -1,0 +1,74 @@
+"""`flowdiff browse` of one period of the size of the papers' largest benchmark.
+
+Aims: a page of at most 5 MB that opens within 2 s. Prints CPU seconds of the method and of the whole command,
+peaks of memory, and how long Chromium takes to the page's `load` event with the script and without.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from oracles.devtools import chromium
+from oracles.stored_flows import stored_spans
+from oracles.stored_lake import write_lake
+
+from analyze.methods.browse.browse_result import browse_result
+from analyze.methods.browse.browse_settings import BrowseSettings
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from analyze.report.limits import ReportLimits
+
+REQUESTS = 210_000
+CATEGORIES = 1_600
+NODES = 30
+TIMES = 5
+
+
+@pytest.mark.bench
+def test_method() -> None:
+    flows, structures = stored_spans(1, REQUESTS, CATEGORIES, NODES // 2)
+    population = refine(flows, structures, RefineSettings()).of_samples(0, 1)
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = browse_result(population, BrowseSettings(), ReportLimits())
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    rows = {name: table.num_rows for name, table in result.tables.items()}
+    print(f"\nbrowse: {cpu:.2f} s CPU ({wall:.2f} s wall), peak {peak:.2f} GB with its population; {rows}")
+
+
+@pytest.mark.bench
+def test_whole_command(tmp_path: Path) -> None:
+    """`flowdiff browse` as a process, from the lake to the page, and the page in a browser."""
+    lake = tmp_path / "lake"
+    write_lake(lake, *stored_spans(1, REQUESTS, CATEGORIES, NODES // 2))
+    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "flowdiff", "browse", "--lake", str(lake)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wall = time.perf_counter() - wall
+    assert done.returncode == 0, done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    (page,) = lake.glob("reports/*/report.html")
+    print(
+        f"\nwhole command: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {after.ru_maxrss / 2**20:.2f} GB, "
+        f"page {page.stat().st_size / 1e6:.2f} MB"
+    )
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    assert browser is not None
+    with chromium(browser, tmp_path / "profile") as tab:
+        for script in (True, False):
+            took = [tab.open(page.as_uri(), script=script) for _ in range(TIMES)]
+            assert tab.complaints == []
+            how = "with" if script else "without"
+            print(f"opened {how} its script: median {statistics.median(took):.2f} s, first {took[0]:.2f} s")
