@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+from oracles.command_line import command
 from oracles.dot_reader import read_dot
 
 from analyze.scope import LakePeriod, resolve
@@ -24,9 +25,9 @@ SHOP_SPANS = 22_969 + 25_122 + 23_282
 
 
 def run(*arguments: str, code: int = 0, text: bytes | None = None) -> str:
-    done = subprocess.run([sys.executable, "-m", "flowdiff", *arguments], capture_output=True, input=text)
-    assert done.returncode == code, done.stderr.decode()
-    return (done.stdout if code == 0 else done.stderr).decode()
+    done = command(*arguments, stdin=text or b"")
+    assert done.code == code, done.err
+    return done.out if code == 0 else done.err
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,19 @@ def lake(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def all_of(lake: Path) -> LakePeriod:
     return resolve(parse_period("all", now_ns=0), default_lake=str(lake))
+
+
+@pytest.fixture(scope="module")
+def imported(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A lake of the files of a pattern, made once."""
+
+    @cache
+    def lake_of(pattern: str) -> Path:
+        folder = tmp_path_factory.mktemp("imported") / "lake"
+        run("import", str(shared_data / pattern), "--lake", str(folder))
+        return folder
+
+    return lake_of
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -187,10 +201,9 @@ def stored(lake: Path) -> list[tuple[str, ...]]:
     ],
 )
 def test_an_export_imported_again_is_the_same(
-    shared_data: Path, tmp_path: Path, pattern: str, form: str
+    imported: Callable[[str], Path], tmp_path: Path, pattern: str, form: str
 ) -> None:
-    before, after, file = tmp_path / "before", tmp_path / "after", tmp_path / f"flows.{form}"
-    run("import", str(shared_data / pattern), "--lake", str(before))
+    before, after, file = imported(pattern), tmp_path / "after", tmp_path / f"flows.{form}"
     run("export", "--lake", str(before), "--format", form, "-o", str(file))
     run("import", str(file), "--lake", str(after))
     assert stored(after) == stored(before)
@@ -219,10 +232,9 @@ def outline(lake: Path) -> list[tuple[str, int, float, int]]:
     ],
 )
 def test_an_export_in_the_other_form_keeps_requests_times_and_partition(
-    shared_data: Path, tmp_path: Path, pattern: str, form: str
+    imported: Callable[[str], Path], tmp_path: Path, pattern: str, form: str
 ) -> None:
-    before, after, file = tmp_path / "before", tmp_path / "after", tmp_path / f"flows.{form}"
-    run("import", str(shared_data / pattern), "--lake", str(before))
+    before, after, file = imported(pattern), tmp_path / "after", tmp_path / f"flows.{form}"
     run("export", "--lake", str(before), "--format", form, "-o", str(file))
     run("import", str(file), "--lake", str(after))
     assert outline(after) == outline(before)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.command_line import command
 
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.finding_contrasts import explain_finding
@@ -27,7 +26,8 @@ RUNS = {
 
 
 def run(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "flowdiff", *arguments], check=True, capture_output=True)
+    done = command(*arguments)
+    assert done.code == 0, done.err
 
 
 @pytest.fixture(scope="module")
