@@ -10,14 +10,12 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.own_times import own_times
 from analyze.methods.robust.place_sizes import largest_at_places, mean_sizes
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.site_votes import votes_of
-from analyze.methods.robust.time_tests import given_shape
 from analyze.methods.robust.visit_sums import visit_sums
 from analyze.population import Sample
-from analyze.sites.profile import OWN_TIME
 
 SETTINGS = RobustSettings(explained=0, paths=False)
 HOUR_NS = 3_600 * 10**9
@@ -73,9 +71,8 @@ def test_sizes_are_those_of_plain_loops(n: int) -> None:
 
 
 def largest(found: RobustRun) -> float:
-    every, shape = votes_of(found.profile.votes, OWN_TIME)
-    votes = given_shape(every, shape, found.roles)
-    size = largest_at_places(votes, found.profile, found.roles, SETTINGS)
+    own = own_times(found.profile, found.roles, SETTINGS)
+    size = largest_at_places(own, found.profile, found.roles, SETTINGS)
     assert size is not None
     return size
 
