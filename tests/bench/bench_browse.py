@@ -7,14 +7,13 @@ peaks of memory, and how long Chromium takes to the page's `load` event with the
 from __future__ import annotations
 
 import resource
-import shutil
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from fixtures.chromium_pages import browser_path
+from fixtures.timed_command import timed
 from oracles.devtools import chromium
 from oracles.stored_flows import stored_spans
 from oracles.stored_lake import write_lake
@@ -48,27 +47,14 @@ def test_whole_command(tmp_path: Path) -> None:
     """`flowdiff browse` as a process, from the lake to the page, and the page in a browser."""
     lake = tmp_path / "lake"
     write_lake(lake, *stored_spans(1, REQUESTS, CATEGORIES, NODES // 2))
-    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "flowdiff", "browse", "--lake", str(lake)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    wall = time.perf_counter() - wall
-    assert done.returncode == 0, done.stderr
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    took = timed("browse", "--lake", str(lake))
     (page,) = lake.glob("reports/*/report.html")
-    print(
-        f"\nwhole command: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {after.ru_maxrss / 2**20:.2f} GB, "
-        f"page {page.stat().st_size / 1e6:.2f} MB"
-    )
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    assert browser is not None
-    with chromium(browser, tmp_path / "profile") as tab:
+    print(f"\nwhole command: {took}, page {page.stat().st_size / 1e6:.2f} MB")
+    with chromium(browser_path(), tmp_path / "profile") as tab:
         for script in (True, False):
-            took = [tab.open(page.as_uri(), script=script) for _ in range(TIMES)]
+            opened = [tab.open(page.as_uri(), script=script) for _ in range(TIMES)]
             assert tab.complaints == []
             how = "with" if script else "without"
-            print(f"opened {how} its script: median {statistics.median(took):.2f} s, first {took[0]:.2f} s")
+            print(
+                f"opened {how} its script: median {statistics.median(opened):.2f} s, first {opened[0]:.2f} s"
+            )

@@ -7,13 +7,12 @@ of memory, and the ratio of the column-wise KS to `scipy.stats.ks_2samp` edge by
 from __future__ import annotations
 
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fixtures.timed_command import timed
 from oracles.changed_population import changed_population
 from oracles.faulty_flows import slow_plans
 from oracles.stored_flows import stored_spans
@@ -95,21 +94,8 @@ def test_whole_command(tmp_path: Path, method: str, faults: int) -> None:
     flows, structures = stored_spans(1, 2 * REQUESTS, CATEGORIES, NODES // 2)
     flows, params = slow_plans(flows, NODES, faults) if faults else (flows, None)
     write_lake(lake, flows, structures, params=params)
-    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "flowdiff", "compare", "--lake", str(lake), *PERIODS, "--method", method],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    wall = time.perf_counter() - wall
-    assert done.returncode in (0, 1, 3), done.stderr
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    peak = after.ru_maxrss / 2**20
-    print(
-        f"\nwhole command, {method}, {faults} faults: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {peak:.2f} GB"
-    )
+    took = timed("compare", "--lake", str(lake), *PERIODS, "--method", method, codes=(0, 1, 3))
+    print(f"\nwhole command, {method}, {faults} faults: {took}")
 
 
 @pytest.mark.bench

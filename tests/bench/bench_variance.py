@@ -6,12 +6,11 @@ Prints CPU and wall seconds of the method and of the whole command, and peaks of
 from __future__ import annotations
 
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from fixtures.timed_command import timed
 from oracles.stored_flows import stored_spans
 from oracles.stored_lake import write_lake
 
@@ -43,20 +42,6 @@ def test_whole_command(tmp_path: Path) -> None:
     """`flowdiff variance` as a process, from the lake to the written report."""
     lake = tmp_path / "lake"
     write_lake(lake, *stored_spans(1, REQUESTS, CATEGORIES, NODES // 2))
-    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "flowdiff", "variance", "--lake", str(lake)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    wall = time.perf_counter() - wall
-    assert done.returncode == 0, done.stderr
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    took = timed("variance", "--lake", str(lake))
     (page,) = lake.glob("reports/*/report.html")
-    size = page.stat().st_size / 1e6
-    print(
-        f"\nwhole command: {wall:.2f} s wall, {cpu:.2f} s CPU, peak {after.ru_maxrss / 2**20:.2f} GB, "
-        f"page {size:.1f} MB"
-    )
+    print(f"\nwhole command: {took}, page {page.stat().st_size / 1e6:.2f} MB")

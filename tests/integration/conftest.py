@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fixtures.chromium_pages import browser_path
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, own, shared
 from oracles.bucket_server import BucketServer, moto_server, versitygw_server
 
 # The client tells at length what tests do to it.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """A Chromium."""
+    return browser_path()
 
 
 @pytest.fixture(scope="session")

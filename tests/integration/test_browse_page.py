@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,12 +57,7 @@ def page(outcome: Outcome, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    browser = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
-        None,
-    )
-    assert browser is not None, "no Chromium on PATH: the page's tests need one"
+def tab(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     with chromium(browser, tmp_path_factory.mktemp("profile")) as opened:
         yield opened
 

@@ -10,15 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from integration.test_report_browser import (
-    BROWSERS,
-    CONSOLE,
-    PROBE,
-    run,
-    served,
-    shutil,
-    without_policy,
-)
+from fixtures.chromium_pages import CONSOLE, PROBE, headless, served, without_policy
 from oracles.two_changes import two_changes
 from rich.console import Console
 
@@ -69,17 +61,10 @@ def page(outcome: Outcome) -> str:
     return render_html(outcome.report, outcome.views)
 
 
-@pytest.fixture(scope="module")
-def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    assert found is not None, "no Chromium on PATH: the report's browser tests need one"
-    return found
-
-
 @pytest.mark.browser
 def test_the_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_path: Path) -> None:
     with served(page) as (address, asked):
-        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+        dom, log = headless(browser, tmp_path / "profile", "--dump-dom", address)
     assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
     assert CONSOLE.findall(log) == []
     assert 'id="clusters"' in dom
@@ -95,7 +80,7 @@ def test_the_page_fits_the_window(browser: str, page: str, tmp_path: Path, width
     framed = f'<iframe width="{width}" height="1000" frameborder="0" srcdoc="{html.escape(probed)}"></iframe>'
     file = tmp_path / "probe.html"
     file.write_text(f"<!doctype html><html><body>{framed}</body></html>", encoding="utf-8")
-    dom, _ = run(browser, tmp_path / "profile", "--window-size=1500,1100", "--dump-dom", file.as_uri())
+    dom, _ = headless(browser, tmp_path / "profile", "--window-size=1500,1100", "--dump-dom", file.as_uri())
     found = dict(re.findall(r'data-(\w+)="(-?\d+)"', dom.split("<head>")[0]))
     assert int(found["over"]) <= 0
     assert found["unreached"] == "0"

@@ -5,17 +5,12 @@ from __future__ import annotations
 import html
 import os
 import re
-import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from fixtures.chromium_pages import CONSOLE, PROBE, headless, served, without_policy
 from oracles.robust_report import robust_outcome
 from oracles.shop import shop_outcome
 from oracles.striped_reads import reads
@@ -28,16 +23,6 @@ from analyze.report.page import render_html
 from schemas.report.mutations import MutationsSection
 
 pytestmark = pytest.mark.browser
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-CONSOLE = re.compile(r"CONSOLE[:(]|Refused to|Content Security Policy", re.IGNORECASE)
-
-
-@pytest.fixture(scope="module")
-def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    assert found is not None, "no Chromium on PATH: the report's browser tests need one"
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -97,66 +82,9 @@ def paper(demo: Path) -> Path:
     return report
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Serves one page and remembers what was asked for."""
-
-    def __init__(self, page: bytes, asked: list[str], *args: object) -> None:
-        self.page, self.asked = page, asked
-        super().__init__(*args)  # type: ignore[arg-type]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        found = self.path == "/report.html"
-        self.send_response(200 if found else 404)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.end_headers()
-        self.wfile.write(self.page if found else b"")
-
-    def log_message(self, *args: object) -> None:
-        """Quiet."""
-
-
-@contextmanager
-def served(page: str) -> Iterator[tuple[str, list[str]]]:
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, page.encode(), asked))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/report.html", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def run(browser: str, profile: Path, *arguments: str) -> tuple[str, str]:
-    """Standard output and error of a headless run."""
-    done = subprocess.run(
-        [
-            browser,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--enable-logging=stderr",
-            f"--user-data-dir={profile}",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return done.stdout, done.stderr
-
-
 def test_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_path: Path):
     with served(page) as (address, asked):
-        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+        dom, log = headless(browser, tmp_path / "profile", "--dump-dom", address)
     # A browser asks for the site's icon by itself when a page comes over HTTP; the page names none.
     assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
     assert CONSOLE.findall(log) == []
@@ -170,7 +98,7 @@ def test_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_pat
 
 def test_robust_page_loads_alone_and_without_complaint(browser: str, robust: str, tmp_path: Path):
     with served(robust) as (address, asked):
-        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+        dom, log = headless(browser, tmp_path / "profile", "--dump-dom", address)
     assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
     assert CONSOLE.findall(log) == []
     for section in ("sure", "account", "findings", "f1", "f2", "f3"):
@@ -182,7 +110,7 @@ def test_robust_page_loads_alone_and_without_complaint(browser: str, robust: str
 
 def test_variance_page_loads_alone_and_without_complaint(browser: str, variance: str, tmp_path: Path):
     with served(variance) as (address, asked):
-        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+        dom, log = headless(browser, tmp_path / "profile", "--dump-dom", address)
     assert [path for path in asked if path != "/favicon.ico"] == ["/report.html"]
     assert CONSOLE.findall(log) == []
     for section in ("variable", "variance", "places", "categories", "details"):
@@ -195,7 +123,7 @@ def test_a_broken_page_would_be_noticed(browser: str, page: str, tmp_path: Path)
     """The checks above can fail: a script and an image are refused by the policy, and the console says so."""
     injected = page.replace("<main>", '<main><script>document.title="run"</script><img src="/x.png">')
     with served(injected) as (address, asked):
-        dom, log = run(browser, tmp_path / "profile", "--dump-dom", address)
+        dom, log = headless(browser, tmp_path / "profile", "--dump-dom", address)
     assert CONSOLE.search(log)
     assert "/x.png" not in asked
     assert "<title>run</title>" not in dom
@@ -207,42 +135,9 @@ def test_hostile_names_run_nothing_even_without_the_policy(browser: str, page: s
     assert bare != page
     file = tmp_path / "bare.html"
     file.write_text(bare, encoding="utf-8")
-    dom, _ = run(browser, tmp_path / "profile", "--dump-dom", file.as_uri())
+    dom, _ = headless(browser, tmp_path / "profile", "--dump-dom", file.as_uri())
     assert dom.count("<script") == 1
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in dom
-
-
-PROBE = """<script>
-const root = document.documentElement;
-document.querySelectorAll('details').forEach(d => { d.open = true; });
-const scrolls = [...document.querySelectorAll('.steps, .steps *')].filter(
-  e => !e.closest('svg') && (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0
-    || /auto|scroll/.test(getComputedStyle(e).overflow))
-  && getComputedStyle(e).display !== 'inline');
-const told = (name, value) => parent.document.documentElement.setAttribute('data-' + name, value);
-told('width', root.clientWidth);
-told('over', root.scrollWidth - root.clientWidth);
-told('scrolls', scrolls.length);
-told('axes', [...document.querySelectorAll('.steps, .waterfall')].filter(f => {
-  const bars = [...f.querySelectorAll('svg.bars, svg.fall')].map(s => s.getBoundingClientRect());
-  return bars.some(b => Math.abs(b.left - bars[0].left) > 1 || Math.abs(b.width - bars[0].width) > 1);
-}).length);
-// What scrolls by itself, and what opens, can be reached with the keyboard.
-told('unreached', [...document.querySelectorAll('main *')].filter(
-  e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && e.tabIndex < 0
-    && /auto|scroll/.test(getComputedStyle(e).overflowX)).length
-  + [...document.querySelectorAll('summary')].filter(e => e.tabIndex < 0).length);
-// Texts that lie over each other.
-told('covered', [...document.querySelectorAll('.numbers, .glance, .line')].filter(f => {
-  const parts = [...f.children].map(e => e.getBoundingClientRect()).filter(b => b.width && b.height);
-  return parts.some((a, i) => parts.slice(i + 1).some(b => a.left < b.right - 1 && b.left < a.right - 1
-    && a.top < b.bottom - 1 && b.top < a.bottom - 1));
-}).length);
-</script></body>"""
-
-
-def without_policy(page: str) -> str:
-    return re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
 
 
 @pytest.mark.parametrize("width", [1400, 700, 390])
@@ -259,7 +154,7 @@ def test_page_fits_the_window_and_bars_share_one_axis(
     framed = f'<iframe width="{width}" height="1000" frameborder="0" srcdoc="{html.escape(probed)}"></iframe>'
     file = tmp_path / "probe.html"
     file.write_text(f"<!doctype html><html><body>{framed}</body></html>", encoding="utf-8")
-    dom, _ = run(browser, tmp_path / "profile", "--window-size=1500,1100", "--dump-dom", file.as_uri())
+    dom, _ = headless(browser, tmp_path / "profile", "--window-size=1500,1100", "--dump-dom", file.as_uri())
     found = dict(re.findall(r'data-(\w+)="(-?\d+)"', dom.split("<head>")[0]))
     assert 0 <= width - int(found.pop("width")) <= 20  # a scroll bar
     assert int(found.pop("over")) <= 0
@@ -279,8 +174,8 @@ def sections_open(dom: str) -> dict[str, bool]:
 
 
 def test_a_link_to_a_closed_mutation_opens_it(browser: str, paper: Path, tmp_path: Path) -> None:
-    plain, _ = run(browser, tmp_path / "a", "--dump-dom", paper.as_uri())
-    linked, _ = run(browser, tmp_path / "b", "--dump-dom", f"{paper.as_uri()}#m18")
+    plain, _ = headless(browser, tmp_path / "a", "--dump-dom", paper.as_uri())
+    linked, _ = headless(browser, tmp_path / "b", "--dump-dom", f"{paper.as_uri()}#m18")
     assert not sections_open(plain)["18"]
     assert sections_open(linked) == sections_open(plain) | {"18": True}
 
@@ -288,7 +183,7 @@ def test_a_link_to_a_closed_mutation_opens_it(browser: str, paper: Path, tmp_pat
 def pages(browser: str, report: Path, folder: Path) -> int:
     """Pages of the report as printed."""
     out = folder / "report.pdf"
-    run(browser, folder / "profile", "--no-pdf-header-footer", f"--print-to-pdf={out}", report.as_uri())
+    headless(browser, folder / "profile", "--no-pdf-header-footer", f"--print-to-pdf={out}", report.as_uri())
     # The root of the page tree counts all leaves.
     return max(int(count) for count in re.findall(rb"/Count (\d+)", out.read_bytes()))
 
