@@ -110,8 +110,15 @@ def _load(name: str) -> Any:
     app = typer.Typer(add_completion=False)
     module = import_module(f"flowdiff.commands.{COMMANDS[name].module}")
     # A command whose options depend on its arguments brings a class of its own.
-    app.command(name, cls=getattr(module, "COMMAND_CLASS", None))(module.command)
+    app.command(name, cls=getattr(module, "COMMAND_CLASS", None), help=_paragraphs(module.command))(
+        module.command
+    )
     return typer.main.get_command(app)
+
+
+def _paragraphs(command: Any) -> str:
+    """A docstring with a line a paragraph: Typer keeps line ends, and would break each line again."""
+    return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
 
 
 def build_app(names: Sequence[str]) -> typer.Typer:

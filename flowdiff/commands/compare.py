@@ -150,7 +150,7 @@ class CompareCommand(typer.core.TyperCommand):
         """A context of the command with the options of the methods named in `args`. Raises ConfigError."""
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         methods = [method_of(name) for name in dict.fromkeys(_methods_in(args) or DEFAULT_METHODS)]
-        app.command(info_name)(with_methods(_compare, methods))
+        app.command(info_name, help=self.help)(with_methods(_compare, methods))
         return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from itertools import pairwise
 
 import pytest
 import typer
@@ -58,6 +59,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("calibrate", "--help"),
         ("compact", "--help"),
         ("retain", "--help"),
+        ("repair", "--help"),
     ],
 )
 def test_help_imports_nothing_that_works(arguments: tuple[str, ...]) -> None:
@@ -70,6 +72,18 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert ended.value.code == 0
     assert all(f" {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_paragraphs_of_help_fill_their_lines(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    lines = [line.strip() for line in capsys.readouterr().out.split("╭")[0].splitlines()]
+    for line, after in pairwise(lines):
+        assert not line or not after or len(f"{line} {after.split()[0]}") > 76, line
 
 
 @pytest.mark.parametrize(
