@@ -76,6 +76,8 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
 
 _SECTIONS: Final = '\n "sections": ['
 """How the last field of a report's JSON begins (`to_json`): what stands before it is the head."""
+_MOST_OF_A_HEAD: Final = 1 << 18
+"""Characters; a whole report may have many times as many, and a lake has one a day."""
 
 
 def kept_heads(place: LakePlace) -> list[Report]:
@@ -88,8 +90,9 @@ def kept_heads(place: LakePlace) -> list[Report]:
     found = []
     for file in sorted((place.root / REPORTS).glob(f"[!.]*/{JSON_FILE}")):
         try:
-            head, _, rest = file.read_text(encoding="utf-8").partition(_SECTIONS)
-            if rest:
+            with file.open(encoding="utf-8") as text:
+                head, marker, _ = text.read(_MOST_OF_A_HEAD).partition(_SECTIONS)
+            if marker:
                 found.append(from_json(f"{head}{_SECTIONS}]}}", ()))
         except (OSError, ValueError):
             continue
