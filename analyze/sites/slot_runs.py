@@ -136,6 +136,13 @@ class Grouped:
         if len(self.codes) == len(values):
             single: F8 = values[self.order].astype(np.float64)
             return single
+        if values.size <= _AT_ONCE:
+            # The first of every code, the second where there is one …: each in its order, as below.
+            few = values[self.order[self.starts]].astype(np.float64)
+            for nth in range(1, int(self.sizes.max(initial=0))):
+                more = np.flatnonzero(self.sizes > nth)
+                few[more] += values[self.order[self.starts[more] + nth]].astype(np.float64)
+            return few
         found = np.zeros((len(self.codes), values.shape[1]))
         for place, members in enumerate(self.members):
             for member in members:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.tiers import CI_TRIALS
-from evaluation.trials import CEILING, perform
+from evaluation.trials import CEILING, FLOORED, perform
 
 FLOORS = Path(__file__).with_name("floors.json")
 MARGIN_POINTS = 3.0
@@ -48,7 +48,7 @@ def record() -> None:
     """Run the CI tier and write floors.json. The ceiling, a matter of definition, has next to no margin."""
     floors: dict[str, dict[str, dict[str, float]]] = {}
     for trial in CI_TRIALS:
-        done = perform(trial)
+        done = perform(trial, brief=True)
         rows = floors[trial.name] = {}
         for row in done["rows"]:
             if row["mode"] == CEILING:
@@ -57,6 +57,6 @@ def record() -> None:
                         "top10_pct_min": 100.0,
                         "coverage_pct_min": round(row["coverage_pct"] - 0.1, 1),
                     }
-            elif row["sm"] == "scaled" or (row["threshold"] and row["sm"] == "10"):
+            elif row["sm"] == "scaled" or (row["threshold"] and row["sm"] in FLOORED):
                 rows[f"{row['mode']} {row['sm']}"] = bounds_of(row, done["rule"])
     FLOORS.write_text(json.dumps(floors, indent=1) + "\n", encoding="utf-8")
