@@ -6,13 +6,15 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
     KafkaError,
+    KafkaTimeoutError,
     SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
 )
@@ -20,10 +22,35 @@ from kafka.net.compat import KafkaNetClient
 
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings
-from schemas.errors import FlowdiffError
+from schemas.errors import FlowdiffError, InputError
 
 PROBE_TIMEOUT_S: Final = 2.0
 """For each step at each broker."""
+SECOND_TRY: Final = 6
+"""A broker that has nothing against us and did not answer in time is given so many times as long, once."""
+
+Client = TypeVar("Client")
+
+
+def connected(settings: KafkaSettings, make: Callable[[int], Client]) -> Client:
+    """`make` is given a time to connect, ms. Raises InputError, with the reason.
+
+    A client does not tell a broker that refuses from one that is slow (busy, just started): both end with a
+    time-out. Where every step taken by itself is answered, it was slow.
+    """
+    try:
+        return make(settings.connect_timeout_ms)
+    except KafkaTimeoutError as error:
+        if problem := what_is_wrong(settings):
+            raise InputError(problem, remedy="Check the settings of Kafka.") from error
+    except KafkaError as error:
+        problem = what_is_wrong(settings) or f"Kafka: {error}."
+        raise InputError(problem, remedy="Check the settings of Kafka.") from error
+    try:
+        return make(SECOND_TRY * settings.connect_timeout_ms)
+    except KafkaError as error:
+        problem = what_is_wrong(settings) or f"No broker of {', '.join(settings.bootstrap)} answers in time."
+        raise InputError(problem, remedy="Check the brokers, or raise kafka.connect_timeout.") from error
 
 
 def silence_client() -> None:

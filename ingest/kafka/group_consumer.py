@@ -6,9 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from kafka import KafkaConsumer
-from kafka.errors import KafkaError, KafkaTimeoutError
 
-from ingest.kafka.diagnosis import silence_client, what_is_wrong
+from ingest.kafka.diagnosis import connected, silence_client
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import (
     FETCH_BYTES,
@@ -16,7 +15,7 @@ from ingest.kafka.kafka_settings import (
     KafkaSettings,
 )
 from ingest.kafka.lane_assignor import LaneAssignor
-from schemas.errors import ConfigError, InputError
+from schemas.errors import ConfigError
 
 
 def group_consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaConsumer:
@@ -28,8 +27,9 @@ def group_consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaCons
         )
     silence_client()
     arguments: dict[str, Any] = client_security(settings.security)
-    try:
-        consumer = KafkaConsumer(
+    return connected(
+        settings,
+        lambda timeout_ms: KafkaConsumer(
             bootstrap_servers=list(settings.bootstrap),
             client_id=settings.client_name,
             group_id=settings.group,
@@ -44,19 +44,10 @@ def group_consumer(settings: KafkaSettings, assignor: LaneAssignor) -> KafkaCons
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             max_poll_interval_ms=settings.max_poll_interval_ms,
             request_timeout_ms=settings.request_timeout_ms,
-            bootstrap_timeout_ms=settings.connect_timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
             metrics_enabled=False,
             **arguments,
-        )
-    except KafkaTimeoutError as error:
-        raise InputError(
-            what_is_wrong(settings) or f"No broker of {', '.join(settings.bootstrap)} answers.",
-            remedy="Check the settings of Kafka.",
-        ) from error
-    except KafkaError as error:
-        raise InputError(
-            what_is_wrong(settings) or f"Kafka: {error}.", remedy="Check the settings of Kafka."
-        ) from error
-    return consumer
+        ),
+    )

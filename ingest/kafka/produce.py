@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
-from ingest.kafka.diagnosis import silence_client, what_is_wrong
+from ingest.kafka.diagnosis import connected, silence_client, what_is_wrong
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -268,8 +268,9 @@ class _Writer:
 def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[KafkaProducer]:
     silence_client()
     arguments: dict[str, Any] = client_security(kafka.security)
-    try:
-        producer = KafkaProducer(
+    producer = connected(
+        kafka,
+        lambda timeout_ms: KafkaProducer(
             bootstrap_servers=list(kafka.bootstrap),
             client_id=kafka.client_name,
             acks="all",
@@ -280,15 +281,12 @@ def _producer(kafka: KafkaSettings, settings: ProduceSettings) -> Iterator[Kafka
             max_block_ms=kafka.request_timeout_ms,
             allow_auto_create_topics=False,
             request_timeout_ms=kafka.request_timeout_ms,
-            bootstrap_timeout_ms=kafka.connect_timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
             reconnect_backoff_max_ms=MAX_RECONNECT_BACKOFF_MS,
             metrics_enabled=False,
             **arguments,
-        )
-    except KafkaError as error:
-        raise InputError(
-            what_is_wrong(kafka) or f"Kafka: {error}.", remedy="Check the settings of Kafka."
-        ) from error
+        ),
+    )
     try:
         yield producer
     finally:
@@ -313,22 +311,24 @@ def make_topic(kafka: KafkaSettings, topic: str, partitions: int) -> None:
     from kafka import KafkaAdminClient
     from kafka.admin import NewTopic
 
-    try:
-        admin = KafkaAdminClient(
+    admin = connected(
+        kafka,
+        lambda timeout_ms: KafkaAdminClient(
             bootstrap_servers=list(kafka.bootstrap),
             client_id=kafka.client_name,
             request_timeout_ms=kafka.request_timeout_ms,
-            bootstrap_timeout_ms=kafka.connect_timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
             **client_security(kafka.security),
-        )
-        try:
-            admin.create_topics([NewTopic(topic, partitions, -1)], wait_for_metadata=True)
-        except TopicAlreadyExistsError:
-            pass
-        finally:
-            admin.close()
+        ),
+    )
+    try:
+        admin.create_topics([NewTopic(topic, partitions, -1)], wait_for_metadata=True)
+    except TopicAlreadyExistsError:
+        pass
     except KafkaError as error:
         raise InputError(
             what_is_wrong(kafka) or f"Topic '{topic}' cannot be made: {error}.",
             remedy="Check name and rights.",
         ) from error
+    finally:
+        admin.close()

@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker, started
+from kafka.errors import KafkaTimeoutError
 
+from ingest.kafka.diagnosis import SECOND_TRY, connected
+from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.source import CorruptStreamError, StreamId, TopicChangedError
+from schemas.errors import InputError
 from schemas.rejects import Reason
 
 pytestmark = pytest.mark.slow
@@ -142,12 +146,27 @@ def test_broker_restart(
 
 
 def test_one_line_where_no_broker_is(tmp_path: Path) -> None:
-    from ingest.kafka.kafka_settings import KafkaSettings
-    from schemas.errors import InputError
-
     settings = KafkaSettings(bootstrap=("127.0.0.1:1",), topics=("any",), connect_timeout_ms=500)
     with pytest.raises(InputError, match=r"No broker at 127\.0\.0\.1:1: connection refused\."):
         KafkaSource(settings)
+
+
+def test_a_broker_that_is_only_slow_is_given_more_time(mortal: KafkaBench) -> None:
+    settings = mortal.settings("any", connect_timeout_ms=200)
+    given: list[int] = []
+
+    def slow(timeout_ms: int) -> str:
+        given.append(timeout_ms)
+        if timeout_ms < 1_000:
+            raise KafkaTimeoutError
+        return "a client"
+
+    assert connected(settings, slow) == "a client"
+    assert given == [200, 200 * SECOND_TRY]
+    with pytest.raises(
+        InputError, match=r"No broker of .* answers in time\. .* raise kafka\.connect_timeout"
+    ):
+        connected(settings.model_copy(update={"connect_timeout_ms": 100}), slow)
 
 
 def cut_log(broker: Broker, topic: str, at: int) -> None:
