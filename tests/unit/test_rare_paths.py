@@ -51,6 +51,43 @@ def test_calls_over_a_power_of_two_are_told_by_the_shape_alone() -> None:
     assert all(change.kind is not ChangeKind.MORE_CALLS for change in found.tested.changes)
 
 
+def page_of_lists(lists: int) -> Call:
+    """A page that asks for lists, one after the other; each asks a store three times."""
+    found = []
+    for at in range(lists):
+        start = 10 + 500 * at
+        stored = [call("store/get", start + 10 + 120 * n, start + 110 + 120 * n) for n in range(3)]
+        found.append(call("shop/list", start, start + 400, *stored))
+    return call("web/page", 0, 20 + 500 * lists, *found)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (5, 8), (3, 1)])
+def test_what_is_called_from_a_loop_that_turns_more_often_is_no_finding_of_its_own(
+    before: int, after: int
+) -> None:
+    found = run([page_of_lists(before)] * 40, [page_of_lists(after)] * 40)
+    lead = only(found)
+    assert lead.shape >= 0 or found.profile.names.operation(lead.site).text == "shop/list"
+    told = {found.profile.names.operation(change.site).text for change in found.tested.changes}
+    assert "store/get" not in told
+
+
+def test_a_loop_within_a_loop_is_told_where_it_turns_more_often() -> None:
+    """The outer by a fifth, the inner three times: the inner is not what the outer explains."""
+
+    def pages(lists: int, gets: int) -> list[Call]:
+        found = []
+        for at in range(lists):
+            start = 10 + 900 * at
+            stored = [call("store/get", start + 10 + 50 * n, start + 40 + 50 * n) for n in range(gets)]
+            found.append(call("shop/list", start, start + 850, *stored))
+        return [call("web/page", 0, 20 + 900 * lists, *found)] * 40
+
+    found = run(pages(5, 5), pages(6, 7))
+    calls = [c for c in found.tested.changes if found.profile.names.operation(c.site).text == "store/get"]
+    assert [(change.before, change.after) for change in calls] == [pytest.approx((25, 42))]
+
+
 def scattered(rng: np.random.Generator, n: int, extra: float) -> list[Call]:
     """Pages of many shapes, part of which also ask for advice."""
     pages = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 
 from analyze.findings.changes import Change
-from analyze.findings.groups import ERROR_KINDS, TIME_KINDS
+from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, TIME_KINDS
 from analyze.methods.robust.call_tests import call_changes
 from analyze.methods.robust.candidates import Candidates
 from analyze.methods.robust.own_times import OwnTimes, own_times
@@ -22,6 +23,9 @@ from analyze.sites.names import Names, SiteKind
 from analyze.sites.profile import Profile
 from analyze.stats.multiple import q_values
 from schemas.report.findings import ChangeKind
+
+_MOST_OF_IT = 0.7
+"""Part of the logarithm of a ratio of calls that the caller's own explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,29 @@ def _kept(families: Sequence[Candidates], level: float) -> list[Change]:
     return kept
 
 
+def _inherited(changes: Sequence[Change], names: Names) -> set[int]:
+    """Of changes of numbers of calls (by id) those whose caller is called more, or less, often itself.
+
+    Where a loop turns three times as often all that is below it is called three times as often: the loop is
+    what changed, a call of it does what it always did.
+    """
+    calls = [change for change in changes if change.kind in CALL_KINDS]
+    moved: dict[int, list[float]] = {}
+    for change in calls:
+        moved.setdefault(names.sites[change.site].operation, []).append(log(change.after / change.before))
+    found = set()
+    for change in calls:
+        own = log(change.after / change.before)
+        above = moved.get(names.sites[change.site].caller, ())
+        if any(factor / own > _MOST_OF_IT for factor in above):
+            found.add(id(change))
+    return found
+
+
 def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
     """Changes of the second round at sites whose operation, or caller, has no change of paths already; one a
     site. That a path became rarer says not yet what came instead."""
+    inherited = _inherited(second, names)
     every = [
         (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
     ]
@@ -88,6 +112,8 @@ def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> 
     more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}
     left: dict[int, Change] = {}
     for change in second:
+        if id(change) in inherited:
+            continue
         site = names.sites[change.site]
         told = more if change.kind is ChangeKind.NEW_PATH else any_way
         if site.operation in told or site.caller in told:
