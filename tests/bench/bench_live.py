@@ -73,7 +73,7 @@ def thread_seconds() -> list[float]:
     return found
 
 
-def main(n_spans: int = 2_000_000, seconds: int = 300, partitions: int = 4) -> None:
+def main(n_spans: int = 6_000_000, seconds: int = 900, partitions: int = 4) -> None:
     """Broker, topic, child, figures."""
     from fixtures.kafka_bench import KafkaBench
     from fixtures.kafka_broker import started

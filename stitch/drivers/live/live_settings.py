@@ -23,7 +23,7 @@ class LiveSettings(Config):
     """Events this far after the log's own time become dead letters: a clock that is wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
-    memory_bytes: int = Field(default=2**30, ge=64 * 2**20)
+    memory_bytes: int = Field(default=768 * 2**20, ge=64 * 2**20)
     """Budget for open requests and flows that wait for their window, over all lanes, beside the idle process.
     Past it, streams pause until windows are published or the oldest open requests are closed, INCOMPLETE."""
     keep_events_ns: int = Field(default=120 * NS_PER_MINUTE, ge=0)
