@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector
+from flowdiff.live.spare_memory import SpareMemory
 from flowdiff.live.status_server import StatusServer
 from flowdiff.live.stopping import StopOnSignal
 from flowdiff.live.timed_store import TimedStore
@@ -95,8 +96,10 @@ def _served(settings: ServeSettings, registry: CollectorRegistry, run: LiveRun) 
 
 def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> int:
     ends = _Ends() if until_end else None
+    spare = SpareMemory(time.monotonic())
     while not stop.asked and not run.all_halted and not (ends and ends.reached(run, time.monotonic())):
         run.turn(TURN_S)
+        spare.turn(time.monotonic())
     is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
     log.info("stopping", at="the end of the topics" if is_whole else "request" if was_asked else "halted")
     is_committed = run.stop(whole=is_whole)
