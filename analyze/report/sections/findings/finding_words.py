@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from analyze.report import measures
-from analyze.report.wording import change, count, counted, duration, moves, p_value, percent, significant
+from analyze.report.wording import count, counted, duration, p_value, percent, significant
 from schemas.report.explanations import Explanation
 from schemas.report.findings import (
     ChangeKind,
@@ -168,11 +168,13 @@ def share_range(share: Interval) -> tuple[float, float]:
 
 
 def rest_sentence(rest: Unexplained) -> str:
-    """What changed by test and made no finding; empty where nothing did."""
+    """What changed by test and made no finding; empty where nothing did.
+
+    Without an amount: their parts lie within each other, and are part of what findings account for.
+    """
     if not rest.evidence:
         return rest.text
-    amount = f", {change(rest.contribution_us)} a request together" if moves(rest.contribution_us) else ""
-    return f"{counted(rest.evidence, 'other change')} by test{amount}. {rest.text}".strip()
+    return f"{counted(rest.evidence, 'other change')} by test. {rest.text}".strip()
 
 
 def saves(finding: Finding) -> str | None:
