@@ -12,7 +12,7 @@ from analyze.assurance.load_change import RateChange, mix_change, rate_changes
 from analyze.assurance.period_blocks import PeriodBlocks, block_means
 from analyze.assurance.period_tests import exact_p
 from analyze.population import Population
-from analyze.report.wording import duration
+from analyze.report.wording import duration, percent
 from schemas.quality import MEANINGS, Quality
 from schemas.report.accounts import QualityRow
 
@@ -91,15 +91,15 @@ def sampling_rows(mean0: float, mean1: float, known: Sequence[float]) -> Iterato
         yield QualityRow(
             kind="sampling",
             severe=True,
-            text=f"{known[0]:.0%} of the reference and {known[1]:.0%} of the problem requests told how they "
-            "were sampled; the others count once, so rates and shares of the two do not compare.",
+            text=f"{percent(known[0])} of the reference and {percent(known[1])} of the problem requests told "
+            "how they were sampled; the others count once, so rates and shares of the two do not compare.",
         )
     elif len(known) >= 2 and 0 < min(known[:2]) < 1:
         yield QualityRow(
             kind="sampling",
             severe=False,
-            text=f"{1 - min(known[:2]):.0%} of the requests did not tell how they were sampled; those count "
-            "once.",
+            text=f"{percent(1 - min(known[:2]))} of the requests did not tell how they were sampled; "
+            "those count once.",
         )
     elif len(known) >= 2 and max(known[:2]) == 0:
         yield QualityRow(
@@ -134,8 +134,8 @@ def excluded_rows(excluded: Mapping[str, Sequence[int]], kept: tuple[int, int]) 
         yield QualityRow(
             kind="quality",
             severe=differs,
-            text=f"{flag}{f' ({what})' if what else ''}: {shares[0]:.1%} of the reference and "
-            f"{shares[1]:.1%} of the problem flows are left out of tests"
+            text=f"{flag}{f' ({what})' if what else ''}: {percent(shares[0])} of the reference and "
+            f"{percent(shares[1])} of the problem flows are left out of tests"
             + ("; what is missing may be what changed." if differs else "."),
         )
 
@@ -174,11 +174,11 @@ def mix_rows(reference: PeriodBlocks, problem: PeriodBlocks, roots: Sequence[str
         return
     change = mix.share1 - mix.share0
     order = sorted(range(len(roots)), key=lambda at: (-abs(float(change[at])), roots[at]))[:_MOST_ROOTS]
-    said = ", ".join(f"{roots[at]} {mix.share0[at]:.1%} → {mix.share1[at]:.1%}" for at in order)
+    said = ", ".join(f"{roots[at]} {percent(mix.share0[at])} → {percent(mix.share1[at])}" for at in order)
     yield QualityRow(
         kind="mix",
         severe=mix.moved >= MIX_SEVERE,
-        text=f"The workload differs: {mix.moved:.0%} of the requests are of other root types ({said}).",
+        text=f"The workload differs: {percent(mix.moved)} of the requests are of other root types ({said}).",
     )
 
 
@@ -218,6 +218,6 @@ def history_rows(reference: PeriodBlocks, history: Sequence[PeriodBlocks]) -> It
         yield QualityRow(
             kind="history",
             severe=True,
-            text=f"The reference is not normal: {failed:.1%} of its requests fail, in {len(windows)} "
-            f"ordinary windows at most {rates.max():.1%}.",
+            text=f"The reference is not normal: {percent(failed)} of its requests fail, in {len(windows)} "
+            f"ordinary windows at most {percent(rates.max())}.",
         )

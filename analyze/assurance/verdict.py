@@ -16,7 +16,7 @@ from analyze.assurance.external_cause import ExternalCause
 from analyze.assurance.largest_change import Bounds, LargestChange
 from analyze.assurance.missing_requests import missing_for_equivalence, missing_for_test
 from analyze.assurance.period_tests import ALPHA, PeriodTest
-from analyze.report.wording import duration
+from analyze.report.wording import duration, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
 
@@ -80,7 +80,7 @@ def outcome(
     if largest is not None and largest.within(bounds or Bounds()) and largest.usual:
         matters = bounds or Bounds()
         why = (
-            f"Nothing was found, and no change that matters (times by {matters.time:.0%}, "
+            f"Nothing was found, and no change that matters (times by {percent(matters.time)}, "
             f"{100 * matters.share:g} points of requests) is possible."
         )
         return Outcome("unchanged", False, _with_size((why,), largest), None)
@@ -103,14 +103,14 @@ def _unchanged(equivalent: Equivalence, still: Sequence[PeriodTest], places_shar
     """The positive evidence that nothing changed, a sentence; empty where there is none."""
     if equivalent.holds and not still:
         return (
-            f"Mean response times of root types with {equivalent.share:.0%} of the time are the same to "
-            f"within {equivalent.band:.0%}, and nothing was found."
+            f"Mean response times of root types with {percent(equivalent.share)} of the time are the same to "
+            f"within {percent(equivalent.band)}, and nothing was found."
         )
     # A mean is open where a few slow requests blur it; they are not more, and all places are as fast.
     if places_share >= NEEDED_SHARE and all(test.measure == "mean" for test in still):
         return (
-            f"Places with {places_share:.0%} of the time are as fast as before to within "
-            f"{equivalent.band:.0%}, no more requests are slow, and nothing was found."
+            f"Places with {percent(places_share)} of the time are as fast as before to within "
+            f"{percent(equivalent.band)}, no more requests are slow, and nothing was found."
         )
     return ""
 
@@ -129,7 +129,7 @@ def _with_findings(
         share_explained = 0.0
     if share_explained is None:
         return Outcome("changed", False, (*told, f"{said}; the mean did not change by test."), None)
-    reasons = (*told, f"{said} {explain} {share_explained:.0%} of the change of the mean.")
+    reasons = (*told, f"{said} {explain} {percent(share_explained)} of the change of the mean.")
     word: Word = "changed" if share_explained >= EXPLAINED else "partly-explained"
     return Outcome(word, False, reasons, None)
 
@@ -146,8 +146,9 @@ def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float
         more = missing_for_equivalence(equivalent, n1)
         missing.append(more)
         reasons.append(
-            f"Mean response times are shown to be the same (to within {equivalent.band:.0%}) for root types "
-            f"with {equivalent.share:.0%} of the time only; {NEEDED_SHARE:.0%} are needed{_more_text(more)}."
+            f"Mean response times are shown to be the same (to within {percent(equivalent.band)}) for root "
+            f"types with {percent(equivalent.share)} of the time only; {percent(NEEDED_SHARE)} are needed"
+            f"{_more_text(more)}."
         )
     known = [more for more in missing if more is not None]
     return Outcome("cannot-tell", False, tuple(reasons), max(known) if known else None)
@@ -181,4 +182,4 @@ def _more_text(more: int | None) -> str:
 
 
 def _value(test: PeriodTest, value: float) -> str:
-    return duration(value) if test.measure == "mean" else f"{value:.2%}"
+    return duration(value) if test.measure == "mean" else percent(value)

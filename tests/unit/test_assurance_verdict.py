@@ -194,7 +194,7 @@ def test_load_and_mix_are_told() -> None:
     assert "1.33 → 5.33" in kinds["load"].text
     assert "b/y" in kinds["load"].text
     assert kinds["mix"].severe
-    assert "a/x 100.0% → " in kinds["mix"].text
+    assert "a/x 100\xa0% → " in kinds["mix"].text
     assert not quality_rows(population([call("a/x", 0, 1)]), (sides[0], sides[0]), roots)[1:]
 
 
@@ -211,7 +211,7 @@ def test_sampling_that_differs() -> None:
 def test_flows_left_out() -> None:
     (row,) = excluded_rows({"INCOMPLETE": (0, 50)}, (1_000, 950))
     assert row.severe
-    assert "5.0% of the" in row.text
+    assert "5.0\xa0% of the" in row.text
     assert not list(excluded_rows({"INCOMPLETE": (20, 21)}, (1_000, 950)))
     (row,) = excluded_rows({"CYCLE": (100, 101)}, (900, 900))
     assert not row.severe

@@ -22,6 +22,7 @@ from analyze.findings.groups import PATH_KINDS
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.visit_sums import BothSums
+from analyze.report.wording import percent
 from analyze.sites.names import NO_CALLER, SiteKind
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
@@ -238,11 +239,11 @@ def loss_aside(loss: Loss, explained: Sequence[Change]) -> Aside:
     which, other = ("problem", "reference") if loss.in_problem else ("reference", "problem")
     missing = loss.missing if loss.in_problem else loss.missing[::-1]
     text = (
-        f"Events of the {which} are missing: {missing[1]:.1%} of its flows show it, {missing[0]:.1%} of the "
-        f"{other}'s"
+        f"Events of the {which} are missing: {percent(missing[1])} of its flows show it, "
+        f"{percent(missing[0])} of the {other}'s"
     )
     if loss.places:
-        text += f"; by what {loss.places} places lack alike, {loss.rate:.1%} of its events are lost"
+        text += f"; by what {loss.places} places lack alike, {percent(loss.rate)} of its events are lost"
     text += "."
     changes = tuple(explained)
     if changes:
