@@ -52,6 +52,7 @@ BATCH_ROWS: Final = 65_536
 DEFAULT_SECONDS: Final = 300.0
 """How long a query may compute. A join that forgot its condition runs for days and takes a core."""
 
+_UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
 _REPORT_TABLES: Final = {
@@ -190,7 +191,15 @@ class Session:
             )
         readable = [path for files in self._files.values() for path in files]
         broken = unreadable_file(self._found, readable, error)
-        return QueryError(f"The query failed: {_first_lines(error)}") if broken is None else broken
+        if broken is not None:
+            return broken
+        if unknown := _UNKNOWN_TABLE.search(str(error)):
+            # DuckDB proposes what is nearest in spelling: names that are not for users.
+            return QueryError(
+                f"There is no table '{unknown['name']}'.",
+                remedy=f"There are {', '.join(VIEWS)}: docs/sql.md.",
+            )
+        return QueryError(f"The query failed: {_first_lines(error)}")
 
 
 def _refuse_what_writes(text: str) -> None:

@@ -267,6 +267,15 @@ def test_nothing_but_a_select_runs(lake: Path, text: str) -> None:
         assert session.query("SELECT count(*) AS n FROM requests").equals(before)
 
 
+def test_who_asks_for_a_table_that_is_not_there_is_told_which_there_are(small: Path) -> None:
+    """And not that `_flows` is near: that is no table for users."""
+    with (
+        open_session(period_of(small)) as session,
+        pytest.raises(QueryError, match=r"no table 'flows'\. There are requests, categories, spans"),
+    ):
+        session.query("select count(*) from flows")
+
+
 @pytest.mark.parametrize(
     "text", ["EXPLAIN SELECT 1", "explain analyze select * from windows", "EXPLAIN FROM nodes"]
 )
