@@ -85,8 +85,8 @@ fuzz: $(VENV)/dev.stamp ## Property tests and codecs with fresh seeds, FUZZ_SECO
 chaos: $(VENV)/dev.stamp ## Live ingestion against three brokers while all breaks: MINUTES=60, SEED=1
 	PYTHONPATH=tests $(BIN)/python tests/chaos/chaos.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
-soak: $(VENV)/dev.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30
-	PYTHONPATH=tests $(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30)
+soak: $(VENV)/dev.stamp java ## Live ingestion under a steady load, its memory watched: MINUTES=30; HOURS=3: simulated
+	PYTHONPATH=tests $(BIN)/python $(if $(HOURS),tests/chaos/simulated_soak.py --hours $(HOURS),tests/chaos/soak.py --minutes $(or $(MINUTES),30))
 
 format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 	$(BIN)/ruff format .

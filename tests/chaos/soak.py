@@ -48,8 +48,9 @@ def main() -> int:
         topic = bench.topic(partitions=PARTITIONS)
         words = ("--bootstrap", ",".join(broker.bootstrap), "--topics", topic, "--lake", folder / "lake")
         words = (*words, "--default-format", "native", "--group", "soak", "--window-length", "1m")
-        # What was closed is remembered for so long (an hour by default): past it, memory is to stay.
-        words = (*words, "--stitch-max-age", "5m")
+        # What was closed is remembered for so long (an hour by default), and so are the segments that are
+        # kept for repairs (two hours): past it, memory is to stay.
+        words = (*words, "--stitch-max-age", "5m", "--keep-events", "5m")
         words = (
             *words,
             "--commit-interval",
