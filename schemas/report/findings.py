@@ -189,6 +189,7 @@ class Unexplained(Frozen):
 
     evidence: int
     contribution_us: float
+    """Sum of their parts. Parts of paths lie within each other: it is no amount to show beside an account."""
     text: str
 
 

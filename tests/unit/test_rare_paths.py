@@ -72,6 +72,23 @@ def test_what_is_called_from_a_loop_that_turns_more_often_is_no_finding_of_its_o
     assert "store/get" not in told
 
 
+@pytest.mark.parametrize("points", [("shop/item",), ("shop/item", "shop/part")])
+def test_operations_that_call_themselves_or_each_other_do_not_explain_themselves_away(
+    points: tuple[str, ...],
+) -> None:
+    """A chain of calls gets longer: of every second or every call of it there are more."""
+
+    def chain(left: int, start: int) -> list[Call]:
+        if not left:
+            return []
+        name = points[left % len(points)]
+        return [call(name, start, start + 40 * left, *chain(left - 1, start + 10))]
+
+    before, after = ([call("web/page", 0, 2_000, *chain(n, 10))] * 40 for n in (10, 16))
+    changes = run(before, after).tested.changes
+    assert any(change.kind is ChangeKind.MORE_CALLS for change in changes)
+
+
 def test_a_loop_within_a_loop_is_told_where_it_turns_more_often() -> None:
     """The outer by a fifth, the inner three times: the inner is not what the outer explains."""
 

@@ -86,17 +86,24 @@ def _inherited(changes: Sequence[Change], names: Names) -> set[int]:
     """Of changes of numbers of calls (by id) those whose caller is called more, or less, often itself.
 
     Where a loop turns three times as often all that is below it is called three times as often: the loop is
-    what changed, a call of it does what it always did.
+    what changed, a call of it does what it always did. Only what stands higher explains: operations that call
+    themselves, or each other, would else explain each other away.
     """
     calls = [change for change in changes if change.kind in CALL_KINDS]
-    moved: dict[int, list[float]] = {}
+    first: dict[int, int] = {}
+    for number, path in enumerate(names.paths):  # a path comes after the one above it
+        first.setdefault(path.site, number)
+    # Paths do not go on within an operation that calls itself: nothing stands lower.
+    height = [first.get(site, len(names.paths)) for site in range(len(names.sites))]
+    moved: dict[int, list[tuple[int, float]]] = {}
     for change in calls:
-        moved.setdefault(names.sites[change.site].operation, []).append(log(change.after / change.before))
+        factor = log(change.after / change.before)
+        moved.setdefault(names.sites[change.site].operation, []).append((height[change.site], factor))
     found = set()
     for change in calls:
         own = log(change.after / change.before)
         above = moved.get(names.sites[change.site].caller, ())
-        if any(factor / own > _MOST_OF_IT for factor in above):
+        if any(at < height[change.site] and factor / own > _MOST_OF_IT for at, factor in above):
             found.add(id(change))
     return found
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from evaluation.recordings.injecting import KINDS, as_line, injected, stretches_of
+from evaluation.recordings.injecting import (
+    KINDS,
+    LEAST_AFFECTED,
+    LEAST_SLOWER,
+    as_line,
+    injected,
+    stretches_of,
+)
 from evaluation.recordings.labelled import read_recordings
 from evaluation.recordings.replayed import Span, below, told_again
 from hypothesis import given
@@ -20,7 +28,7 @@ T0 = 1_661_000_000 * 10**9
 
 def span(name: str, start: int, end: int, *calls: Span) -> Span:
     service = name.partition("/")[0]
-    return Span(f"{hash((name, start)) & (2**64 - 1):016x}", name, service, service, start, end, list(calls))
+    return Span(f"{crc32(f'{name} {start}'.encode()):016x}", name, service, service, start, end, list(calls))
 
 
 @st.composite
@@ -152,5 +160,6 @@ def test_every_second_stretch_gets_a_fault_that_shows_where_it_is_said_to_be(see
     changed = sum(as_line(trace, root) != before[trace] for trace, root in traces)
     assert changed == case["affected"] > 0
     assert (case["visible"] is True) == (
-        case["affected"] >= 8 and (kind[:4] not in ("slow", "tail") or case["slower"] >= 0.05)
+        case["affected"] >= LEAST_AFFECTED
+        and (kind[:4] not in ("slow", "tail") or case["slower"] >= LEAST_SLOWER)
     )
