@@ -19,7 +19,7 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.shape_tests import error_changes, shape_changes
 from analyze.methods.robust.time_tests import overlap_changes, time_changes
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.names import Names, SiteKind
+from analyze.sites.names import NO_CALLER, Names, SiteKind
 from analyze.sites.profile import Profile
 from analyze.stats.multiple import q_values
 from schemas.report.findings import ChangeKind
@@ -86,26 +86,35 @@ def _inherited(changes: Sequence[Change], names: Names) -> set[int]:
     """Of changes of numbers of calls (by id) those whose caller is called more, or less, often itself.
 
     Where a loop turns three times as often all that is below it is called three times as often: the loop is
-    what changed, a call of it does what it always did. Only what stands higher explains: operations that call
-    themselves, or each other, would else explain each other away.
+    what changed, a call of it does what it always did. Operations that call themselves, or each other, do not
+    explain each other away.
     """
-    calls = [change for change in changes if change.kind in CALL_KINDS]
-    first: dict[int, int] = {}
-    for number, path in enumerate(names.paths):  # a path comes after the one above it
-        first.setdefault(path.site, number)
-    # Paths do not go on within an operation that calls itself: nothing stands lower.
-    height = [first.get(site, len(names.paths)) for site in range(len(names.sites))]
-    moved: dict[int, list[tuple[int, float]]] = {}
-    for change in calls:
-        factor = log(change.after / change.before)
-        moved.setdefault(names.sites[change.site].operation, []).append((height[change.site], factor))
-    found = set()
-    for change in calls:
-        own = log(change.after / change.before)
-        above = moved.get(names.sites[change.site].caller, ())
-        if any(at < height[change.site] and factor / own > _MOST_OF_IT for at, factor in above):
-            found.add(id(change))
-    return found
+    factors = {c.site: log(c.after / c.before) for c in changes if c.kind in CALL_KINDS}
+    callers: dict[int, set[int]] = {}
+    for path in names.paths:
+        if path.above != NO_CALLER:
+            callers.setdefault(path.site, set()).add(names.paths[path.above].site)
+
+    def is_below(site: int, other: int) -> bool:
+        seen, left = {site}, [site]
+        while left:
+            above = callers.get(left.pop(), set()) - seen
+            if other in above:
+                return True
+            seen |= above
+            left += above
+        return False
+
+    return {
+        id(change)
+        for change in changes
+        if change.kind in CALL_KINDS
+        and any(
+            factors.get(caller, 0.0) / factors[change.site] > _MOST_OF_IT
+            and not is_below(caller, change.site)
+            for caller in callers.get(change.site, set()) - {change.site}
+        )
+    }
 
 
 def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
