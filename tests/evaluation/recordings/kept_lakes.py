@@ -43,8 +43,8 @@ def lake_of(recording: Recording, root: Path) -> Path:
     lake = kept / f"{recording.name}-{fingerprint(root, IMPORTER)}"
     if lake.is_dir():
         return lake
-    for older in kept.glob(f"{recording.name}-*"):
-        shutil.rmtree(older)
+    for older in {*kept.glob(f"{recording.name}-*")} - {lake}:  # another process may have made it just now
+        shutil.rmtree(older, ignore_errors=True)  # or be removing the same
     part = kept / f".{recording.name}-{os.getpid()}"
     import_into(
         part,
