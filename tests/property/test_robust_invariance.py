@@ -143,6 +143,22 @@ def test_load_does_not_matter(slow: float, broken: float) -> None:
     for first, second in zip(one.groups, other.groups, strict=True):
         assert second.lead.after == pytest.approx(first.lead.after, rel=1e-6)
         assert second.lead.before == pytest.approx(first.lead.before, rel=1e-6)
+        assert second.lead.z == pytest.approx(first.lead.z, rel=1e-6)
+        assert second.lead.p == pytest.approx(first.lead.p, rel=1e-6)
+
+
+@FAULTS
+def test_a_sampled_request_counts_once(slow: float, broken: float) -> None:
+    """All requests at four times their weight: one in four was kept, and what was kept shows as much."""
+    reference, problem = periods(slow, broken)
+    found = population(reference, problem, SETTINGS)
+    sampled = replace(found, categories=tuple(replace(c, weight=4 * c.weight) for c in found.categories))
+    one, other = run_of(found), run_of(sampled)
+    assert told(one) == told(other)
+    assert len(one.tested.changes) == len(other.tested.changes)
+    for first, second in zip(one.tested.changes, other.tested.changes, strict=True):
+        for figure in ("z", "p", "q", "n0", "n1", "before", "after", "contribution_ns", "weight"):
+            assert getattr(second, figure) == pytest.approx(getattr(first, figure), rel=1e-6), figure
 
 
 @FAULTS

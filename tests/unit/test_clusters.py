@@ -276,3 +276,14 @@ def test_swapped_periods_swap_the_colours() -> None:
     assert first.kind[first.first] is NodeKind.SLOWER
     assert second.kind[second.first] is NodeKind.FASTER
     assert first.by_time_us.max() == pytest.approx(-second.by_time_us.min())
+
+
+def test_sampled_requests_show_as_much_as_were_kept() -> None:
+    """All weights fourfold: one in four was kept. The tests of shares see the requests that there are."""
+    once = two_changes(6, 100, misses=(0.2, 0.4))
+    kept = replace(once, categories=tuple(replace(one, weight=4 * one.weight) for one in once.categories))
+    a, b = run_of(once).shares, run_of(kept).shares
+    assert a is not None
+    assert b is not None
+    for figure in ("before", "after", "z", "p", "q", "changed"):
+        assert np.allclose(getattr(a, figure), getattr(b, figure)), figure

@@ -68,17 +68,30 @@ def tested_shares(
     """Tests of every cluster's share of its dominant root type, second sample against first."""
     dominant = clustered.dominant()
     by_root = clustered.by_root()
-    held = by_root[dominant, np.arange(clustered.n_clusters)]
-    asked = by_root.sum(axis=1)[dominant]
+    in_requests = _in_requests(population, clustered)[dominant]
+    held = by_root[dominant, np.arange(clustered.n_clusters)] * in_requests
+    asked = by_root.sum(axis=1)[dominant] * in_requests
     blocks, whole = _blocks(population, clustered, settings.blocks)
+    first = in_requests[:, :1]
     return share_tests(
         held,
         asked,
-        blocks[dominant, np.arange(clustered.n_clusters)],
-        whole[dominant],
+        blocks[dominant, np.arange(clustered.n_clusters)] * first,
+        whole[dominant] * first,
         settings,
         cold=is_cold(population, settings),
     )
+
+
+def _in_requests(population: Population, clustered: ClusteredRequests) -> F8:
+    """[roots, samples] requests that a unit of weight is worth, sum w / sum w² (Kish, ALGORITHMS A.7): one
+    that was sampled out of four stands for four, and shows as much as one."""
+    shape = (len(clustered.roots), clustered.n_samples)
+    w, w2 = np.zeros(shape), np.zeros(shape)
+    for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
+        w[root] += np.bincount(category.sample, category.weight, shape[1])
+        w2[root] += np.bincount(category.sample, category.weight**2, shape[1])
+    return np.where(w2 > 0, w / np.where(w2 > 0, w2, 1.0), 1.0)
 
 
 def is_cold(population: Population, settings: ClustersSettings) -> bool:

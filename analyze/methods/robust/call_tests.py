@@ -49,8 +49,10 @@ def call_changes(
     periods = _means(votes, side, n_sites, 2)
     blocks = _means(votes, roles.noise, n_sites, max(roles.n_noise, 1))
     noise = noise_between(blocks, roles, settings, _COLD_TAU)
-    se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
-    found = LogShift(periods, se, rank_p(pooled(votes, side), n_sites))
+    variance = (periods.se**2).sum(axis=1) + noise.variance
+    found = LogShift(
+        periods, np.sqrt(variance), rank_p(pooled(votes, side), n_sites), noise.freedom_of(variance)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         calls = sums.reference.calls + sums.problem.calls
         time_ns = np.nan_to_num((sums.reference.critical_ns + sums.problem.critical_ns) / calls)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import Change
+from analyze.methods.robust.noise_between import enough_errors
 from analyze.methods.robust.site_votes import Spread
 from analyze.sites.log_bins import BIN_LOG
 from schemas.report.findings import ChangeKind, Unit
@@ -50,6 +51,9 @@ class LogShift:
     """Of the shift, noise between blocks included."""
     p: F8
 
+    freedom: F8
+    """Degrees of freedom of `se`."""
+
     @property
     def shift(self) -> F8:
         """Problem less reference."""
@@ -59,7 +63,7 @@ class LogShift:
     def exceeds(self, min_z: float, floor: float) -> B1:
         """[sites] whether the shift is that many standard errors, and a relative change over the floor."""
         size = np.abs(self.shift)
-        return np.asarray((size > min_z * self.se) & (size > np.log1p(floor)))
+        return np.asarray((size > enough_errors(min_z, self.freedom) * self.se) & (size > np.log1p(floor)))
 
     def candidates(
         self,

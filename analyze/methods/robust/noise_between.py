@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtr, stdtrit
 
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Spread
-from analyze.stats.noise import LEAST_FOR_ENVELOPE, LogMedians, window_noise
+from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, window_noise
 from analyze.stats.proportions import share_dispersion
 
 F8 = npt.NDArray[np.float64]
@@ -39,6 +39,14 @@ class Noise:
     high: F8
     informed: B1
     """Whether there is an envelope."""
+    freedom: F8
+    """Degrees of freedom of the variance; infinite where it is what is assumed at least."""
+
+    def freedom_of(self, variance: F8) -> F8:
+        """[sites] degrees of freedom of a variance that this one is part of (Welch and Satterthwaite)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: F8 = self.freedom * (variance / self.variance) ** 2
+        return np.where(np.isnan(found), np.inf, found)
 
     def outside(self, value: F8) -> B1:
         """[sites] whether a value lies outside the envelope, or there is none."""
@@ -57,11 +65,16 @@ def noise_between(
     floor = max(settings.min_tau, cold) if roles.cold else settings.min_tau
     found = window_noise(_told(blocks, LEAST_VOTES), floor=floor, trim=TRIM)
     wide = window_noise(_told(blocks, LEAST_IN_ENVELOPE), floor=floor, trim=TRIM)
+    # What was seen to scatter is not pulled down to what the others do.
+    tau2 = np.fmax(found.tau2, found.raw_tau2)
+    assumed = tau2 <= floor**2 * (1 + 1e-9)
+    freedom = SHRINKAGE_WEIGHT + np.maximum(found.windows - 1.0, 0.0)
     return Noise(
-        found.tau2 * (1 + 1 / np.maximum(found.windows, 1)),
+        tau2 * (1 + 1 / np.maximum(found.windows, 1)),
         wide.low,
         wide.high,
         wide.windows >= LEAST_FOR_ENVELOPE,
+        np.where(assumed, np.inf, freedom),
     )
 
 
@@ -76,7 +89,13 @@ def _told(blocks: Spread, least: int) -> LogMedians:
 def dispersion(x: F8, n: F8) -> F8:
     """[rows] phi >= 1 of shares x / n [rows, blocks], of the blocks with enough trials (L.9 item 4)."""
     told = n >= LEAST_VOTES
-    return share_dispersion(np.where(told, x, 0.0), np.where(told, n, 0.0))
+    return share_dispersion(np.where(told, x, 0.0), np.where(told, n, 0.0), unbiased=True)
+
+
+def enough_errors(min_z: float, freedom: F8 | float) -> F8:
+    """How many standard errors are as unlikely as `min_z` of them, the errors being known from few blocks."""
+    found: F8 = -stdtrit(freedom, ndtr(-min_z))
+    return found
 
 
 def leaves_envelope(x: F8, n: F8, low: F8, high: F8) -> B1:

@@ -57,8 +57,8 @@ def shifts(votes: Votes, roles: Roles, settings: RobustSettings, n_sites: int) -
     rows = pooled(votes, roles.side)
     periods = spread_of(rows, n_sites, 2)
     noise = noise_between(spread(votes, roles.noise, n_sites, max(roles.n_noise, 1)), roles, settings)
-    se = np.sqrt((periods.se**2).sum(axis=1) + noise.variance)
-    return LogShift(periods, se, rank_p(rows, n_sites)), noise
+    variance = (periods.se**2).sum(axis=1) + noise.variance
+    return LogShift(periods, np.sqrt(variance), rank_p(rows, n_sites), noise.freedom_of(variance)), noise
 
 
 def given_shape(votes: Votes, shape: I8, roles: Roles) -> Votes:

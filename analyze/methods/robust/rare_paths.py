@@ -33,6 +33,7 @@ class _ShapeSums:
         pair, code = np.unique(site * width + shape, return_inverse=True)
         self.groups = PeriodSums(profile, roles)
         self.touching = self.groups.touching()
+        self.in_requests = self.groups.in_requests()
         self.votes, self.requests = (
             self.groups.table(code, slot, table[name].to_numpy(), len(pair)) for name in ("votes", "n")
         )
@@ -64,7 +65,9 @@ def child_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
     votes, requests = shapes.added(code, pairs, len(key))
     at = key // width
     touching = shapes.touching[at]
-    found = tested_shares(np.minimum(votes, touching), touching, requests, roles, settings)
+    found = tested_shares(
+        np.minimum(votes, touching), touching, shapes.in_requests[at], requests, roles, settings
+    )
     of_several = np.bincount(code, minlength=len(key)) > 1
     always = (votes[:, :2] > touching[:, :2] - 0.5).all(axis=1)
     rows = np.flatnonzero(found.tested & of_several & ~always)
@@ -105,7 +108,7 @@ def unseen_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Rob
     new, requests = shapes.added(shapes.site[unseen], unseen, n_sites)
     alone, _ = shapes.added(shapes.site[single], single, n_sites)
     votes = np.concatenate([alone[:, :1], new[:, 1:2], alone[:, 2:]], axis=1)
-    found = tested_shares(votes, shapes.touching, requests, roles, settings)
+    found = tested_shares(votes, shapes.touching, shapes.in_requests, requests, roles, settings)
     several = np.bincount(shapes.site[unseen], minlength=n_sites) > 1
     rows = np.flatnonzero(found.tested & several)
     ratio, whole = sums.call_ratio, max(shapes.groups.requests1, 1e-300)

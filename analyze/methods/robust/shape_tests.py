@@ -35,7 +35,7 @@ def shape_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
     )
     at, which = pair // width, pair % width
     several = np.bincount(at, minlength=len(touching))[at] > 1
-    found = tested_shares(votes, touching[at], requests, roles, settings)
+    found = tested_shares(votes, touching[at], groups.in_requests()[at], requests, roles, settings)
     # Structure's part by the nested account (L.3): more calls of a shape times how much longer it takes.
     # Records do not nest: there a request is one call, and takes what it takes.
     is_point = np.array([name.kind is SiteKind.POINT for name in profile.names.sites], dtype=np.bool_)[at]
@@ -82,7 +82,7 @@ def error_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
     n_sites = len(touching)
     failing = groups.table(site, slot, table["failing"].to_numpy(), n_sites)
     requests = groups.table(site, slot, table["failing_n"].to_numpy(), n_sites)
-    found = tested_shares(failing, touching, requests, roles, settings)
+    found = tested_shares(failing, touching, groups.in_requests(), requests, roles, settings)
     rows = np.flatnonzero(found.tested & (failing.sum(axis=1) > 0))
     ratio = sums.call_ratio
 

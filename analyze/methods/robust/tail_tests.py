@@ -10,7 +10,9 @@ from analyze.methods.robust.candidates import Z95, Candidates
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
+    LEAST_VOTES,
     dispersion,
+    enough_errors,
     leaves_envelope,
     share_envelope,
 )
@@ -64,7 +66,12 @@ def tail_changes(
     upper = np.nan_to_num(share_envelope(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))[1])
     # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
-    passes = (x1 >= _LEAST_SLOW) & (moved > settings.min_z * se) & ((moved > settings.tail_floor) | much)
+    freedom = np.where(phi > 1, np.maximum((n[:, 2:] >= LEAST_VOTES).sum(axis=1) - 1.0, 1.0), np.inf)
+    passes = (
+        (x1 >= _LEAST_SLOW)
+        & (moved > enough_errors(settings.min_z, freedom) * se)
+        & ((moved > settings.tail_floor) | much)
+    )
     passes &= share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
     passes &= leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
     passes &= excess_ns > settings.time_share * sums.mean_response_ns

@@ -11,7 +11,9 @@ from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
+    LEAST_VOTES,
     dispersion,
+    enough_errors,
     leaves_envelope,
     share_envelope,
 )
@@ -55,10 +57,21 @@ class PeriodSums:
         return sums
 
     def touching(self) -> F8:
-        """[sites, columns] requests that touch a site."""
+        """[sites, columns] requests that touch a site, weighted."""
+        return self._of_visits("w")
+
+    def in_requests(self) -> F8:
+        """[sites, columns] requests that a unit of weight is worth there: sum w / sum w² (Kish, A.7).
+
+        Of requests that were sampled one in four, each stands for four, and shows as much as one.
+        """
+        w, w2 = self._of_visits("w"), self._of_visits("w2")
+        return np.where(w2 > 0, w / np.where(w2 > 0, w2, 1.0), 1.0)
+
+    def _of_visits(self, name: str) -> F8:
         visits = self.profile.visits
-        site, slot = (visits[name].to_numpy().astype(np.int64) for name in ("site", "slot"))
-        return self.table(site, slot, visits["w"].to_numpy(), len(self.profile.names.sites))
+        site, slot = (visits[key].to_numpy().astype(np.int64) for key in ("site", "slot"))
+        return self.table(site, slot, visits[name].to_numpy(), len(self.profile.names.sites))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +135,15 @@ class Shares:
         )
 
 
-def tested_shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSettings) -> Shares:
-    """Two shares x / n of columns 0 and 1 against each other, the other columns being blocks of noise.
+def tested_shares(
+    weighted: F8, of: F8, in_requests: F8, requests: F8, roles: Roles, settings: RobustSettings
+) -> Shares:
+    """Two weighted shares of columns 0 and 1 against each other, the other columns being blocks of noise.
 
-    requests [rows, columns]: those in which it shows, at least.
+    in_requests [rows, columns]: requests that a unit of weight is worth. requests [rows, columns]: those in
+    which it shows, at least.
     """
+    x, n = weighted * in_requests, of * in_requests
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
         before, after = share[:, 0], share[:, 1]
@@ -146,7 +163,8 @@ def tested_shares(x: F8, n: F8, requests: F8, roles: Roles, settings: RobustSett
     left = np.isnan(low) | (after > high + _MARGIN) | (after < low - _MARGIN)
     left &= leaves_envelope(x[:, 1], n[:, 1], low, high)
     size = np.abs(after - before)
-    passes = (size > settings.min_z * se) & (size > floor) & left
+    freedom = np.where(phi > prior, np.maximum((n[:, 2:] >= LEAST_VOTES).sum(axis=1) - 1.0, 1.0), np.inf)
+    passes = (size > enough_errors(settings.min_z, freedom) * se) & (size > floor) & left
     passes &= np.maximum(requests[:, 0], requests[:, 1]) >= _LEAST_NEW
     tested = np.asarray((n[:, :2] >= settings.min_requests).all(axis=1))
     return Shares(before, after, se, fisher(*whole).p, passes, tested, new, n)
