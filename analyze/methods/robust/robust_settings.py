@@ -28,7 +28,7 @@ class RobustSettings(Config):
     """Smallest rise of the share of very slow calls that counts."""
     tail_time: float = Field(default=0.05, ge=0)
     """A smaller rise counts where very slow calls take this part of the response time of all that touch."""
-    min_tau: float = Field(default=0.05, ge=0)
+    min_tau: float = Field(default=0.06, ge=0)
     """Noise of a site's log median between windows is taken to be this at least."""
     cold_tau: float = Field(default=0.20, ge=0)
     """The same where neither history nor a long reference tells."""
