@@ -142,6 +142,6 @@ def _names(patterns: Iterable[str]) -> tuple[bytes, ...] | None:
 
 
 def _holds_any(raw: bytes, names: tuple[bytes, ...]) -> bool:
-    """Whether a name, or an escaped letter, is in the bytes. 250 MB/s, where a regular expression reads 30."""
+    """Whether a name, or an escaped letter, is in the bytes. 250 MB/s; a regular expression reads 30."""
     text = raw.lower().replace(b"_", b"-")
     return _ESCAPE in text or any(name in text for name in names)
