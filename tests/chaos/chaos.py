@@ -47,6 +47,8 @@ RECORDS = 4
 PROCESSES = 4
 STEP_S = 0.9
 """Between two blows: a process starts in one to two seconds, and should come to commit now and then."""
+AT_WORK_SHARE = 0.75
+"""So many blows are only for processes that are past their start; the others for any."""
 BROKER_SHARE = 0.02
 """Of blows, so many hit a broker too."""
 READ_PAUSE_S = 0.02
@@ -58,6 +60,8 @@ class Figures:
     """What was done, and what came out."""
 
     kills: int = 0
+    kills_at_work: int = 0
+    """Of processes that were past their start: the others may have hit one that still imported modules."""
     pauses: int = 0
     rebalances: int = 0
     broker_restarts: int = 0
@@ -161,10 +165,13 @@ class Children:
         self._words = [",".join(broker.bootstrap), topic, f"g-{topic}", str(lake)]
         self._logs = logs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._logged: dict[str, int] = {}
+        """Bytes in the log of a process when it was started."""
 
     def start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
         """One more; its log goes on where the one of its name ended."""
         with (self._logs / f"{name}.log").open("ab") as log:
+            self._logged[name] = log.tell()
             child = subprocess.Popen(
                 [sys.executable, str(CHILD), *self._words, name, *more],
                 stdout=log,
@@ -177,6 +184,12 @@ class Children:
     @property
     def names(self) -> list[str]:
         return sorted(self._running)
+
+    def is_at_work(self, name: str) -> bool:
+        """Whether it is past its start."""
+        with (self._logs / f"{name}.log").open("rb") as log:
+            log.seek(self._logged[name])
+            return b"running\n" in log.read()
 
     def send(self, name: str, number: signal.Signals) -> bool:
         """A signal, if the process is still there."""
@@ -206,11 +219,17 @@ class Blows:
     def one(self, rng: random.Random) -> None:
         """At a process to which nothing happens just now, if there is one. Raises what failed before."""
         free = [name for name, blow in self._hit.items() if _is_over(blow)]
-        if not free:
+        # Any instant will do, but on a busy machine a start takes longer than such a life: nothing would run.
+        at_work = [name for name in free if self._children.is_at_work(name)]
+        aimed = at_work if rng.random() < AT_WORK_SHARE else free
+        if not aimed:
             return
-        name, what = rng.choice(free), rng.random()
+        name = rng.choice(aimed)
+        what = rng.random()
         if what < 0.75:
-            self._figures.kills += self._children.send(name, signal.SIGKILL)
+            is_hit = self._children.send(name, signal.SIGKILL)
+            self._figures.kills += is_hit
+            self._figures.kills_at_work += is_hit and name in at_work
             after = self._start_again
         elif what < 0.9:  # a sleep past the session's end, then the zombie wakes
             self._figures.pauses += self._children.send(name, signal.SIGSTOP)
@@ -366,7 +385,7 @@ def main() -> int:
             seed=options.seed,
             break_broker=restart,
             tell=lambda so_far: print(
-                f"{so_far.kills} kills, {so_far.rebalances} rebalances, "
+                f"{so_far.kills} kills ({so_far.kills_at_work} at work), {so_far.rebalances} rebalances, "
                 f"{so_far.broker_restarts} brokers killed, {so_far.reads} reads "
                 f"({so_far.reading_s:.0f} CPU seconds)",
                 flush=True,
