@@ -15,14 +15,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path.extend(str(parent) for parent in Path(__file__).resolve().parents[1:3])
+    sys.path[:1] = [str(parent) for parent in Path(__file__).resolve().parents[1:3]]
 
+from chaos.reading import GrowingLake
 from confluent_kafka import Producer
 from fixtures.kafka_bench import KafkaBench
 from fixtures.kafka_broker import Broker, started
@@ -42,9 +44,15 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PARTITIONS = 4
 REQUESTS_A_SECOND = 40
 RECORDS = 4
-PROCESSES = 3
-STEP_S = 0.6
-"""Between two blows."""
+PROCESSES = 4
+STEP_S = 0.9
+"""Between two blows: a process starts in one to two seconds, and should come to commit now and then."""
+AT_WORK_SHARE = 0.75
+"""So many blows are only for processes that are past their start; the others for any."""
+BROKER_SHARE = 0.02
+"""Of blows, so many hit a broker too."""
+READ_PAUSE_S = 0.02
+"""Between two reads."""
 
 
 @dataclass
@@ -52,10 +60,14 @@ class Figures:
     """What was done, and what came out."""
 
     kills: int = 0
+    kills_at_work: int = 0
+    """Of processes that were past their start: the others may have hit one that still imported modules."""
     pauses: int = 0
     rebalances: int = 0
     broker_restarts: int = 0
     reads: int = 0
+    reading_s: float = 0.0
+    """CPU seconds of the reads."""
     requests: int = 0
     missing: int = 0
     doubled: int = 0
@@ -119,36 +131,31 @@ class Sender(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads the whole lake again and again: nothing that was there may go, nothing may be there twice."""
+    """Reads the lake again and again: nothing that was there may go, nothing may be there twice."""
 
     def __init__(self, lake: Path, figures: Figures) -> None:
         super().__init__(name="reader")
-        self._store = LocalStore.at(lake)
+        store = LocalStore.at(lake)
+        self._lake = GrowingLake(lambda: open_manifest(store))
         self._figures = figures
         self.over = threading.Event()
 
     def run(self) -> None:
         """Until told to stop."""
-        seen: set[str] = set()
-        known: dict[str, list[str]] = {}
-        while not self.over.is_set():
+        while not self.over.wait(READ_PAUSE_S):
+            begin = time.thread_time()
             try:
-                files = open_manifest(self._store).files("flows")
-                for file in files:
-                    if file.name not in known:
-                        table = decode("flows", self._store.read(file.name), ["request_id"])
-                        known[file.name] = table["request_id"].to_pylist()
+                self._lake.read()
             except LakeError as error:
                 if "There is no lake" not in str(error):
                     self._figures.trouble.append(f"reader: {error}")
                 time.sleep(0.2)
                 continue
-            ids = Counter(request for file in files for request in known[file.name])
-            self._figures.doubled += sum(n > 1 for n in ids.values())
-            self._figures.vanished += len(seen - set(ids))
-            seen = set(ids)
-            self._figures.reads += 1
-            self.over.wait(0.02)
+            self._figures.reads = self._lake.reads
+            self._figures.reading_s += time.thread_time() - begin
+            self._figures.vanished, self._figures.doubled = self._lake.vanished, self._lake.doubled
+            self._figures.trouble += self._lake.trouble
+            self._lake.trouble.clear()
 
 
 class Children:
@@ -158,10 +165,13 @@ class Children:
         self._words = [",".join(broker.bootstrap), topic, f"g-{topic}", str(lake)]
         self._logs = logs
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._logged: dict[str, int] = {}
+        """Bytes in the log of a process when it was started."""
 
     def start(self, name: str, *more: str) -> subprocess.Popen[bytes]:
         """One more; its log goes on where the one of its name ended."""
         with (self._logs / f"{name}.log").open("ab") as log:
+            self._logged[name] = log.tell()
             child = subprocess.Popen(
                 [sys.executable, str(CHILD), *self._words, name, *more],
                 stdout=log,
@@ -175,10 +185,18 @@ class Children:
     def names(self) -> list[str]:
         return sorted(self._running)
 
-    def send(self, name: str, number: signal.Signals) -> None:
+    def is_at_work(self, name: str) -> bool:
+        """Whether it is past its start."""
+        with (self._logs / f"{name}.log").open("rb") as log:
+            log.seek(self._logged[name])
+            return b"running\n" in log.read()
+
+    def send(self, name: str, number: signal.Signals) -> bool:
         """A signal, if the process is still there."""
-        if self._running[name].poll() is None:
-            self._running[name].send_signal(number)
+        if self._running[name].poll() is not None:
+            return False
+        self._running[name].send_signal(number)
+        return True
 
     def wait(self, name: str, timeout_s: float) -> int:
         """Its end. Raises subprocess.TimeoutExpired."""
@@ -186,6 +204,79 @@ class Children:
 
     def log(self) -> str:
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self._logs.iterdir()))
+
+
+class Blows:
+    """Something bad happens to a process, and it is there again afterwards; others are hit meanwhile."""
+
+    def __init__(self, children: Children, names: list[str], figures: Figures) -> None:
+        self._children = children
+        self._figures = figures
+        self._pool = ThreadPoolExecutor(len(names) + 1)
+        self._hit: dict[str, Future[None]] = {name: _nothing() for name in names}
+        self._broker = _nothing()
+
+    def one(self, rng: random.Random) -> None:
+        """At a process to which nothing happens just now, if there is one. Raises what failed before."""
+        free = [name for name, blow in self._hit.items() if _is_over(blow)]
+        # Any instant will do, but on a busy machine a start takes longer than such a life: nothing would run.
+        at_work = [name for name in free if self._children.is_at_work(name)]
+        aimed = at_work if rng.random() < AT_WORK_SHARE else free
+        if not aimed:
+            return
+        name = rng.choice(aimed)
+        what = rng.random()
+        if what < 0.75:
+            is_hit = self._children.send(name, signal.SIGKILL)
+            self._figures.kills += is_hit
+            self._figures.kills_at_work += is_hit and name in at_work
+            after = self._start_again
+        elif what < 0.9:  # a sleep past the session's end, then the zombie wakes
+            self._figures.pauses += self._children.send(name, signal.SIGSTOP)
+            asleep_s = rng.uniform(2, 5)
+            after = partial(self._wake, asleep_s=asleep_s)
+        else:
+            self._children.send(name, signal.SIGTERM)
+            after = self._start_again_stopped
+        self._figures.rebalances += 1
+        self._hit[name] = self._pool.submit(after, name)
+
+    def break_broker(self, how: Callable[[random.Random], None], rng: random.Random) -> None:
+        """Unless one is broken already."""
+        if _is_over(self._broker):
+            self._figures.broker_restarts += 1
+            self._broker = self._pool.submit(how, random.Random(rng.getrandbits(32)))
+
+    def wait(self) -> None:
+        """Until everything is there again. Raises what failed."""
+        for blow in (*self._hit.values(), self._broker):
+            blow.result()
+        self._pool.shutdown()
+
+    def _start_again(self, name: str) -> None:
+        self._children.wait(name, 30)
+        self._children.start(name)
+
+    def _wake(self, name: str, asleep_s: float) -> None:
+        time.sleep(asleep_s)
+        self._children.send(name, signal.SIGCONT)
+
+    def _start_again_stopped(self, name: str) -> None:
+        # Not yet past its start, it has no handler and ends at once.
+        if self._children.wait(name, 60) not in (0, -signal.SIGTERM):
+            self._figures.trouble.append(f"{name} did not stop as it should")
+        self._children.start(name)
+
+
+def _nothing() -> Future[None]:
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
+
+
+def _is_over(blow: Future[None]) -> bool:
+    """Raises what it failed with."""
+    return blow.done() and blow.result() is None
 
 
 def run_chaos(
@@ -213,6 +304,7 @@ def run_chaos(
     names = [f"{'static' if n % 2 else 'member'}-{n}" for n in range(PROCESSES)]
     for name in names:
         children.start(name)
+    blows = Blows(children, names, figures)
     sender.start()
     reader.start()
     try:
@@ -220,13 +312,13 @@ def run_chaos(
         until = told + seconds
         while time.monotonic() < until or figures.kills < kills:
             time.sleep(STEP_S * rng.uniform(0.5, 1.5))
-            blow(children, rng.choice(names), rng, figures)
-            if break_broker is not None and rng.random() < 0.02:
-                break_broker(rng)
-                figures.broker_restarts += 1
+            blows.one(rng)
+            if break_broker is not None and rng.random() < BROKER_SHARE:
+                blows.break_broker(break_broker, rng)
             if time.monotonic() > told + 60:
                 told = time.monotonic()
                 tell(figures)
+        blows.wait()
         sender.over.set()
         sender.join()
         for name in names:
@@ -246,30 +338,6 @@ def run_chaos(
     if not figures.sound:
         figures.trouble.append(children.log())
     return figures
-
-
-def blow(children: Children, name: str, rng: random.Random, figures: Figures) -> None:
-    """Something bad happens to a process; it is there again afterwards."""
-    what = rng.random()
-    if what < 0.75:
-        children.send(name, signal.SIGKILL)
-        children.wait(name, 30)
-        children.start(name)
-        figures.kills += 1
-        figures.rebalances += 1
-    elif what < 0.9:  # a sleep past the session's end, then the zombie wakes
-        children.send(name, signal.SIGSTOP)
-        time.sleep(rng.uniform(2, 5))
-        children.send(name, signal.SIGCONT)
-        figures.pauses += 1
-        figures.rebalances += 1
-    else:
-        children.send(name, signal.SIGTERM)
-        # Not yet past its start, it has no handler and ends at once.
-        if children.wait(name, 60) not in (0, -signal.SIGTERM):
-            figures.trouble.append(f"{name} did not stop as it should")
-        children.start(name)
-        figures.rebalances += 1
 
 
 def judge(lake: Path, sent: list[bytes], figures: Figures) -> None:
@@ -317,8 +385,9 @@ def main() -> int:
             seed=options.seed,
             break_broker=restart,
             tell=lambda so_far: print(
-                f"{so_far.kills} kills, {so_far.rebalances} rebalances, "
-                f"{so_far.broker_restarts} brokers killed, {so_far.reads} reads",
+                f"{so_far.kills} kills ({so_far.kills_at_work} at work), {so_far.rebalances} rebalances, "
+                f"{so_far.broker_restarts} brokers killed, {so_far.reads} reads "
+                f"({so_far.reading_s:.0f} CPU seconds)",
                 flush=True,
             ),
         )

@@ -8,31 +8,28 @@ from __future__ import annotations
 import gzip
 import random
 import resource
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from oracles.hostile_payloads import (
-    BATCH,
-    CONFIG,
-    MESSAGES,
-    NASTY,
-    check_batch,
-    check_contract,
-    hostile_messages,
-    more_seeds,
-    mutants,
-    seed_payloads,
-)
+from oracles.codec_contract import CONFIG, check_contract
+from oracles.fuzz_rounds import Rounds
+from oracles.hostile_payloads import NASTY, seed_payloads
+from oracles.mutants import mutants
 
+from ingest.codecs.port import Decoded
 from ingest.files import decode_file
 from ingest.formats import codec_for, format_names
+from schemas.config import DecodeConfig
+from schemas.events import EVENT_SCHEMA
 from schemas.rejects import REJECT_SCHEMA, Reason
 
-MUTANTS_PER_FORMAT = 1_300
-MUTANTS_OF_OTHERS = 200
-MESSAGES_PER_FORMAT = 3_000
-"""Times 9 and times 3: more than 20,000 inputs."""
+INPUTS_PER_FORMAT = 2_500
+"""Times 9: more than 20,000 inputs."""
 MEMORY_MB = 300
 
 
@@ -43,29 +40,67 @@ def seeds(shared_data: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("format_", format_names())
 def test_mutants_do_not_escape_nor_harm_their_neighbours(
-    format_: str, seeds: dict[str, bytes], shared_data: Path, capfd: pytest.CaptureFixture[str]
+    format_: str, shared_data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    codec, seed = codec_for(format_), seeds[format_]
-    alone = codec.decode([seed], CONFIG)
-    assert alone.events.num_rows > 0
-    assert not alone.rejects
-    number = format_names().index(format_)
-    inputs = [
-        *NASTY,
-        *mutants(seed, random.Random(number), MUTANTS_PER_FORMAT),
-        *hostile_messages(format_, number, MESSAGES_PER_FORMAT),
-    ]
-    for other in more_seeds(shared_data, format_):
-        inputs += mutants(other, random.Random(number), MUTANTS_OF_OTHERS)
+    rounds = Rounds(format_, shared_data)
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    refused = sum(check_batch(codec, seed, inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH))
-    assert refused > len(inputs) // 20
+    tried = refused = 0
+    for batch in rounds.batches(format_names().index(format_), INPUTS_PER_FORMAT):
+        tried += len(batch)
+        refused += rounds.check(batch)
+    assert tried > INPUTS_PER_FORMAT * 0.9
+    assert refused > tried // 5
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < MEMORY_MB * 1024
     assert capfd.readouterr().err == ""
 
 
 def test_enough_is_tried() -> None:
-    assert MUTANTS_PER_FORMAT * len(format_names()) + MESSAGES_PER_FORMAT * len(MESSAGES) >= 20_000
+    assert INPUTS_PER_FORMAT * 0.9 * len(format_names()) >= 20_000
+
+
+class _Cheat:
+    """A codec that spoils what another has decoded, if something was refused."""
+
+    name = "cheat"
+
+    def __init__(self, format_: str, spoil: Callable[[Decoded], Decoded]) -> None:
+        self._codec, self._spoil = codec_for(format_), spoil
+
+    def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
+        decoded = self._codec.decode(payloads, config)
+        return self._spoil(decoded) if len(decoded.rejects) > 1 else decoded
+
+
+def _without_last_reject(decoded: Decoded) -> Decoded:
+    refused = Counter(decoded.refused)
+    refused[decoded.rejects[-1].reason.value] -= 1
+    return replace(decoded, rejects=decoded.rejects[:-1], refused=+refused)
+
+
+CHEATS: dict[str, Callable[[Decoded], Decoded]] = {
+    "loses the last event": lambda d: replace(d, events=d.events.slice(0, d.events.num_rows - 1)),
+    "loses the first event": lambda d: replace(d, events=d.events.slice(1)),
+    "swaps events": lambda d: replace(d, events=d.events.take(pa.array(range(d.events.num_rows)[::-1]))),
+    "loses a dead letter": _without_last_reject,
+    "counts a dead letter only": lambda d: replace(d, rejects=d.rejects[:-1]),
+    "moves a dead letter": lambda d: replace(
+        d, rejects=[*d.rejects[:-1], replace(d.rejects[-1], payload=d.rejects[-1].payload - 1)]
+    ),
+    "moves a time": lambda d: replace(
+        d, events=d.events.set_column(8, EVENT_SCHEMA.field(8), pc.add(d.events["ts_ns"], 1))
+    ),
+}
+
+
+@pytest.mark.parametrize("format_", ["native", "otlp-proto", "zipkin"])
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_codec_that_cheats_is_caught(cheat: str, format_: str, shared_data: Path) -> None:
+    rounds = Rounds(format_, shared_data)
+    batch = rounds.inputs(1, 400)[:300]
+    rounds.check(batch)
+    rounds.codec = _Cheat(format_, CHEATS[cheat])
+    with pytest.raises(AssertionError):
+        rounds.check(batch)
 
 
 @pytest.mark.parametrize("format_", [None, *format_names()])

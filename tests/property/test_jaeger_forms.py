@@ -5,18 +5,30 @@ from __future__ import annotations
 import base64
 import json
 import math
+import random
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracles.mutants import mutants
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan, add_message
 from ingest.codecs.spans.span_batch import FAULTS
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans
+from ingest.codecs.values.proto_json import (
+    base64_bytes,
+    bytes_of_base64,
+    duration_ns,
+    durations_ns,
+    time_ns,
+    times_ns,
+)
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason
@@ -249,3 +261,44 @@ def test_a_wrong_span_of_the_json_form_is_refused_and_its_neighbours_are_not(
         assert decoded.events.num_rows == 2 * len(decoded.rejects)
         assert {r.reason for r in decoded.rejects} == {reason}
         assert len(decoded.rejects) == max(1, len(payloads) // 3)
+
+
+def _one(read: Callable[[str], object], text: str) -> object:
+    try:
+        return read(text)
+    except pa.ArrowInvalid:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("one", "column", "texts"),
+    [
+        (
+            time_ns,
+            lambda text: int(times_ns(pa.array([text]))[0]),
+            [
+                "2023-11-14T22:13:20Z",
+                "1969-12-31T23:59:59.5Z",
+                "2000-02-29T24:00:00Z",
+                "2099-12-31T23:59:60.123456789Z",
+            ],
+        ),
+        (
+            duration_ns,
+            lambda text: int(durations_ns(pa.array([text]))[0]),
+            ["1s", "-1.5s", "-0.000000001s", "999999999.999999999s", "1s\n"],
+        ),
+        (
+            base64_bytes,
+            lambda text: bytes_of_base64(pa.array([text]))[0].as_py(),
+            ["AQIDBAUGBwg=", "AQIDBAUGBwgJCgsMDQ4PEA==", "a-_A", "AQIDBAUG=wg="],
+        ),
+    ],
+)
+def test_a_scalar_alone_reads_as_a_column_of_one(
+    one: Callable[[str], object], column: Callable[[str], object], texts: list[str]
+) -> None:
+    rng = random.Random(1)
+    near = [*texts, *(m.decode(errors="ignore") for text in texts for m in mutants(text.encode(), rng, 300))]
+    for text in filter(None, near):
+        assert _one(one, text) == _one(column, text), text

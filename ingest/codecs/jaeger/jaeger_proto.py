@@ -59,14 +59,17 @@ class JaegerProtoCodec:
         """See `Codec.decode`; `item` is 0."""
         good, log = sized(payloads, config)
         results: list[SpanResult] = []
-        left = _read_grouped(payloads, good, GROUP_BYTES, config, results)
+        refused: set[int] = set()
+        left = _read_grouped(payloads, good, GROUP_BYTES, config, results, refused)
         # What is dense is read in small groups; what ptars refuses, by protobuf's own parser.
         for group in groups_of(payloads, sorted(left), PART_BYTES):
             sound = [i for i in group if not _is_crowded(payloads[i])]
             for index in sorted(set(group).difference(sound)):
                 log.add(Reject(Reason.TOO_LARGE, _CROWDED, payloads[index], index))
             rows = SpanRows()
-            for index in sorted(_read_grouped(payloads, sound, PART_BYTES, config, results)):
+            dense = [i for i in sound if i not in refused]
+            _read_grouped(payloads, dense, PART_BYTES, config, results, refused)
+            for index in sorted(refused.intersection(sound)):
                 try:
                     add_message(rows, index, JaegerSpan.FromString(payloads[index]))
                 except DecodeError:
@@ -90,9 +93,10 @@ def _read_grouped(
     group_bytes: int,
     config: DecodeConfig,
     results: list[SpanResult],
+    refused: set[int],
 ) -> set[int]:
     """Append events of what `batches_of` gives, in one batch; the indexes of the others."""
-    pieces = list(batches_of(_HANDLER, JaegerSpan, payloads, indexes, group_bytes))
+    pieces = list(batches_of(_HANDLER, JaegerSpan, payloads, indexes, group_bytes, refused))
     index = np.array([i for part, _ in pieces for i in part], np.int64)
     if pieces:
         table = pa.Table.from_batches([batch for _, batch in pieces]).combine_chunks()

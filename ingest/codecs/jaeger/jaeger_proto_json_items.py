@@ -14,12 +14,13 @@ from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
-from ingest.codecs.values.proto_json import bytes_of_base64, durations_ns, times_ns
+from ingest.codecs.values.proto_json import base64_bytes, duration_ns, time_ns
 from schemas.rejects import Reason
 
 _NAMES_OF_TYPES: Final = {number: name for name, number in TAG_TYPES.items()}
 _NAMES_OF_REFERENCES: Final = {number: name for name, number in REFERENCE_TYPES.items()}
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:]+(\.[0-9]+)?([Zz]|[+-][0-9:]+)")
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _YEAR_ONE: Final = "0001-01-01T00:00:00Z"
 """What a time is that was never set."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
@@ -53,7 +54,9 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 def _camel(value: Object) -> Object:
     """Fields under the names of the JSON form; protobuf takes the names of the message as well."""
-    return {re.sub(r"_([a-z0-9])", lambda m: m[1].upper(), key): field for key, field in value.items()}
+    if not any("_" in key for key in value):
+        return value
+    return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()}
 
 
 def _id(parent: Object, name: str, widths: tuple[int, ...]) -> str:
@@ -65,10 +68,9 @@ def _bytes(parent: Object, name: str) -> bytes:
     if not digits:
         return b""
     try:
-        decoded: bytes = bytes_of_base64(pa.array([digits]))[0].as_py()
+        return base64_bytes(digits)
     except pa.ArrowInvalid:
         raise ItemError(Reason.BAD_VALUE, f"{name} is not base64") from None
-    return decoded
 
 
 def _reference(value: object) -> tuple[str, str, str]:
@@ -91,7 +93,7 @@ def _time(parent: Object, name: str) -> int:
     if written is None or written == _YEAR_ONE:
         return NO_TIME
     try:
-        return int(times_ns(pa.array([written.upper()]))[0]) or NO_TIME
+        return time_ns(written.upper()) or NO_TIME
     except pa.ArrowInvalid:
         if _TIME.fullmatch(written):
             return BAD_TIME
@@ -101,7 +103,7 @@ def _time(parent: Object, name: str) -> int:
 def _duration(span: Object) -> int:
     written = text(span, "duration")
     try:
-        return int(durations_ns(pa.array([written], pa.string()))[0])
+        return duration_ns(written)
     except pa.ArrowInvalid:
         raise ItemError(Reason.BAD_TYPE, "duration is not seconds, followed by s") from None
 

@@ -74,6 +74,8 @@ class _Reader:
     def __init__(self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog) -> None:
         self.results: list[SpanResult] = []
         self.oddities: Counter[str] = Counter()
+        self._refused: set[int] = set()
+        """By ptars, for good."""
         self._payloads = payloads
         self._config = config
         self._log = log
@@ -93,10 +95,10 @@ class _Reader:
 
     def read_grouped(self, indexes: list[int]) -> list[int]:
         """Payloads up to GROUP_BYTES, all at once: the fast path. Which of them it read."""
-        pieces = [
-            (part, batch.column(0))
-            for part, batch in batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, indexes)
-        ]
+        batches = batches_of(
+            _HANDLER, ExportTraceServiceRequest, self._payloads, indexes, refused=self._refused
+        )
+        pieces = [(part, batch.column(0)) for part, batch in batches]
         if pieces:
             self.take(_span_batch(pieces))
         return [index for part, _ in pieces for index in part]
@@ -105,7 +107,8 @@ class _Reader:
         """Payloads up to PART_BYTES that the fast path left: dense ones, and those ptars refuses."""
         for group in groups_of(self._payloads, indexes, PART_BYTES):
             rows = SpanRows()
-            pieces = list(batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, group, PART_BYTES))
+            dense = [i for i in group if i not in self._refused]
+            pieces = list(batches_of(_HANDLER, ExportTraceServiceRequest, self._payloads, dense, PART_BYTES))
             for part, batch in pieces:
                 self.take(_span_batch([(part, batch.column(0))]))
             for index in sorted(set(group).difference(*(part for part, _ in pieces))):

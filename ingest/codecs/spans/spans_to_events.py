@@ -71,10 +71,13 @@ def events_of_spans(spans: SpanBatch, config: DecodeConfig) -> SpanResult:
 def in_payload_order(results: list[SpanResult]) -> pa.Table:
     """Events of several batches over the same payloads, rows in the order of the payloads."""
     results = [r for r in results if len(r.payload)]
-    if len(results) < 2:
-        return results[0].events if results else empty_events()
-    order = np.argsort(np.concatenate([r.payload for r in results]), kind="stable")
-    return concat_events([r.events for r in results]).take(pa.array(order))
+    if not results:
+        return empty_events()
+    payload = np.concatenate([r.payload for r in results])
+    events = results[0].events if len(results) == 1 else concat_events([r.events for r in results])
+    if (payload[1:] >= payload[:-1]).all():
+        return events
+    return events.take(pa.array(np.argsort(payload, kind="stable")))
 
 
 def bad_times(ts_ns: I8) -> B1:
