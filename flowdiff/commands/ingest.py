@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flowdiff.live.one_heap import share_one_heap
 from flowdiff.settings.effective import CONFIG_VARIABLE, effective
 from flowdiff.settings.key_options import Flags, takes_keys
 
@@ -34,6 +35,7 @@ def command(
     once. Exit code 0: ended as asked; 2: it could not start, or every lane halted.
     """
     found = effective(flags, os.environ, config)
+    share_one_heap()
 
     import pyarrow as pa
 

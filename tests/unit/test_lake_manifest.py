@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -286,6 +289,44 @@ def test_few_checkpoints_are_kept(tmp_path: Path) -> None:
     run(store, Acknowledged(), tuple(Import(f"s{n}", {f"r{n}": n}) for n in range(15)))
     assert len(store.names("control/checkpoints/lane=0")) == 2 * checkpoint.KEPT
     assert check(store) == []
+
+
+@pytest.mark.usefixtures("often")
+def test_what_a_writer_remembers_of_its_files_is_in_one_piece(tmp_path: Path) -> None:
+    """A live process commits for months: a chunk a checkpoint would take more room than the rows in it."""
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS[:1])
+    lane = open_lane(store)
+    for step in STEPS[1:]:
+        make(lane, step)
+    remembered = lane._tail.published
+    assert {column.num_chunks for column in remembered.columns} == {1}
+    assert remembered.equals(read_tail(store, 0).published)
+
+
+def test_a_checkpoint_is_read_without_what_else_a_live_process_never_loads(tmp_path: Path) -> None:
+    """It reads its own for the first time after 128 commits: 3 MB more would look like a leak."""
+    store = LocalStore.at(tmp_path)
+    run(store, Acknowledged(), STEPS[:1])
+    code = """
+import sys
+from pathlib import Path
+from oracles.lake_script import make, open_lane, Import
+from stitch.lake import checkpoint
+from stitch.lake.store import LocalStore
+checkpoint.CHECKPOINT_EVERY = 1
+lane = open_lane(LocalStore.at(Path(sys.argv[1])))
+for number in range(3):
+    make(lane, Import(f"later-{number}", {f"later-{number}": number}))
+assert lane._tail.checkpoint.through == 3, lane._tail.checkpoint
+assert lane.known_inputs()
+assert "pyarrow.dataset" not in sys.modules
+"""
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path],
+        check=True,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )
 
 
 @pytest.mark.usefixtures("often")
