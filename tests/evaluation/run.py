@@ -110,7 +110,8 @@ def _run_missing(wanted: Sequence[Trial], store: Store, workers: int, minutes: f
         broken = 0
         for done, future in enumerate(as_completed(futures), 1):
             if minutes is not None and time.monotonic() - began > 60 * minutes:
-                pool.shutdown(wait=False, cancel_futures=True)
+                for waiting in futures:
+                    waiting.cancel()
             if future.cancelled():
                 continue
             if (error := future.exception()) is not None:
