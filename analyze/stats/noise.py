@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
@@ -158,3 +159,10 @@ def _row_median(ordered: F8, n: I8) -> F8:
     rows, last = np.arange(len(ordered)), ordered.shape[1] - 1
     low, high = ordered[rows, np.clip((n - 1) // 2, 0, last)], ordered[rows, np.clip(n // 2, 0, last)]
     return np.where(n > 0, (low + high) / 2.0, np.nan)
+
+
+def enough_errors(min_z: float, freedom: F8 | float) -> F8:
+    """How many standard errors are as unlikely as `min_z` of a normal law, they being an estimate of so many
+    degrees of freedom (Student's law; infinite: known)."""
+    found: F8 = -stdtrit(freedom, ndtr(-min_z))
+    return found

@@ -25,6 +25,10 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     """The child: everything there is on the topic, into a lake."""
     from oracles.unwatched import Unwatched, is_read
 
+    from flowdiff.live.one_heap import share_one_heap
+
+    share_one_heap()  # as `flowdiff ingest` does; MALLOC_ARENA_MAX=8 measures without
+
     from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.kafka_source import KafkaSource
     from stitch.drivers.live.beginning import LiveIdentity

@@ -8,10 +8,12 @@ import pytest
 from scipy.stats import norm, t
 
 from analyze.methods.robust.candidates import LogShift
-from analyze.methods.robust.noise_between import dispersion, enough_errors, noise_between
+from analyze.methods.robust.noise_between import dispersion, noise_between
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Spread
+from analyze.stats.noise import enough_errors
+from analyze.stats.weights import in_requests
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
@@ -58,6 +60,12 @@ def test_one_more_ordinary_window_seldom_counts() -> None:
     assert told.mean() < 0.012
 
 
+def test_intervals_hold_what_they_say() -> None:
+    """A 95 % interval leaves out nothing in about one of twenty ordinary windows."""
+    told = share_that_counts(np.full(N_SITES, 0.3), np.random.default_rng(6), min_z=1.96)
+    assert 0.03 < told.mean() < 0.08
+
+
 def test_a_site_that_scatters_is_not_judged_by_sites_that_do_not() -> None:
     """One of ten is a queue: its windows differ sixty times as much as those of the others."""
     tau = np.where(np.arange(N_SITES) % 10 == 0, 0.3, 0.005)
@@ -94,3 +102,10 @@ def test_dispersion_is_not_too_small_where_windows_differ_alike() -> None:
     share = rng.beta(5, 5, n.shape)  # variance 1/44 beside 1/400 of the binomial: phi about 10
     phi = dispersion(rng.binomial(100, share).astype(float), n)
     assert 8 < phi.mean() < 12
+
+
+def test_weights_are_worth_requests() -> None:
+    weight = np.array([1.0, 4, 4, 8])
+    worth = in_requests(np.array([weight.sum(), 12.0, 0.0]), np.array([(weight**2).sum(), 3 * 16.0, 0.0]))
+    assert worth[0] * weight.sum() == pytest.approx(weight.sum() ** 2 / (weight**2).sum())
+    assert worth[1:].tolist() == [0.25, 1.0]

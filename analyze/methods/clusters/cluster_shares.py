@@ -2,7 +2,7 @@
 
 Conditional on the cluster's dominant root type, so that another mix of requests is no change. Exact test, and
 the difference in standard errors with the over-dispersion that blocks of the reference show, and a share must
-leave what those blocks show. These are the robust engine's rules.
+leave what those blocks show. The robust engine asks for more errors where few blocks tell them (Student).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.population import Population
 from analyze.stats.moments import NS_PER_US
 from analyze.stats.time_blocks import equal_count_bounds
+from analyze.stats.weights import in_requests
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
@@ -68,30 +69,28 @@ def tested_shares(
     """Tests of every cluster's share of its dominant root type, second sample against first."""
     dominant = clustered.dominant()
     by_root = clustered.by_root()
-    in_requests = _in_requests(population, clustered)[dominant]
-    held = by_root[dominant, np.arange(clustered.n_clusters)] * in_requests
-    asked = by_root.sum(axis=1)[dominant] * in_requests
+    worth = _worth(population, clustered)[dominant]
+    held = by_root[dominant, np.arange(clustered.n_clusters)] * worth
+    asked = by_root.sum(axis=1)[dominant] * worth
     blocks, whole = _blocks(population, clustered, settings.blocks)
-    first = in_requests[:, :1]
     return share_tests(
         held,
         asked,
-        blocks[dominant, np.arange(clustered.n_clusters)] * first,
-        whole[dominant] * first,
+        blocks[dominant, np.arange(clustered.n_clusters)] * worth[:, :1],
+        whole[dominant] * worth[:, :1],
         settings,
         cold=is_cold(population, settings),
     )
 
 
-def _in_requests(population: Population, clustered: ClusteredRequests) -> F8:
-    """[roots, samples] requests that a unit of weight is worth, sum w / sum w² (Kish, ALGORITHMS A.7): one
-    that was sampled out of four stands for four, and shows as much as one."""
+def _worth(population: Population, clustered: ClusteredRequests) -> F8:
+    """[roots, samples] requests that a unit of weight is worth."""
     shape = (len(clustered.roots), clustered.n_samples)
     w, w2 = np.zeros(shape), np.zeros(shape)
     for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
         w[root] += np.bincount(category.sample, category.weight, shape[1])
         w2[root] += np.bincount(category.sample, category.weight**2, shape[1])
-    return np.where(w2 > 0, w / np.where(w2 > 0, w2, 1.0), 1.0)
+    return in_requests(w, w2)
 
 
 def is_cold(population: Population, settings: ClustersSettings) -> bool:

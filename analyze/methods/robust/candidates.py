@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import Change
-from analyze.methods.robust.noise_between import enough_errors
 from analyze.methods.robust.site_votes import Spread
 from analyze.sites.log_bins import BIN_LOG
+from analyze.stats.noise import enough_errors
 from schemas.report.findings import ChangeKind, Unit
 
 I8 = npt.NDArray[np.int64]
@@ -50,7 +50,6 @@ class LogShift:
     se: F8
     """Of the shift, noise between blocks included."""
     p: F8
-
     freedom: F8
     """Degrees of freedom of `se`."""
 
@@ -83,6 +82,7 @@ class LogShift:
         def change(row: int) -> Change:
             site = int(sites[row])
             shift, se = float(self.shift[site]), float(self.se[site])
+            reach = float(enough_errors(Z95, self.freedom[site])) * se
             logs = self.periods.log_median[site].tolist()
             first, last = (float(np.exp(value)) * scale for value in logs)
             # What the lowest bin holds is no time at all (a step between two records of one instant).
@@ -99,8 +99,8 @@ class LogShift:
                 unit=unit,
                 before=shown[0],
                 after=shown[1],
-                low=first * float(np.expm1(shift - Z95 * se)),
-                high=first * float(np.expm1(shift + Z95 * se)),
+                low=first * float(np.expm1(shift - reach)),
+                high=first * float(np.expm1(shift + reach)),
                 n0=int(self.periods.n[site, 0]),
                 n1=int(self.periods.n[site, 1]),
                 contribution_ns=float(part_ns[site]),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtr, stdtrit
+from scipy.special import betaincinv
 
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -92,10 +92,10 @@ def dispersion(x: F8, n: F8) -> F8:
     return share_dispersion(np.where(told, x, 0.0), np.where(told, n, 0.0), unbiased=True)
 
 
-def enough_errors(min_z: float, freedom: F8 | float) -> F8:
-    """How many standard errors are as unlikely as `min_z` of them, the errors being known from few blocks."""
-    found: F8 = -stdtrit(freedom, ndtr(-min_z))
-    return found
+def share_freedom(phi: F8, assumed: F8 | float, n: F8) -> F8:
+    """[rows] degrees of freedom of phi by blocks of n trials [rows, blocks]; infinite where it is assumed."""
+    blocks = (n >= LEAST_VOTES).sum(axis=1)
+    return np.where(phi > assumed, np.maximum(blocks - 1.0, 1.0), np.inf)
 
 
 def leaves_envelope(x: F8, n: F8, low: F8, high: F8) -> B1:

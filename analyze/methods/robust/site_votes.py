@@ -12,6 +12,7 @@ import pyarrow as pa
 from analyze.methods.robust.vote_sums import summed_votes
 from analyze.sites.log_bins import BIN_LOG
 from analyze.sites.totals import totals
+from analyze.stats.weights import in_requests
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -44,13 +45,11 @@ def votes_of(table: pa.Table, measure: int) -> tuple[Votes, I8]:
     rows = table.slice(first, past - first)
     site, slot, place, shape = (rows[key].to_numpy().astype(np.int64) for key in _KEYS)
     w = rows["w"].to_numpy()
-    # Kish: a site's weights of a slot stand for (sum w)^2 / sum w^2 equal ones.
     group = site * (int(slot.max(initial=0)) + 1)
     group += slot
     n_groups = int(group.max(initial=-1)) + 1
     total, squares = totals(group, w, n_groups), totals(group, rows["w2"].to_numpy(), n_groups)
-    scale = total / np.maximum(squares, 1e-300)
-    return Votes(site, slot, place, w * scale[group]), shape
+    return Votes(site, slot, place, w * in_requests(total, squares)[group]), shape
 
 
 _KEYS = ("site", "slot", "bin", "shape")

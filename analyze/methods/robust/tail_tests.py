@@ -10,11 +10,10 @@ from analyze.methods.robust.candidates import Z95, Candidates
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
-    LEAST_VOTES,
     dispersion,
-    enough_errors,
     leaves_envelope,
     share_envelope,
+    share_freedom,
 )
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -23,6 +22,7 @@ from analyze.methods.robust.visit_sums import BothSums
 from analyze.sites.log_bins import value_of
 from analyze.sites.names import Names, SiteKind
 from analyze.sites.totals import totals
+from analyze.stats.noise import enough_errors
 from analyze.stats.proportions import fisher
 from schemas.report.findings import ChangeKind
 
@@ -66,12 +66,9 @@ def tail_changes(
     upper = np.nan_to_num(share_envelope(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))[1])
     # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
-    freedom = np.where(phi > 1, np.maximum((n[:, 2:] >= LEAST_VOTES).sum(axis=1) - 1.0, 1.0), np.inf)
-    passes = (
-        (x1 >= _LEAST_SLOW)
-        & (moved > enough_errors(settings.min_z, freedom) * se)
-        & ((moved > settings.tail_floor) | much)
-    )
+    freedom = share_freedom(phi, 1.0, n[:, 2:])
+    passes = (x1 >= _LEAST_SLOW) & (moved > enough_errors(settings.min_z, freedom) * se)
+    passes &= (moved > settings.tail_floor) | much
     passes &= share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
     passes &= leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
     passes &= excess_ns > settings.time_share * sums.mean_response_ns
@@ -82,6 +79,7 @@ def tail_changes(
     with np.errstate(divide="ignore", invalid="ignore"):
         rare = far.n / n[:, 1]
         se = np.where(instead, np.sqrt(np.maximum(rare, 1e-9) / n[:, 1]), se)
+    reach = enough_errors(Z95, np.where(instead, np.inf, freedom)) * se
     share = np.where(instead[:, None], 0.0, share)
     share[:, 1] = np.where(instead, rare, share[:, 1])
     moved = share[:, 1] - share[:, 0]
@@ -101,8 +99,8 @@ def tail_changes(
             unit="share",
             before=float(share[site, 0]),
             after=float(share[site, 1]),
-            low=float(moved[site] - Z95 * se[site]),
-            high=float(moved[site] + Z95 * se[site]),
+            low=float(moved[site] - reach[site]),
+            high=float(moved[site] + reach[site]),
             threshold_us=float(value_of(float(threshold[site]))) / 1e3,
             n0=int(n[site, 0]),
             n1=int(n[site, 1]),

@@ -11,17 +11,18 @@ from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
-    LEAST_VOTES,
     dispersion,
-    enough_errors,
     leaves_envelope,
     share_envelope,
+    share_freedom,
 )
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
+from analyze.stats.noise import enough_errors
 from analyze.stats.proportions import fisher
+from analyze.stats.weights import in_requests
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]
@@ -61,12 +62,8 @@ class PeriodSums:
         return self._of_visits("w")
 
     def in_requests(self) -> F8:
-        """[sites, columns] requests that a unit of weight is worth there: sum w / sum w² (Kish, A.7).
-
-        Of requests that were sampled one in four, each stands for four, and shows as much as one.
-        """
-        w, w2 = self._of_visits("w"), self._of_visits("w2")
-        return np.where(w2 > 0, w / np.where(w2 > 0, w2, 1.0), 1.0)
+        """[sites, columns] requests that a unit of weight is worth there."""
+        return in_requests(self._of_visits("w"), self._of_visits("w2"))
 
     def _of_visits(self, name: str) -> F8:
         visits = self.profile.visits
@@ -88,6 +85,8 @@ class Shares:
     """The share was 0 or 1 in one of the periods."""
     n: F8
     """[rows, columns]"""
+    freedom: F8
+    """Degrees of freedom of `se`."""
 
     def path_kind(self, row: int) -> ChangeKind:
         """New, lost, or as it was known."""
@@ -112,6 +111,7 @@ class Shares:
     ) -> Change:
         """The candidate of one row."""
         difference, se = float(self.after[row] - self.before[row]), float(self.se[row])
+        reach = float(enough_errors(Z95, self.freedom[row])) * se
         return Change(
             kind=kind,
             site=site,
@@ -121,8 +121,8 @@ class Shares:
             unit="share",
             before=float(self.before[row]),
             after=float(self.after[row]),
-            low=difference - Z95 * se,
-            high=difference + Z95 * se,
+            low=difference - reach,
+            high=difference + reach,
             n0=int(self.n[row, 0]),
             n1=int(self.n[row, 1]),
             contribution_ns=contribution_ns,
@@ -136,14 +136,14 @@ class Shares:
 
 
 def tested_shares(
-    weighted: F8, of: F8, in_requests: F8, requests: F8, roles: Roles, settings: RobustSettings
+    weighted: F8, of: F8, worth: F8, requests: F8, roles: Roles, settings: RobustSettings
 ) -> Shares:
     """Two weighted shares of columns 0 and 1 against each other, the other columns being blocks of noise.
 
-    in_requests [rows, columns]: requests that a unit of weight is worth. requests [rows, columns]: those in
-    which it shows, at least.
+    worth [rows, columns]: requests that a unit of weight is. requests [rows, columns]: those in which it
+    shows, at least.
     """
-    x, n = weighted * in_requests, of * in_requests
+    x, n = weighted * worth, of * worth
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
         before, after = share[:, 0], share[:, 1]
@@ -163,8 +163,8 @@ def tested_shares(
     left = np.isnan(low) | (after > high + _MARGIN) | (after < low - _MARGIN)
     left &= leaves_envelope(x[:, 1], n[:, 1], low, high)
     size = np.abs(after - before)
-    freedom = np.where(phi > prior, np.maximum((n[:, 2:] >= LEAST_VOTES).sum(axis=1) - 1.0, 1.0), np.inf)
+    freedom = share_freedom(phi, np.where(appears, 1.0, prior), n[:, 2:])
     passes = (size > enough_errors(settings.min_z, freedom) * se) & (size > floor) & left
     passes &= np.maximum(requests[:, 0], requests[:, 1]) >= _LEAST_NEW
     tested = np.asarray((n[:, :2] >= settings.min_requests).all(axis=1))
-    return Shares(before, after, se, fisher(*whole).p, passes, tested, new, n)
+    return Shares(before, after, se, fisher(*whole).p, passes, tested, new, n, freedom)
