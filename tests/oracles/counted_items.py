@@ -67,6 +67,8 @@ def _of_lines(format_: str, text: bytes) -> int:
 
 def _spans_of_otlp(payload: bytes) -> int:
     request = ExportTraceServiceRequest.FromString(payload)
+    if not request.resource_spans:
+        return 1
     return sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
 
 
@@ -112,7 +114,7 @@ def _of_container(value: Any, field: str) -> int:
 
 _OF_MESSAGES: Final[dict[str, Callable[[bytes], int]]] = {
     "otlp-proto": _spans_of_otlp,
-    "zipkin-proto": lambda payload: len(SpanBodies.FromString(payload).spans),
+    "zipkin-proto": lambda payload: len(SpanBodies.FromString(payload).spans) or 1,
     "jaeger-proto": lambda _: 1,
 }
 _OF_DOCUMENTS: Final[dict[str, Callable[[Any], int]]] = {

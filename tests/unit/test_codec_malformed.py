@@ -13,6 +13,7 @@ from oracles.hostile_payloads import MESSAGES
 from ingest.codecs.privacy import privacy_of
 from ingest.codecs.values import nested
 from schemas.config import ParamRules
+from schemas.rejects import Reason
 
 MANY = 400
 TAKEN = b"\xfa\x80\x80\x80\x7f\x00"
@@ -56,6 +57,28 @@ def test_what_only_protobuf_refuses_keeps_its_place(format_: str, shared_data: P
     decoded = rounds.codec.decode([first, odd + TAKEN, first[:-1], last], CONFIG)
     assert_same(decoded.events, [one.events for one in rounds.sound[1:4]])
     assert [reject.payload for reject in decoded.rejects] == [2]
+
+
+FOREIGN = {
+    "of another number": b"\x12\x02\x0a\x00",
+    "a number": b"\x18\x01",
+    "eight megabytes of numbers": b"\x10\x01" * 2**22,
+}
+
+
+@pytest.mark.parametrize("format_", ["otlp-proto", "zipkin-proto"])
+def test_a_message_of_foreign_fields_is_told(format_: str, shared_data: Path) -> None:
+    rounds = Rounds(format_, shared_data)
+    sound = rounds.sound[1].payload
+    # Of the fields that are known only the first holds spans; it need not come first.
+    late = b"\x12\x00" + sound
+    payloads = [sound, *FOREIGN.values(), late, b"\x0a\x00"]
+    decoded = rounds.codec.decode(payloads, CONFIG)
+    told = {
+        (reject.payload, reject.reason) for reject in decoded.rejects if reject.payload != len(payloads) - 1
+    }
+    assert told == {(place, Reason.WRONG_SHAPE) for place in range(1, 1 + len(FOREIGN))}
+    assert_same(decoded.events, [rounds.sound[1].events] * 2)
 
 
 @pytest.mark.parametrize(

@@ -5,34 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
 from ingest.codecs.values.nested import runs_of_pieces
+from ingest.codecs.values.proto_messages import message_classes
 
-_FIELD = descriptor_pb2.FieldDescriptorProto
-
-
-def _classes() -> tuple[Any, Any, Any]:
-    """Classes of the three outer levels, each with the levels below it as bytes."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="flowdiff_otlp_parts.proto", package="flowdiff.parts", syntax="proto3"
-    )
-    levels = (("Request", "resource_spans"), ("Resource", "resource scope_spans"), ("Scope", "scope spans"))
-    for name, fields in levels:
-        message = file.message_type.add(name=name)
-        for number, field in enumerate(fields.split(), 1):
-            # What comes once is repeated here too: a field that was written twice stays as it was.
-            message.field.add(name=field, number=number, label=_FIELD.LABEL_REPEATED, type=_FIELD.TYPE_BYTES)
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    request, resource, scope = (
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"flowdiff.parts.{name}"))
-        for name, _ in levels
-    )
-    return request, resource, scope
-
-
-_Request, _Resource, _Scope = _classes()
+_LEVELS = message_classes(
+    "flowdiff.otlp",
+    {
+        "Request": "1 resource_spans *bytes",
+        # What comes once is repeated here too: a field that was written twice stays as it was.
+        "Resource": "1 resource *bytes; 2 scope_spans *bytes",
+        "Scope": "1 scope *bytes; 2 spans *bytes",
+    },
+)
+"""The three outer levels, each with the levels below it as bytes."""
+_Request, _Resource, _Scope = (_LEVELS[name] for name in ("Request", "Resource", "Scope"))
 
 
 def cut_request(payload: bytes, part_bytes: int) -> Iterator[bytes]:

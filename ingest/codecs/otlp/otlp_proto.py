@@ -31,6 +31,7 @@ from ingest.codecs.spans.span_batch import NO_TIME, SpanBatch, log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
+from ingest.codecs.values.foreign_messages import refuse_foreign
 from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, groups_of, owners, ragged
 from schemas.config import DecodeConfig
 from schemas.events import SPAN_KIND_BASE
@@ -56,6 +57,7 @@ class OtlpProtoCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`. O(bytes)."""
         good, log = sized(payloads, config)
+        good = refuse_foreign(payloads, good, "no resource_spans in the message", log)
         one_by_one = [i for i in good if len(payloads[i]) > GROUP_BYTES]
         grouped = sorted(set(good).difference(one_by_one))
         reader = _Reader(payloads, config, log)

@@ -21,6 +21,7 @@ from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
+from ingest.codecs.values.foreign_messages import refuse_foreign
 from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, runs_of_pieces
 from ingest.codecs.zipkin.zipkin import zipkin_oddities
 from ingest.codecs.zipkin.zipkin_columns import ZipkinColumns, span_batch
@@ -53,6 +54,7 @@ class ZipkinProtoCodec:
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its list. O(bytes)."""
         good, log = sized(payloads, config)
+        good = refuse_foreign(payloads, good, "no spans in the message", log)
         reader = _Reader(payloads, config, log)
         left = reader.read_whole([i for i in good if len(payloads[i]) <= GROUP_BYTES])
         for index in sorted(left.union(i for i in good if len(payloads[i]) > GROUP_BYTES)):
