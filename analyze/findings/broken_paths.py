@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, Group, score_of
+from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
@@ -138,9 +138,10 @@ def _hosts(
                 # Of the same on several hosts the one that shares most requests itself.
                 theirs = requests[other]
                 own = 0 if theirs is None else int((mine & theirs).sum())
-                fitting.append((related, common, own, context.depth[other], -other))
+                fresh = _is_new(by_operation[other]) or not _is_new(by_operation[operation])
+                fitting.append((related, fresh, common, own, context.depth[other], -other))
         if fitting:
-            host[operation] = -max(fitting)[4]
+            host[operation] = -max(fitting)[-1]
     return host
 
 
@@ -156,7 +157,8 @@ def _is_led_by(
 
     What is nearer to the cause comes first. Of records the failing point goes before the path that leads
     to it: the path only tells where the failure was. A loop that turns more often does not follow from a
-    path that was taken before.
+    path that was taken before; nor does a path that was never there, where the requests that come besides
+    are not those that take it.
     """
     operation, other = which
     if operation in context.records and other in context.records:
@@ -164,9 +166,15 @@ def _is_led_by(
             return True
         if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names, alike):
             return None
-    looped = any(change.kind in CALL_KINDS for change in changes)
+    own = any(change.kind in CALL_KINDS for change in changes) or (
+        _is_new(changes) and _takes_others(changes, context)
+    )
     caused = any(change.kind in CALL_KINDS or change.kind is ChangeKind.NEW_PATH for change in others)
-    return False if context.is_nearer(other, operation) and (caused or not looped) else None
+    return False if context.is_nearer(other, operation) and (caused or not own) else None
+
+
+def _is_new(changes: Sequence[Change]) -> bool:
+    return any(change.kind is ChangeKind.NEW_PATH for change in changes)
 
 
 def _fails(changes: Sequence[Change]) -> bool:
@@ -217,7 +225,10 @@ def _selected(
     members: Mapping[int, list[int]],
     context: Context,
 ) -> bool:
-    """Whether only other requests reach the site, below another change (L.9 item 7)."""
+    """Whether only other requests reach the site, below another change (L.9 item 7).
+
+    More that come take nothing away from what those did who came before, and fewer bring nothing new.
+    """
     below = any(other != operation and context.is_above(other, operation) for other in members)
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
     came = [_came(change, context) for change in by_operation[operation]]
@@ -225,7 +236,21 @@ def _selected(
     errors = any(change.kind in ERROR_KINDS for change in every)
     # Where many times as many requests come, they bring paths that were never seen there.
     flooded = all(not 1 / _FLOODED < ratio < _FLOODED for ratio in came)
-    return below and moved and not errors and (flooded or not never_seen)
+    unlike = _takes_others(by_operation[operation], context)
+    return below and moved and not errors and not unlike and (flooded or not never_seen)
+
+
+def _takes_others(changes: Sequence[Change], context: Context) -> bool:
+    """Whether fewer take a path of a site although more come there, or more although fewer come."""
+    for change in changes:
+        came = _came(change, context)
+        take = change.after * came
+        if change.kind in PATH_KINDS and (
+            (came > _CALLS_MOVED and take * _CALLS_MOVED < change.before)
+            or (came < 1 / _CALLS_MOVED and take > change.before * _CALLS_MOVED)
+        ):
+            return True
+    return False
 
 
 def _came(change: Change, context: Context) -> float:

@@ -71,7 +71,7 @@ def child_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
     of_several = np.bincount(code, minlength=len(key)) > 1
     always = (votes[:, :2] > touching[:, :2] - 0.5).all(axis=1)
     rows = np.flatnonzero(found.tested & of_several & ~always)
-    ratio, whole = sums.call_ratio, max(shapes.groups.requests1, 1e-300)
+    ratio, whole = sums.came_ratio(profile.names), max(shapes.groups.requests1, 1e-300)
 
     def change(number: int) -> Change:
         row = int(rows[number])
@@ -111,7 +111,7 @@ def unseen_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Rob
     found = tested_shares(votes, shapes.touching, shapes.in_requests, requests, roles, settings)
     several = np.bincount(shapes.site[unseen], minlength=n_sites) > 1
     rows = np.flatnonzero(found.tested & several)
-    ratio, whole = sums.call_ratio, max(shapes.groups.requests1, 1e-300)
+    ratio, whole = sums.came_ratio(profile.names), max(shapes.groups.requests1, 1e-300)
 
     def change(number: int) -> Change:
         site = int(rows[number])

@@ -56,7 +56,7 @@ def shape_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
     )
     weight = np.abs(found.after - found.before) * touching[at, 1] / max(groups.requests1, 1e-300)
     rows = np.flatnonzero(found.tested & several)
-    ratio = sums.call_ratio
+    ratio = sums.came_ratio(profile.names)
 
     def change(number: int) -> Change:
         row = int(rows[number])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.robust.roles import Roles
+from analyze.sites.names import Names, SiteKind
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 
@@ -86,6 +87,14 @@ class BothSums:
         """Calls a request, after over before; infinite where there was none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.rate0 > 0, self.rate1 / self.rate0, np.inf)
+
+    def came_ratio(self, names: Names) -> F8:
+        """`call_ratio` by what tests of paths take for calls: at points of records a request is one, however
+        often it passes there."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share0, share1 = (side.w / side.requests for side in (self.reference, self.problem))
+            visits = np.where(share0 > 0, share1 / share0, np.inf)
+        return np.where([site.kind is SiteKind.POINT for site in names.sites], visits, self.call_ratio)
 
     @property
     def calls_a_visit(self) -> F8:
