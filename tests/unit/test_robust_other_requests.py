@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from oracles.populations import chain, population
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
@@ -14,6 +15,8 @@ from analyze.population import Category, Sample
 HIT = ("fs/get", "cache/hit", "fs/reply")
 MISS = ("fs/get", "cache/miss", "mds/call", "mds/lock", "mds/found", "fs/reply")
 SIBLINGS = ("fs/get", "cache/miss", "mds/call", "mds/lock", "mds/siblings", "mds/found", "fs/reply")
+
+LOOPED = ("fs/get", "cache/miss", "mds/call", *("mds/lock", "mds/sibling") * 20, "mds/found", "fs/reply")
 
 
 def taking(labels: tuple[str, ...], counts: tuple[int, int], rng: np.random.Generator) -> Category:
@@ -25,7 +28,7 @@ def taking(labels: tuple[str, ...], counts: tuple[int, int], rng: np.random.Gene
 
 def run(**counts: tuple[int, int]) -> RobustRun:
     rng = np.random.default_rng(2)
-    paths = {"hit": HIT, "miss": MISS, "siblings": SIBLINGS}
+    paths = {"hit": HIT, "miss": MISS, "siblings": SIBLINGS, "looped": LOOPED}
     samples = (Sample("reference", "", 0, 1_000), Sample("problem", "", 1_000, 2_000))
     made = [taking(paths[name], both, rng) for name, both in counts.items()]
     return robust_run(population(*made, samples=samples), None, RobustSettings())
@@ -52,3 +55,10 @@ def test_fewer_that_come_bring_no_path_that_is_rare() -> None:
     """A quarter still misses the cache, and far more of them than before fetch siblings."""
     found = run(hit=(600, 900), miss=(380, 10), siblings=(20, 90))
     assert "mds/lock" in led_by(found)
+
+
+def test_a_loop_brings_no_more_requests() -> None:
+    """A point that a request passes twenty times has one request more, not twenty that were never there."""
+    found = run(hit=(750, 600), miss=(250, 60), looped=(0, 340))
+    (lock,) = [g for g in found.groups if found.profile.names.operation(g.lead.site).text == "mds/lock"]
+    assert lock.lead.call_ratio == pytest.approx(400 / 250)
