@@ -22,6 +22,9 @@ _SAME = 0.8
 _CALLS_MOVED = 1.4
 """A site whose calls a request changed by this factor sees other requests than before."""
 _FLOODED = 3.0
+_GONE = 3.0
+"""A path is left where so many times fewer take it. A request has one vote, however many calls: who comes a
+second time for something else takes half a vote from the path that it took."""
 _OLD_SHARE = 0.01
 
 
@@ -227,7 +230,7 @@ def _selected(
 ) -> bool:
     """Whether only other requests reach the site, below another change (L.9 item 7).
 
-    More that come take nothing away from what those did who came before, and fewer bring nothing new.
+    More that come take nothing away from what those did who came before.
     """
     below = any(other != operation and context.is_above(other, operation) for other in members)
     never_seen = any(change.new and change.before < _OLD_SHARE for change in every)
@@ -241,14 +244,10 @@ def _selected(
 
 
 def _takes_others(changes: Sequence[Change], context: Context) -> bool:
-    """Whether fewer take a path of a site although more come there, or more although fewer come."""
+    """Whether hardly any take a path of a site that many took, although more come there."""
     for change in changes:
         came = _came(change, context)
-        take = change.after * came
-        if change.kind in PATH_KINDS and (
-            (came > _CALLS_MOVED and take * _CALLS_MOVED < change.before)
-            or (came < 1 / _CALLS_MOVED and take > change.before * _CALLS_MOVED)
-        ):
+        if change.kind in PATH_KINDS and came > _CALLS_MOVED and change.after * came * _GONE < change.before:
             return True
     return False
 
