@@ -141,7 +141,12 @@ def _hosts(
                 # Of the same on several hosts the one that shares most requests itself.
                 theirs = requests[other]
                 own = 0 if theirs is None else int((mine & theirs).sum())
-                fresh = _is_new(by_operation[other]) or not _is_new(by_operation[operation])
+                # Of records nearly all fits that comes before.
+                fresh = (
+                    operation not in context.records
+                    or _is_new(by_operation[other])
+                    or not _is_new(by_operation[operation])
+                )
                 fitting.append((related, fresh, common, own, context.depth[other], -other))
         if fitting:
             host[operation] = -max(fitting)[-1]
