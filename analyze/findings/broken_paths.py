@@ -175,7 +175,7 @@ def _is_led_by(
         if _fails(changes) and not _fails(others) and _leads_to(others, operation, context.names, alike):
             return None
     own = any(change.kind in CALL_KINDS for change in changes) or (
-        _is_new(changes) and _takes_others(changes, context)
+        _is_new(changes) and _leaves_a_path(changes, context)
     )
     caused = any(change.kind in CALL_KINDS or change.kind is ChangeKind.NEW_PATH for change in others)
     return False if context.is_nearer(other, operation) and (caused or not own) else None
@@ -244,17 +244,18 @@ def _selected(
     errors = any(change.kind in ERROR_KINDS for change in every)
     # Where many times as many requests come, they bring paths that were never seen there.
     flooded = all(not 1 / _FLOODED < ratio < _FLOODED for ratio in came)
-    unlike = _takes_others(by_operation[operation], context)
-    return below and moved and not errors and not unlike and (flooded or not never_seen)
+    own = _leaves_a_path(by_operation[operation], context)
+    return below and moved and not errors and not own and (flooded or not never_seen)
 
 
-def _takes_others(changes: Sequence[Change], context: Context) -> bool:
+def _leaves_a_path(changes: Sequence[Change], context: Context) -> bool:
     """Whether hardly any take a path of a site that many took, although more come there."""
-    for change in changes:
-        came = _came(change, context)
-        if change.kind in PATH_KINDS and came > _CALLS_MOVED and change.after * came * _GONE < change.before:
-            return True
-    return False
+    return any(
+        change.kind in PATH_KINDS
+        and (came := _came(change, context)) > _CALLS_MOVED
+        and change.after * came * _GONE < change.before
+        for change in changes
+    )
 
 
 def _came(change: Change, context: Context) -> float:

@@ -133,8 +133,10 @@ def _at_full_size(content: dict[str, Any] | None) -> list[str]:
     keys = {t["case"] for t in content["trials"]}
     table = Table.of(content, {key: FULL.size(case_of(key)) for key in keys})
     there = [case for case in PUBLISHED if case.key in keys and case.level == "L0"]
-    seeds = len({t["seed"] for t in content["trials"]})
-    told = f"`make evaluate FULL=1`, {seeds} seed{'s' if seeds > 1 else ''}; rows as above."
+    seeds = [len({t["seed"] for t in content["trials"] if t["case"] == key}) for key in sorted(keys)]
+    only = [key for key, n in zip(sorted(keys), seeds, strict=True) if n < max(seeds)]
+    fewer = f" (fewer of {', '.join(only)})" if only else ""
+    told = f"`make evaluate FULL=1`, seeds a row: {max(seeds)}{fewer}; rows as above."
     return [
         f"## At the papers' size\n\n{told}",
         published_table(table, there),

@@ -72,6 +72,7 @@ def test_a_message_of_foreign_fields_is_told(format_: str, shared_data: Path) ->
     sound = rounds.sound[1].payload
     # Of the fields that are known only the first holds spans; it need not come first.
     late = b"\x12\x00" + sound
+    # An empty message in the field is no foreign one: a resource without spans, or a span without ids.
     payloads = [sound, *FOREIGN.values(), late, b"\x0a\x00"]
     decoded = rounds.codec.decode(payloads, CONFIG)
     told = {

@@ -12,7 +12,7 @@ from schemas.rejects import Reason, Reject
 
 _FIRST_TAG = 0x0A
 """Of a message in field 1."""
-_FirstField = message_classes("flowdiff.payloads", {"FirstField": "1 bodies *bytes"})["FirstField"]
+_FirstField = message_classes("flowdiff.foreign", {"FirstField": "1 bodies *bytes"})["FirstField"]
 
 
 def refuse_foreign(payloads: Sequence[bytes], indexes: list[int], detail: str, log: RejectLog) -> list[int]:
