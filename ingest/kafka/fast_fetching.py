@@ -47,6 +47,12 @@ _TOKEN_LIFE_S: Final = 60.0
 """How long librdkafka keeps a token before it asks for another; the provider keeps the real one."""
 _QUEUE_KB: Final = 64 * 1024
 """Fetched ahead, over all partitions."""
+_NO_EPOCH: Final = -1
+"""As in Kafka's protocol."""
+SILENT_S: Final = 30.0
+"""A stream of which nothing came for so long is begun anew where it is. Most are just idle, to which it does
+nothing; but when a broker was away, librdkafka asks whether the log is still the one that was read, and now
+and then (1 in 60 restarts) waits for the answer for ever."""
 
 
 LOOKED_AT: Final = frozenset(
@@ -71,6 +77,12 @@ class FastFetching:
         self._begun: set[StreamId] = set()
         self._until: dict[StreamId, int] = {}
         """After what was fetched last."""
+        self._epoch: dict[StreamId, tuple[int, int]] = {}
+        """Position after the last message, and epoch of the leader that wrote it: by both librdkafka tells a
+        log that was cut back from the one that was read."""
+        self._heard_s: dict[StreamId, float] = {}
+        """When a stream was begun, or gave something, by `time.monotonic`."""
+        self._held: set[StreamId] = set()
         self._own = OwnFetching(settings, consumer)
         self._looked_at: set[StreamId] = set()
         """With a damaged batch next, fetched by the other client: it tells where the batch ends."""
@@ -91,6 +103,7 @@ class FastFetching:
         )
         if is_joining or now_s >= self._polled + _MEMBER_EVERY_S:
             self._polled = now_s
+            self._begin_silent_ones_anew(now_s)
             # All is held there but what is looked at: this is the group's turn.
             looked = self._own.fetch(MIN_POLL_S if is_joining else 0.001)
             if looked is not None:
@@ -109,11 +122,14 @@ class FastFetching:
 
     def hold(self, streams: Collection[StreamId]) -> None:
         """See `Fetching.hold`."""
+        self._held |= set(streams)
         self._own.hold([stream for stream in streams if stream in self._looked_at])
         self._client.pause(self._named(streams))
 
     def go_on(self, streams: Collection[StreamId]) -> None:
         """See `Fetching.go_on`."""
+        self._held -= set(streams)
+        self._heard_s.update(dict.fromkeys(streams, time.monotonic()))
         self._own.go_on([stream for stream in streams if stream in self._looked_at])
         self._client.resume(self._named(streams))
 
@@ -125,8 +141,11 @@ class FastFetching:
             self._client.incremental_unassign(named)
         self._looked_at -= set(streams)
         self._begun -= set(streams)
+        self._held -= set(streams)
         for stream in streams:
             self._until.pop(stream, None)
+            self._epoch.pop(stream, None)
+            self._heard_s.pop(stream, None)
         self._waiting = deque(bite for bite in self._waiting if bite[0] not in streams)
         self._truncated = [stream for stream in self._truncated if stream not in streams]
 
@@ -153,7 +172,8 @@ class FastFetching:
 
     def _assign(self, stream: StreamId, position: int) -> None:
         """Not by `seek`, which librdkafka refuses while it is not at work on a partition."""
-        partition = TopicPartition(stream.topic, stream.partition, position)
+        epoch = self._epoch_at(stream, position)
+        partition = TopicPartition(stream.topic, stream.partition, position, leader_epoch=epoch)
         if stream in self._begun and stream not in self._looked_at:
             self._client.incremental_unassign([partition])
         self._looked_at.discard(stream)
@@ -162,6 +182,19 @@ class FastFetching:
         self._client.resume([partition])
         self._begun.add(stream)
         self._until[stream] = position
+        self._heard_s[stream] = time.monotonic()
+
+    def _begin_silent_ones_anew(self, now_s: float) -> None:
+        """See `SILENT_S`."""
+        for stream in self._begun - self._held - self._looked_at:
+            position = self._until[stream]
+            # Without an epoch it has nothing to ask, and does not wait.
+            if now_s > self._heard_s[stream] + SILENT_S and self._epoch_at(stream, position) != _NO_EPOCH:
+                self._assign(stream, position)
+
+    def _epoch_at(self, stream: StreamId, position: int) -> int:
+        after, epoch = self._epoch.get(stream, (position, _NO_EPOCH))
+        return epoch if after == position else _NO_EPOCH
 
     def _named(self, streams: Collection[StreamId]) -> list[Any]:
         return [TopicPartition(s.topic, s.partition) for s in streams if s in self._begun - self._looked_at]
@@ -189,7 +222,10 @@ class FastFetching:
         failed = next((i for i, error in enumerate(errors) if error is not None), None)
         good = messages if failed is None else messages[:failed]
         if good:
-            self._give(stream, _batch(good))
+            batch, epoch = _batch(good), good[-1].leader_epoch()
+            if epoch is not None:
+                self._epoch[stream] = batch.until, epoch
+            self._give(stream, batch)
         if failed is None:
             return
         code, offset, rest = (
@@ -219,6 +255,7 @@ class FastFetching:
 
     def _give(self, stream: StreamId, batch: FetchedBatch) -> None:
         self._until[stream] = batch.until
+        self._heard_s[stream] = time.monotonic()
         self._waiting.append((stream, [batch]))
 
 

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker, started
 from kafka.errors import KafkaTimeoutError
 
+from ingest.kafka import fast_fetching
 from ingest.kafka.diagnosis import SECOND_TRY, connected
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -202,3 +204,32 @@ def test_unclean_election_is_told_though_the_log_is_longer_again(
     with pytest.raises(TopicChangedError, match="the log was cut back behind what was read"):
         read.read_until(lambda: len(read.values()) > 100)
     assert read.values() == list(numbered(0, 100))
+
+
+# librdkafka now and then waits for ever after a restart, which cannot be brought about: it is held, and the
+# source does not know.
+@pytest.mark.parametrize("client", ["fast"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_stream_that_stands_still_is_begun_anew(
+    mortal: KafkaBench, opened: list[KafkaSource], monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    monkeypatch.setattr(fast_fetching, "SILENT_S", 3.0)
+    topic = mortal.topic()
+    mortal.fill(topic, numbered(0, 100), batch=10)
+    read = reader(mortal, opened, topic)
+    read.read(100)
+    fetching = read.source._fetching
+    assert isinstance(fetching, fast_fetching.FastFetching)
+    fetching._client.pause([TopicPartition(topic, 0)])
+    if is_cut:
+        mortal.broker.stop()
+        cut_log(mortal.broker, topic, 50)
+        mortal.broker.up()
+    mortal.fill(topic, numbered(100, 200))
+    if is_cut:
+        with pytest.raises(TopicChangedError, match="the log was cut back behind what was read"):
+            read.read_until(lambda: len(read.values()) > 100)
+        assert read.values() == list(numbered(0, 100))
+    else:
+        assert read.read(200) == list(numbered(0, 200))
+        assert read.offsets(StreamId(topic, 0)) == list(range(200))
