@@ -19,7 +19,7 @@ from kafka import TopicPartition as MemberPartition
 from kafka.errors import LogTruncationError
 
 from ingest.kafka.bearer_tokens import token_provider
-from ingest.kafka.fetched_batches import FetchedBatch
+from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
 from ingest.kafka.fetching import MIN_POLL_S, Bite, OwnFetching
 from ingest.kafka.kafka_security import needed_secret, secret
 from ingest.kafka.kafka_settings import (
@@ -106,8 +106,9 @@ class FastFetching:
             self._begin_silent_ones_anew(now_s)
             # All is held there but what is looked at: this is the group's turn.
             looked = self._own.fetch(MIN_POLL_S if is_joining else 0.001)
-            if looked is not None:
-                return self._seen(*looked)
+            # What was fetched before comes first. A damaged batch is found again.
+            if looked is not None and not (self._waiting and isinstance(looked[1][0], DamagedBatch)):
+                self._waiting.append(self._seen(*looked))
         if self._truncated and not self._waiting:
             streams, self._truncated = self._truncated, []
             raise LogTruncationError({MemberPartition(s.topic, s.partition): None for s in streams})
@@ -212,9 +213,11 @@ class FastFetching:
             end = at + len(list(run))
             by_stream.setdefault(key, []).extend(messages[at:end])
             at = end
+        # It may tell of one damage twice, the second time after it was told to leave the stream.
+        ours = self._begun - self._looked_at
         for (topic, partition), those in by_stream.items():
             stream = StreamId(topic, partition)
-            if stream in self._begun:
+            if stream in ours:
                 self._take(stream, those)
 
     def _take(self, stream: StreamId, messages: list[Any]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker, started
 from kafka.errors import KafkaTimeoutError
@@ -92,6 +92,51 @@ def test_damaged_batch_is_passed_when_asked(mortal: KafkaBench, opened: list[Kaf
     (reject,) = passed.rejects
     assert (reject.reason, reject.payload, passed.until) == (Reason.BAD_COMPRESSION, 20, 30)
     assert "offsets 20 to 29" in reject.detail
+
+
+def test_damage_costs_nothing_of_what_was_fetched_before(
+    mortal: KafkaBench, opened: list[KafkaSource]
+) -> None:
+    # Of other streams, so that the damage is found while they are given.
+    topic, others = damaged_topic(mortal), mortal.topic(partitions=4)
+    for partition in range(4):
+        mortal.fill(others, numbered(0, 50), partition)
+    read = reader(mortal, opened, topic, others, on_corrupt="skip")
+    read.read(90 + 4 * 50)
+    assert read.values(StreamId(topic, 0)) == [*numbered(0, 20), *numbered(30, 100)]
+
+
+class ToldTwice:
+    """A client of librdkafka that tells each trouble twice, as it does now and then."""
+
+    def __init__(self, client: Consumer) -> None:
+        self._client = client
+        self._again: list[Message] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._client, name)
+
+    def consume(self, n: int, timeout_s: float) -> list[Message]:
+        told, self._again = self._again, []
+        if not told:
+            told = self._client.consume(n, timeout_s)
+            self._again = [message for message in told if message.error() is not None]
+        return told
+
+
+@pytest.mark.parametrize("client", ["fast"])
+def test_damage_that_is_told_twice_halts_its_stream_alone(
+    mortal: KafkaBench, opened: list[KafkaSource]
+) -> None:
+    topic, other = damaged_topic(mortal), mortal.topic()
+    read = reader(mortal, opened, topic, other)
+    fetching = read.source._fetching
+    assert isinstance(fetching, fast_fetching.FastFetching)
+    fetching._client = ToldTwice(fetching._client)
+    with pytest.raises(CorruptStreamError):
+        read.read(1_000)
+    mortal.fill(other, numbered(0, 50))
+    read.read_until(lambda: len(read.values(StreamId(other, 0))) == 50)
 
 
 def test_damage_that_heals_costs_nothing(mortal: KafkaBench, opened: list[KafkaSource]) -> None:
