@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +14,8 @@ from stitch.lake.encoding import decode
 from stitch.lake.manifest import LakeFile, Manifest
 
 ALL_EVERY: Final = 100
-"""Reads from one to the next that decodes every file anew."""
+"""Reads from one to the next that decodes every file anew, at least: as many as there are files, so that
+a read decodes about one file more than is new, however large the lake."""
 
 
 class GrowingLake:
@@ -28,6 +29,10 @@ class GrowingLake:
     def __init__(self, open_lake: Callable[[], Manifest], all_every: int = ALL_EVERY) -> None:
         self._open = open_lake
         self._all_every = all_every
+        self._all_at = all_every
+        """The read with which all are decoded next."""
+        self._names = pa.array([], pa.large_string())
+        """Of the files seen last."""
         self._requests: dict[str, list[str]] = {}
         """By file."""
         self._times: Counter[str] = Counter()
@@ -49,13 +54,16 @@ class GrowingLake:
         """Once. Raises LakeError and OSError where the lake cannot be read."""
         manifest = self._open()
         listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), "flows"))
-        names = listed["name"].to_pylist()
-        if len(set(names)) != len(names):
+        names = listed["name"].combine_chunks().cast(pa.large_string())
+        # Names are compared in Arrow: there are tens of thousands, and few of them differ.
+        is_new = pc.invert(pc.is_in(names, value_set=self._names))
+        gone = self._names.filter(pc.invert(pc.is_in(self._names, value_set=names))).to_pylist()
+        come = set(names.filter(is_new).to_pylist())
+        if len(names) != len(self._names) - len(gone) + len(come):
             self.trouble.append("a file is listed twice")
-        come = set(names).difference(self._requests)
-        gone = self._requests.keys() - set(names)
+        self._names = names
         if come:
-            self._add(manifest, come, zip(names, listed["window_ns"].to_pylist(), strict=True))
+            self._add(manifest, come, set(listed["window_ns"].filter(is_new).to_pylist()))
         lost = [request for name in gone for request in self._requests.pop(name)]
         self._times.subtract(lost)
         self.vanished += sum(not self._times[request] for request in set(lost))
@@ -63,12 +71,12 @@ class GrowingLake:
             self._times[request] > 1 for request in {r for name in come for r in self._requests[name]}
         )
         self.reads += 1
-        if self.reads % self._all_every == 0:
+        if self.reads >= self._all_at:
             self.read_all(manifest)
+            self._all_at = self.reads + max(self._all_every, len(names))
 
-    def _add(self, manifest: Manifest, come: set[str], windows: Iterable[tuple[str, int]]) -> None:
+    def _add(self, manifest: Manifest, come: set[str], starts: set[int]) -> None:
         length = manifest.info.window_length_ns
-        starts = {start for name, start in windows if name in come}
         # `files` looks at size and footer of each: only of the windows that have something new.
         for file in manifest.files("flows", [Window(start, length) for start in starts]):
             if file.name in come:
