@@ -76,6 +76,8 @@ class World:
     step_s: float = 4
     """Between two turns."""
     lanes_at_once: int = 0
+    drains: bool = True
+    """Whether every turn waits for what is being decoded, so that a schedule repeats exactly."""
     log: MemoryLog = field(default_factory=MemoryLog)
     watch: Watch = field(default_factory=Unwatched)
     processes: dict[str, LiveRun] = field(default_factory=dict)
@@ -95,12 +97,12 @@ class World:
         info = ensure_lake(store, self.settings.window_length_ns, NS_PER_MINUTE, "test")
         member = self.members[name] = self.log.join()
         identity = LiveIdentity(owner=name, created_by="test")
-        # Threads work when they come to it; here every turn does all, so that a schedule repeats exactly.
         run = LiveRun(
             member, store, info, self.settings, identity, lambda: self.now_ns, self.watch, self.lanes_at_once
         )
-        decoders = run._decoders
-        decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]
+        if self.drains:
+            decoders = run._decoders
+            decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]
         self.processes[name] = run
         return run
 

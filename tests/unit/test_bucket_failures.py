@@ -24,9 +24,9 @@ def lost(kind: str) -> str:
     ("text", "number", "words", "certain", "passing"),
     [
         (lost("Connect"), errno.EHOSTUNREACH, "there is no connection", True, True),
-        (lost("Request"), errno.EIO, "the connection was lost", False, True),
+        (lost("Request"), errno.ECONNRESET, "the connection was lost", False, True),
         (lost("Timeout"), errno.ETIMEDOUT, "did not answer in time", False, True),
-        ("Generic S3 error: something new", errno.EIO, "the connection was lost", False, True),
+        ("Generic S3 error: something new", errno.ECONNRESET, "the connection was lost", False, True),
         (
             ANSWER.format("403 Forbidden", "AccessDenied"),
             errno.EACCES,
@@ -40,9 +40,9 @@ def lost(kind: str) -> str:
         (ANSWER.format("404 Not Found", "NoSuchUpload"), errno.EIO, "404 NoSuchUpload", True, False),
         (ANSWER.format("404 Not Found", "NoSuchBucket"), errno.ENXIO, "no such bucket", True, False),
         (ANSWER.format("404 Not Found", "NoSuchKey"), errno.ENOENT, "it is not there", True, False),
-        (ANSWER.format("409 Conflict", "ConditionalRequestConflict"), errno.EIO, "409", True, True),
-        (ANSWER.format("500 Internal", "InternalError"), errno.EIO, "500 InternalError", False, True),
-        (ANSWER.format("503 Slow Down", "SlowDown"), errno.EIO, "503 SlowDown", False, True),
+        (ANSWER.format("409 Conflict", "ConditionalRequestConflict"), errno.EAGAIN, "409", True, True),
+        (ANSWER.format("500 Internal", "InternalError"), errno.EAGAIN, "500 InternalError", False, True),
+        (ANSWER.format("503 Slow Down", "SlowDown"), errno.EAGAIN, "503 SlowDown", False, True),
         (ANSWER.format("400 Bad Request", "EntityTooLarge"), errno.EIO, "400 EntityTooLarge", True, False),
         (PUT + "Received redirect without LOCATION, this", errno.ENXIO, "another region", True, False),
         (

@@ -6,7 +6,6 @@ import errno
 
 import pytest
 
-from ingest.source import StreamId
 from stitch.drivers.live.setbacks import (
     MAX_FAILURES,
     MAX_LOSSES,
@@ -15,8 +14,8 @@ from stitch.drivers.live.setbacks import (
     Setbacks,
     passes_by_itself,
 )
+from stitch.lake.bucket.failures import failure_of
 
-STREAMS = (StreamId("spans", 0),)
 BROKEN = OSError(errno.EIO, "Input/output error")
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -62,31 +61,45 @@ def test_an_error_that_passes_never_halts(setbacks: Setbacks) -> None:
         assert not passes_by_itself(OSError(code, ""))
 
 
-def test_a_lane_that_was_lost_is_taken_back_once_and_later(clock: Clock, setbacks: Setbacks) -> None:
-    assert setbacks.lost(3, STREAMS)
-    assert [*setbacks.to_take_back()] == []
+@pytest.mark.parametrize("kind", ["Connect", "Timeout", "Request", "Unknown"])
+def test_a_bucket_that_cannot_be_reached_is_waited_for(kind: str) -> None:
+    assert passes_by_itself(failure_of(Exception(f"HttpError {{ kind: {kind}, "), "s3://lakes/p").error)
+
+
+@pytest.mark.parametrize(
+    ("status", "passes"), [(500, True), (503, True), (429, True), (400, False), (403, False)]
+)
+def test_of_what_a_bucket_answers_the_server_s_trouble_is_waited_for(status: int, passes: bool) -> None:
+    told = failure_of(Exception(f"non-2xx status code: {status} X: <Code>Y</Code>"), "s3://lakes/p")
+    assert passes_by_itself(told.error) == passes
+
+
+def test_a_lane_that_was_lost_is_taken_back_later(clock: Clock, setbacks: Setbacks) -> None:
+    assert setbacks.lost(3)
+    assert setbacks.to_take_over() == []
     clock.now_ns = RETRY_NS
-    assert [*setbacks.to_take_back()] == [(3, STREAMS)]
-    assert [*setbacks.to_take_back()] == []
+    assert setbacks.to_take_over() == [3]
+    setbacks.tried(3)
+    assert setbacks.to_take_over() == []
 
 
 def test_who_loses_a_lane_again_and_again_gives_in(setbacks: Setbacks) -> None:
-    assert [setbacks.lost(3, STREAMS) for _ in range(MAX_LOSSES)] == [True] * (MAX_LOSSES - 1) + [False]
+    assert [setbacks.lost(3) for _ in range(MAX_LOSSES)] == [True] * (MAX_LOSSES - 1) + [False]
 
 
 def test_losses_count_until_enough_commits_stand(setbacks: Setbacks) -> None:
     for commits, is_settled in ((SETTLED_COMMITS - 1, False), (SETTLED_COMMITS, True)):
-        setbacks.reassigned(3)
+        setbacks.forget(3)
         for _ in range(MAX_LOSSES - 1):
-            assert setbacks.lost(3, STREAMS)
+            assert setbacks.lost(3)
         for _ in range(commits):
             setbacks.committed(3)
-        assert setbacks.lost(3, STREAMS) == is_settled
+        assert setbacks.lost(3) == is_settled
 
 
-def test_what_the_log_gives_anew_is_not_taken_back(clock: Clock, setbacks: Setbacks) -> None:
-    setbacks.lost(3, STREAMS)
-    setbacks.put_off(4, STREAMS)
-    setbacks.reassigned(3)
+def test_what_is_no_longer_ours_is_not_taken_back(clock: Clock, setbacks: Setbacks) -> None:
+    setbacks.lost(3)
+    setbacks.put_off(4)
+    setbacks.forget(3)
     clock.now_ns = RETRY_NS
-    assert [*setbacks.to_take_back()] == [(4, STREAMS)]
+    assert setbacks.to_take_over() == [4]

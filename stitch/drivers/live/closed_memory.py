@@ -1,8 +1,9 @@
 """What a lane remembers of requests that it closed: so that what comes after is told for late or repeated.
 
 Hashes of 64 bits, sorted, with the end of the window they belong to; forgotten window by window, and the
-oldest windows first where there are more than `capacity`. Two of ten million requests share a hash with a
-chance of three in a million; then an event of one may be told for late.
+oldest windows first where there are more than `capacity`; of a window that is too large for it most stay.
+Two of ten million requests share a hash with a chance of three in a million; then an event of one may be told
+for late.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ EVENTS: Final = 8_000_000
 """Events remembered, to tell a copy from a late event: those of the last windows."""
 _GROWTH: Final = 3
 """A sorted run is merged into the one before unless that is so many times as long."""
+_SPARE: Final = 8
+"""Where there are too many, one part in so many goes besides: not each addition is to move them all."""
 
 
 class KeySet:
@@ -58,8 +61,7 @@ class KeySet:
         while len(self._runs) > 1 and len(self._runs[-2][0]) < _GROWTH * len(self._runs[-1][0]):
             self._runs[-2:] = [_merged(self._runs[-2], self._runs[-1])]
         if len(self) > self._capacity:
-            minutes = np.concatenate([run for _, run in self._runs])
-            self._drop_to(int(np.partition(minutes, len(minutes) - self._capacity)[-self._capacity]) + 1)
+            self._drop_oldest(self._capacity - self._capacity // _SPARE)
 
     def has(self, keys: U8) -> B1:
         """[keys] whether each is remembered; fastest where `keys` are sorted."""
@@ -80,6 +82,18 @@ class KeySet:
         kept = [(keys[ends >= minute], ends[ends >= minute]) for keys, ends in self._runs]
         self._runs = [run for run in kept if len(run[0])]
         self._first_minute = minute
+
+    def _drop_oldest(self, most: int) -> None:
+        """Keep so many: whole windows, and of the oldest of them nearly what was added last."""
+        minutes = np.concatenate([ends for _, ends in self._runs])
+        oldest = int(np.partition(minutes, len(minutes) - most)[-most])
+        self._drop_to(oldest)
+        excess = len(self) - most
+        for place, (keys, ends) in enumerate(self._runs):  # the longest run is the oldest
+            of_oldest = np.flatnonzero(ends == oldest)[:excess]
+            excess -= len(of_oldest)
+            self._runs[place] = np.delete(keys, of_oldest), np.delete(ends, of_oldest)
+        self._runs = [run for run in self._runs if len(run[0])]
 
 
 def _merged(a: tuple[U8, I4], b: tuple[U8, I4]) -> tuple[U8, I4]:

@@ -19,6 +19,7 @@ from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.lane_work import LANES_AT_ONCE, Commit, Committed, LaneWork, Taken
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.own_streams import OwnStreams, by_lane
 from stitch.drivers.live.setbacks import Setbacks, passes_by_itself
 from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
 from stitch.lake.chain import CommitTakenError
@@ -54,6 +55,7 @@ class LiveRun:
         self._identity = identity
         self._clock = clock
         self._watch = watch
+        self._ours = OwnStreams()
         self._lanes: dict[int, LiveLane] = {}
         self._halted: dict[int, str] = {}
         self._later: dict[int, str] = {}
@@ -81,15 +83,14 @@ class LiveRun:
     @property
     def all_halted(self) -> bool:
         """Whether there is nothing left to do: every lane that was ours is halted."""
-        return bool(self._halted) and not self._lanes
+        return bool(self._halted) and not self._lanes and not self._later
 
     # -- a turn ---------------------------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> None:
         """One step: ownership, a poll, and work for the lanes that rest."""
         self._own(self._source.change())
-        for number, streams in self._setbacks.to_take_back():
-            self._gain(number, list(streams))
+        self._take_over_again()
         if self._work.bytes > self._settings.memory_bytes // AHEAD_SHARE:
             self._work.pause(min(timeout_s, BUSY_POLL_S))
         else:
@@ -131,36 +132,47 @@ class LiveRun:
         if not change:
             return
         self._settle()
-        for number in {stream.lane for stream in (*change.lost, *change.asked)}:
-            self._setbacks.reassigned(number)
-            self._later.pop(number, None)
-        if change.lost:
-            for number in sorted({stream.lane for stream in change.lost}):
-                self._lose(number, change.lost)
-        if change.asked:
-            for number in sorted({stream.lane for stream in change.asked} & {*self._lanes}):
-                self._commit(number)
-                self._leave(number, change.asked, "released")
-            self._source.release(change.asked)
-        for number in sorted({stream.lane for stream in change.gained}):
+        for number, streams in by_lane(change.lost):
+            self._forgo(number, streams)
+            self._lose(number, streams)
+        for number, streams in by_lane(change.asked):
+            self._give_up(number, streams)
+        self._source.release(change.asked)
+        for number, streams in by_lane(change.gained):
+            self._ours.gain(number, streams)
             self._halted.pop(number, None)
-            self._gain(number, [stream for stream in change.gained if stream.lane == number])
+            self._gain(number)
 
-    def _gain(self, number: int, streams: list[StreamId]) -> None:
-        """Take a lane over, or more streams into one that is ours, and let them come."""
+    def _forgo(self, number: int, streams: Iterable[StreamId]) -> None:
+        """Streams are no longer ours. Of a lane of which none is left, nothing is waited for."""
+        if not self._ours.forgo(number, streams):
+            self._setbacks.forget(number)
+            self._later.pop(number, None)
+            self._halted.pop(number, None)
+
+    def _take_over_again(self) -> None:
+        """Lanes that were put off, once it is time."""
+        if self._setbacks.to_take_over():
+            self._settle()
+            for number in self._setbacks.to_take_over():
+                self._gain(number)
+
+    def _gain(self, number: int) -> None:
+        """Take a lane over, or more streams into one that is at work, and let all come that are ours."""
+        if not self._ours[number]:
+            return
+        self._setbacks.tried(number)
         now_ns = self._clock()
         try:
             if number not in self._lanes:
+                # What was read of it before is not what its last commit goes on with.
+                self._take(drain=True)
                 self._lanes[number] = open_lane(
-                    self._store,
-                    self._info,
-                    number,
-                    self._settings,
-                    self._identity,
-                    self._source.cluster_id,
+                    self._store, self._info, number, self._settings, self._identity, self._source.cluster_id
                 )
                 self._watch.lane(number, "gained", "")
             lane = self._lanes[number]
+            streams = [stream for stream in self._ours[number] if stream not in lane.streams]
             for stream in streams:
                 self._by_name[stream.name] = stream
                 started = start_stream(self._source, lane, stream, accept_gaps=self._settings.accept_gaps)
@@ -177,39 +189,36 @@ class LiveRun:
         else:
             return
         if passes:
-            self._put_off(number, streams, why)
+            self._put_off(number, why)
         else:
             self._halt(number, why)
 
-    def _put_off(self, number: int, streams: Iterable[StreamId], why: str) -> None:
+    def _put_off(self, number: int, why: str) -> None:
         """A lane that is ours cannot be taken over, and may be soon."""
-        ours = {*streams, *(self._lanes[number].streams if number in self._lanes else ())}
         self._lanes.pop(number, None)
         self._work.forget(number)
-        self._source.pause(ours)
-        self._setbacks.put_off(number, tuple(sorted(ours)))
+        self._source.pause(self._ours[number])
+        self._setbacks.put_off(number)
         if number not in self._later:
             self._watch.lane(number, "waiting", why)
         self._later[number] = why
 
     def _lose(self, number: int, lost: Iterable[StreamId]) -> None:
         """Some streams of a lane are another's: what came of them must not be committed by us."""
-        self._halted.pop(number, None)
-        if number not in self._lanes:
-            return
-        kept = [stream for stream in self._lanes[number].streams if stream not in set(lost)]
-        self._drop(number, "lost")
-        if kept:  # the rest of the lane begins again where its last commit was
-            self._gain(number, kept)
+        if number in self._lanes and set(lost).intersection(self._lanes[number].streams):
+            self._drop(number, "lost")
+            self._gain(number)  # the rest of the lane begins again where its last commit was
 
-    def _leave(self, number: int, asked: Iterable[StreamId], how: str) -> None:
+    def _give_up(self, number: int, asked: Iterable[StreamId]) -> None:
+        """Some streams of a lane are asked back: what came of them is committed."""
+        self._commit(number)
+        self._forgo(number, asked)  # behind the commit, which may have put the lane off
         lane = self._lanes.get(number)
-        if lane is None:
-            return
-        for stream in set(asked) & set(lane.streams):
-            lane.end(stream)
-        if not lane.streams:
-            self._drop(number, how)
+        if lane is not None:
+            for stream in set(asked).intersection(lane.streams):
+                lane.end(stream)
+            if not lane.streams:
+                self._drop(number, "released")
 
     def _drop(self, number: int, how: str, why: str = "") -> None:
         lane = self._lanes.pop(number, None)
@@ -220,8 +229,8 @@ class LiveRun:
     def _halt(self, number: int, why: str) -> None:
         """Stop a lane, and say what for; the others go on."""
         lane = self._lanes.get(number)
-        if lane is not None:
-            self._source.pause(lane.streams)
+        self._source.pause(self._ours[number])
+        self._setbacks.forget(number)
         self._drop(number, "halted", why)
         self._later.pop(number, None)
         self._halted[number] = why
@@ -328,9 +337,8 @@ class LiveRun:
 
     def _lost_to_another(self, number: int, why: str) -> None:
         """Another process went on with a lane that the log gave to us."""
-        streams = self._lanes[number].streams
-        if self._setbacks.lost(number, streams):
-            self._source.pause(streams)
+        if self._setbacks.lost(number):
+            self._source.pause(self._ours[number])
             self._drop(number, "lost", why)
             self._later[number] = why
         else:
@@ -338,9 +346,8 @@ class LiveRun:
 
     def _start_over(self, number: int, why: str) -> None:
         """Take our own lane over anew: its chain knows what became of the last commit."""
-        streams = list(self._lanes[number].streams)
         self._drop(number, "lost", why)
-        self._gain(number, streams)
+        self._gain(number)
 
     def _wait(self, number: int, error: OSError) -> None:
         """A commit failed and may do so again: reading waits, membership is kept."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-from ingest.source import StreamId
 
 RETRY_NS: Final = 2_000_000_000
 """Until a commit that failed, or a takeover, is tried again."""
@@ -28,8 +26,8 @@ class _Setback:
     """Times the lane was taken from us."""
     commits: int = 0
     """Since the last loss."""
-    lost: tuple[StreamId, ...] = ()
-    """Streams of the lane that is to be taken back at `retry_at_ns`."""
+    is_away: bool = False
+    """Whether the lane is to be taken over again at `retry_at_ns`."""
 
 
 class Setbacks:
@@ -51,7 +49,7 @@ class Setbacks:
         told = self._of.get(lane)
         return told is None or self._clock() >= told.retry_at_ns
 
-    def lost(self, lane: int, streams: tuple[StreamId, ...]) -> bool:
+    def lost(self, lane: int) -> bool:
         """Another process took a lane that the log gave to us; whether to take it back, later.
 
         It may have slept in the middle of taking over, before it was declared dead. Where it happens again
@@ -61,20 +59,23 @@ class Setbacks:
         told.losses, told.commits = told.losses + 1, 0
         if told.losses >= MAX_LOSSES:
             return False
-        told.lost, told.retry_at_ns = streams, self._clock() + RETRY_NS
+        self.put_off(lane)
         return True
 
-    def put_off(self, lane: int, streams: tuple[StreamId, ...]) -> None:
+    def put_off(self, lane: int) -> None:
         """A lane cannot be taken over now, for a cause that may pass."""
         told = self._of.setdefault(lane, _Setback())
-        told.lost, told.retry_at_ns = streams, self._clock() + RETRY_NS
+        told.is_away, told.retry_at_ns = True, self._clock() + RETRY_NS
 
-    def to_take_back(self) -> Iterator[tuple[int, tuple[StreamId, ...]]]:
-        """Lanes whose time has come, with their streams."""
-        for lane, told in [*self._of.items()]:
-            if told.lost and self._clock() >= told.retry_at_ns:
-                streams, told.lost = told.lost, ()
-                yield lane, streams
+    def to_take_over(self) -> list[int]:
+        """Lanes that are away and whose time has come."""
+        return [lane for lane, told in self._of.items() if told.is_away and self._clock() >= told.retry_at_ns]
+
+    def tried(self, lane: int) -> None:
+        """A lane is being taken over: it is not away, unless it is put off again."""
+        told = self._of.get(lane)
+        if told is not None:
+            told.is_away = False
 
     def committed(self, lane: int) -> None:
         """A commit of ours stands."""
@@ -84,12 +85,19 @@ class Setbacks:
             if told.losses == 0 or told.commits >= SETTLED_COMMITS:
                 del self._of[lane]
 
-    def reassigned(self, lane: int) -> None:
-        """The log gave the lane to somebody, us or another: what was, no longer counts."""
+    def forget(self, lane: int) -> None:
+        """The lane is no longer ours, or waits for a person: what was, does not count."""
         self._of.pop(lane, None)
+
+
+_WAITS: Final = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED),
+        *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN),
+    }
+)
 
 
 def passes_by_itself(error: OSError) -> bool:
     """Whether waiting helps: a disk that is full, a quota, a store that does not answer."""
-    waits = {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ENETUNREACH}
-    return error.errno in waits or isinstance(error, TimeoutError | ConnectionError)
+    return error.errno in _WAITS or isinstance(error, TimeoutError | ConnectionError)

@@ -62,7 +62,8 @@ def failure_of(error: BaseException, url: str) -> Failure:
         # A server, or what stands before it, may fail after it stored.
         server = status >= 500 or status in (408, 409, 429)
         why = f"the store answered {told}" + ("; try again later" if server else "")
-        return Failure(OSError(errno.EIO, why, url), certain=status < 500, passing=server)
+        number = errno.EAGAIN if server else errno.EIO
+        return Failure(OSError(number, why, url), certain=status < 500, passing=server)
     return _of_connection(text, url)
 
 
@@ -76,4 +77,4 @@ def _of_connection(text: str, url: str) -> Failure:
         why = "the store did not answer in time; try again, or raise FLOWDIFF_BUCKET_TIMEOUT"
         return Failure(OSError(errno.ETIMEDOUT, why, url), certain=False, passing=True)
     why = "the connection was lost; try again"
-    return Failure(OSError(errno.EIO, why, url), certain=False, passing=True)
+    return Failure(OSError(errno.ECONNRESET, why, url), certain=False, passing=True)
