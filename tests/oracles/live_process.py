@@ -43,6 +43,7 @@ class Sent:
     at_ns: int
     partition: int
     value: bytes
+    topic: str = "spans"
 
 
 def requests(n: int, partitions: int, spread_s: int) -> list[Sent]:
@@ -117,7 +118,7 @@ class World:
         self.now_ns += int(seconds * NS_PER_SECOND)
         while self._written < len(self.sent) and self.sent[self._written].at_ns <= self.now_ns:
             message = self.sent[self._written]
-            self.log.write("spans", message.partition, message.value, message.at_ns)
+            self.log.write(message.topic, message.partition, message.value, message.at_ns)
             self._written += 1
 
     @property

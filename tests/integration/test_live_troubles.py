@@ -1,0 +1,35 @@
+"""Many troubles at once, by chance: whatever happened, the lake is what one quiet process would have made."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from oracles.live_process import flow_rows
+from oracles.troubled_life import TroubledLife
+
+from stitch.lake.chain import lanes, read_chain
+from stitch.lake.fsck import check
+
+FIRST, LIVES = (int(n) for n in os.environ.get("FLOWDIFF_LIVES", "1:24").split(":"))
+"""Seeds: from which, and how many."""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_is_lost_doubled_or_different(part: int) -> None:
+    for seed in range(FIRST + part, FIRST + LIVES, 4):
+        judge(seed)
+
+
+def judge(seed: int) -> None:
+    """One life. Raises AssertionError with what happened in it."""
+    life = TroubledLife(seed)
+    life.lead()
+    world = life.world
+    told = f"seed {seed}: {'; '.join(life.told)}"
+    world.disk.lose_power()  # everything was acknowledged
+    assert check(world.store) == [], told
+    records = [link.record for lane in lanes(world.store) for link in read_chain(world.store, lane)]
+    assert sum(record.counters.messages for record in records) == len(world.sent), told
+    assert sum(record.counters.events_late for record in records) == 0, told
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}, told

@@ -1,0 +1,256 @@
+"""A life of live ingestion in which much goes wrong at once: processes, disk and log, by chance from a seed.
+
+Nothing here knows what the driver does about it. In the end all is well again, a person restarts what halted,
+and the lake must be what one quiet process would have made of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from oracles.live_process import START_NS, Sent, World, requests
+from oracles.memory_disk import CrashError, MemoryDisk
+
+from schemas.errors import FlowdiffError
+from schemas.windows import NS_PER_SECOND
+
+LASTS_S = 160
+MOST_PROCESSES = 3
+TROUBLE = 0.25
+"""Of the turns in which something happens."""
+
+
+class UnreliableDisk(MemoryDisk):
+    """Full, away, or in doubt about a commit."""
+
+    rng: random.Random
+    full_to_ns: int = 0
+    away_to_ns: int = 0
+    doubts: int = 0
+    """Commits to come whose answer is lost."""
+
+    def create(self, name: str, data: bytes) -> None:  # type: ignore[override]
+        if self.now_ns < self.full_to_ns:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().create(name, data)
+
+    def link(self, source: str, target: str) -> None:
+        if "/commits/" not in target or not (self.doubts or self.now_ns < self.away_to_ns):
+            super().link(source, target)
+            return
+        self.doubts = max(0, self.doubts - 1)
+        if self.rng.random() < 0.5:
+            super().link(source, target)
+        raise TimeoutError(errno.ETIMEDOUT, "the store did not answer in time")
+
+
+class TroubledLife:
+    """One life; everything by chance is of `seed`, but for when threads are done with decoding."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        disk = UnreliableDisk()
+        disk.rng = self.rng
+        partitions = self.rng.choice((1, 2, 3))
+        self.world = World(
+            _sent(partitions), disk, partitions=partitions, step_s=self.rng.choice((3, 4, 7)), drains=False
+        )
+        self.world.log.per_poll = self.rng.choice((2, 5, 50))
+        self.disk = disk
+        self.asleep: dict[str, int] = {}
+        """Processes that sleep, and to when."""
+        self.born = 0
+        self.halted = 0
+        self.told: list[str] = []
+        """What happened, for whoever has to understand it."""
+
+    def lead(self) -> None:
+        """From the first message to a lake at rest."""
+        self._bear()
+        while not self.world.over:
+            self._pass()
+            if self.rng.random() < TROUBLE:
+                self.rng.choice(self._troubles)()
+        self._heal()
+        while not self._rests():
+            self._pass()
+        for name in [*self.world.processes]:
+            self._stop(name, whole=True)
+
+    # -- time -----------------------------------------------------------------------------------------------
+
+    def _pass(self) -> None:
+        """A moment, in which every process that is awake does something."""
+        world = self.world
+        if "more" not in world.log.topic_ids and world.now_ns + world.step_s * NS_PER_SECOND >= _MORE_FROM_NS:
+            world.log.create("more", 2)
+            world.log.rebalance()
+        world.pass_time(world.step_s)
+        self.disk.now_ns = world.now_ns
+        for name in self.rng.sample([*world.processes], len(world.processes)):
+            if name in world.processes and world.now_ns >= self.asleep.get(name, 0):
+                self._turn(name)
+        if len(world.processes) == 0:
+            self._bear()
+
+    def _turn(self, name: str) -> None:
+        run = self.world.processes[name]
+        try:
+            run.turn(0.0)
+            if run.all_halted:  # the command ends, and is started again
+                self.halted += 1
+                self.told.append(f"{name} halted: {run.halted}")
+                self._stop(name)
+        except CrashError:
+            self._die(name)
+
+    def _die(self, name: str) -> None:
+        end = self.rng.choice(("kill", "power", "some"))
+        self.told.append(f"{name} dies: {end}")
+        if end == "kill":
+            self.disk.kill()
+            self._bury(name)
+            return
+        for each in [*self.world.processes]:
+            self._bury(each)
+        if end == "power":
+            self.disk.lose_power()
+        else:
+            self.disk.lose_some(self.rng)
+
+    def _stop(self, name: str, *, whole: bool = False) -> None:
+        try:
+            self.world.processes[name].stop(whole=whole)
+        except CrashError:
+            self._die(name)
+        else:
+            self.world.bury(name)
+            self.asleep.pop(name, None)
+
+    def _bury(self, name: str) -> None:
+        self.world.processes[name]._decoders.close()
+        self.world.bury(name)
+        self.asleep.pop(name, None)
+
+    def _heal(self) -> None:
+        self.told.append("all is well")
+        self.disk.crash_at = self.disk.full_to_ns = self.disk.away_to_ns = self.disk.doubts = 0
+        self.world.log.unreachable = self.world.log.silent_on_start = False
+        self.asleep.clear()
+        self._healed_ns = self.world.now_ns
+
+    def _rests(self) -> bool:
+        """Whether all was read, and every window had time to be sealed. A person restarts what halted."""
+        for name, run in [*self.world.processes.items()]:
+            if run.halted:
+                self.told.append(f"{name} is restarted: {run.halted}")
+                self.halted += 1
+                self._stop(name)
+            for one in run._decoders._under_way:  # the clock here does not wait for threads
+                one.decoded.result()
+        assert self.world.now_ns < self._healed_ns + 900 * NS_PER_SECOND, "it does not come to rest"
+        read = {
+            stream.name: stream.lag
+            for run in self.world.processes.values()
+            for lane in run.status().lanes
+            for stream in lane.streams
+        }
+        all_read = {stream.name for stream in self.world.log.messages} == read.keys() and not any(
+            read.values()
+        )
+        return all_read and self.world.now_ns > self._healed_ns + 150 * NS_PER_SECOND
+
+    # -- troubles -------------------------------------------------------------------------------------------
+
+    def _bear(self) -> None:
+        """One process more."""
+        if len(self.world.processes) >= MOST_PROCESSES:
+            return
+        self.born += 1
+        try:
+            self.world.start(f"p{self.born}")
+        except (OSError, FlowdiffError) as error:  # the command ends with a line, and is started again
+            self.told.append(f"p{self.born} cannot begin: {error}")
+        except CrashError:
+            self.told.append(f"p{self.born} dies at birth")
+            self.disk.kill()
+
+    def _crash(self) -> None:
+        self.disk.crash_at = self.disk.steps + self.rng.randint(1, 30)
+
+    def _sleep(self) -> None:
+        """Its session ends, and it does not know."""
+        if not self.world.processes:
+            return
+        name = self.rng.choice([*self.world.processes])
+        if self.world.members[name] in self.world.log.members:
+            self.told.append(f"{name} sleeps")
+            self.asleep[name] = self.world.now_ns + self._while_ns()
+            self.world.log.declare_dead(self.world.members[name])
+
+    def _end(self) -> None:
+        """A process ends in order."""
+        awake = [name for name in self.world.processes if name not in self.asleep]
+        if len(awake) > 1:
+            name = self.rng.choice(awake)
+            self.told.append(f"{name} stops")
+            self._stop(name)
+
+    def _fill(self) -> None:
+        self.told.append("full")
+        self.disk.full_to_ns = self.world.now_ns + self._while_ns()
+
+    def _vanish(self) -> None:
+        self.told.append("away")
+        self.disk.away_to_ns = self.world.now_ns + self._while_ns()
+
+    def _doubt(self) -> None:
+        self.told.append("doubt")
+        self.disk.doubts = self.rng.randint(1, 3)
+
+    def _cut(self) -> None:
+        """The log does not answer, or answers again."""
+        self.world.log.unreachable = not self.world.log.unreachable
+
+    def _silence(self) -> None:
+        self.world.log.silent_on_start = not self.world.log.silent_on_start
+
+    def _while_ns(self) -> int:
+        return self.rng.randint(5, 30) * NS_PER_SECOND
+
+    @property
+    def _troubles(self) -> list[Callable[[], None]]:
+        return [
+            *(self._bear, self._crash, self._sleep, self._end),
+            *(self._fill, self._vanish, self._doubt, self._cut, self._silence),
+        ]
+
+
+_MORE_FROM_NS = START_NS + LASTS_S * NS_PER_SECOND // 3
+
+
+def _sent(partitions: int) -> list[Sent]:
+    """Requests of two topics, the second of which is not there from the start."""
+    first = requests(30, partitions, LASTS_S)
+    second = [
+        replace(
+            message,
+            at_ns=message.at_ns + _MORE_FROM_NS - START_NS,
+            value=_later(message.value),
+            topic="more",
+        )
+        for message in requests(12, 2, LASTS_S // 2)
+    ]
+    return sorted([*first, *second], key=lambda message: message.at_ns)
+
+
+def _later(value: bytes) -> bytes:
+    """A record of another request, in the second topic's time."""
+    record = json.loads(value)
+    record["ts"] += _MORE_FROM_NS - START_NS
+    record["breadcrumb"], record["request_id"] = f"m{record['breadcrumb']}", f"m{record['request_id']}"
+    return json.dumps(record).encode()
