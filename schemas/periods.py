@@ -118,6 +118,15 @@ def parse_period(text: str, *, now_ns: int, where: str | None = None) -> Period:
     start_ns, end_ns = _parse_range(range_text.strip(), now_ns)
     if start_ns >= end_ns:
         raise PeriodError(f"Period '{range_text}' is empty: it ends before it starts.")
+    if start_ns < _ALL[0] or end_ns > _ALL[1]:
+        raise PeriodError(
+            f"Period '{range_text}' leaves what a clock of nanoseconds can tell: 1677-09-22 to 2262-04-11.",
+            remedy="Take a shorter period, or all.",
+        )
+    if (start_ns, end_ns) != _ALL and end_ns - start_ns > _ALL[1]:
+        raise PeriodError(
+            f"Period '{range_text}' is longer than 292 years.", remedy="Take a shorter period, or all."
+        )
     return Period(lake or None, start_ns, end_ns, parse_filter(where) if where is not None else None)
 
 

@@ -12,6 +12,9 @@ NS_PER_SECOND = 1_000_000_000
 NS_PER_MINUTE = 60 * NS_PER_SECOND
 NS_PER_DAY = 86_400 * NS_PER_SECOND
 
+_MAX_NS = 2**63 - 1
+"""Times are 64-bit numbers of nanoseconds."""
+
 _DURATION = re.compile(r"^(\d+)(ms|s|m|h|d|w)$")
 _UNIT_NS = {
     "ms": 1_000_000,
@@ -24,13 +27,18 @@ _UNIT_NS = {
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds of `90s`, `5m`, `1h`, `1d`, `1w`. Raises ConfigError on anything else or zero."""
+    """Nanoseconds of `90s`, `5m`, `1h`, `1d`, `1w`. Raises ConfigError on anything else, 0 and 2**63."""
     match = _DURATION.match(text.strip())
     if match is None or int(match[1]) == 0:
         raise ConfigError(
             f"'{text}' is not a duration.", remedy="Write a number and a unit: 30s, 5m, 1h, 1d."
         )
-    return int(match[1]) * _UNIT_NS[match[2]]
+    ns = int(match[1]) * _UNIT_NS[match[2]]
+    if ns > _MAX_NS:
+        raise ConfigError(
+            f"'{text}' is longer than 292 years.", remedy="Write a shorter time: 30s, 5m, 1h, 1d."
+        )
+    return ns
 
 
 def window_length_ns(text: str) -> int:

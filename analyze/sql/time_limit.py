@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from threading import TIMEOUT_MAX
 from typing import Final, TypeVar
 
 _Result = TypeVar("_Result")
@@ -40,7 +41,7 @@ class TimeLimit:
         with ThreadPoolExecutor(1, "query") as thread:
             part = thread.submit(work)
             try:
-                wait([part], max(self._left, 0.0))
+                wait([part], min(max(self._left, 0.0), TIMEOUT_MAX))
                 self.struck = not part.done()
             finally:
                 while not part.done():

@@ -15,6 +15,8 @@ from flowdiff.settings.units import duration_of
 if TYPE_CHECKING:
     from flowdiff.live.scrape import Scrape
 
+_LONGEST_WAIT_S = 86_400.0
+"""The system's clock ends before what a duration may be."""
 _AROUND_ROWS = 14
 """Lines of the screen that are not rows of its two tables."""
 
@@ -33,7 +35,7 @@ def command(
     from flowdiff.live.top_view import view
 
     console = Console()
-    page, wait_s = metrics_url(url), max(0.2, duration_of(every) / 1e9)
+    page, wait_s = metrics_url(url), min(max(0.2, duration_of(every) / 1e9), _LONGEST_WAIT_S)
     now = scrape(page, time.monotonic())
     if once or not console.is_terminal:
         console.print(view(page, now, None))

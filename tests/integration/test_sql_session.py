@@ -328,6 +328,18 @@ def test_reading_slowly_is_not_computing(lake: Path) -> None:
     assert rows == 1_000_000
 
 
+def test_a_query_may_have_all_the_time_there_is(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_session(period_of(lake), seconds=1e30) as session:
+        assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
+    assert run("sql", "-c", "SELECT 1", "--lake", str(lake), "--timeout", "15000w") == 0
+    capsys.readouterr()
+    for weeks in ("9" * 17, "9" * 4_000):
+        assert run("sql", "-c", "SELECT 1", "--lake", str(lake), "--timeout", f"{weeks}w") == 2
+        told = capsys.readouterr().err
+        assert "292 years" in told
+        assert told.count("\n") == 1
+
+
 def test_flags_are_counted(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_session(period_of(lake)) as session:
         flags, requests = flagged(session)

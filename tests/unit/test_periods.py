@@ -82,6 +82,34 @@ def test_nonsense_is_refused(text: str) -> None:
         parse_period(text, now_ns=NOW)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9999-12-31",
+        "0001-01-01T00:00+14:00/1d",
+        "1677-09-21/1d",
+        "2262-04-11",
+        "2026-11-20/2262-04-12",
+        "2026-11-20/999999w",
+        "1677-09-22/2262-04-11",
+        "2026-11-20/999999999999999999w",
+        "last 200000w",
+        "last 40000w",
+        f"last {'9' * 4000}w",
+    ],
+)
+def test_what_64_bits_of_nanoseconds_do_not_hold_is_refused(text: str) -> None:
+    with pytest.raises(PeriodError) as error:
+        parse_period(text, now_ns=NOW)
+    assert "\n" not in str(error.value)
+
+
+def test_the_longest_period_has_a_text_and_windows() -> None:
+    period = parse_period("1800-01-01/2092-01-01", now_ns=NOW)
+    assert period.text == "1800-01-01/2092-01-01"
+    assert windows_of(period, WINDOWS) == WINDOWS
+
+
 def test_text_says_the_range_as_short_as_it_is_exact() -> None:
     assert Period(None, ns("2026-11-19"), ns("2026-11-20")).text == "2026-11-19/2026-11-20"
     assert format_instant(ns("2026-11-19T10:05")) == "2026-11-19T10:05Z"

@@ -220,6 +220,12 @@ def test_durations_there_and_back(ns: int, text: str) -> None:
     assert (duration_of(text), shown_duration(ns)) == (ns, text)
 
 
+def test_a_duration_has_64_bits() -> None:
+    assert duration_of("9223372036854ms") == 9_223_372_036_854 * 10**6
+    with pytest.raises(ConfigError, match="longer than 292 years"):
+        duration_of("9223372036855ms")
+
+
 @pytest.mark.parametrize(("size", "text"), [(0, "0B"), (1000, "1000B"), (1536, "1536B"), (2**30, "1GB")])
 def test_sizes_there_and_back(size: int, text: str) -> None:
     assert (size_of(text), shown_size(size)) == (size, text)
