@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -45,8 +46,12 @@ class Scrape:
 def metrics_url(text: str) -> str:
     """The page with the metrics, of a URL or just `host:port`. Raises InputError."""
     url = text if "://" in text else f"http://{text}"
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise InputError(f"'{text}' is no address.", remedy="Write host:port, as in 127.0.0.1:9464.")
     return url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/metrics"
 
@@ -64,6 +69,12 @@ def scrape(url: str, at_s: float) -> Scrape:
         raise InputError(f"'{url}' does not answer: {error.reason}.", remedy="Is it running?") from error
     except OSError as error:
         raise InputError(f"'{url}' does not answer: {error}.", remedy="Is it running?") from error
+    except HTTPException as error:
+        # What it answers instead is named by its first line, or by the kind of the error.
+        raise InputError(
+            f"'{url}' does not speak HTTP: {str(error).strip() or type(error).__name__}.",
+            remedy="Check the address.",
+        ) from error
     except ValueError as error:
         raise InputError(f"'{url}' does not serve metrics: {error}.", remedy="Check the address.") from error
     if "flowdiff_build_info" not in values:

@@ -7,8 +7,10 @@ import errno
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -304,7 +306,19 @@ def test_addresses_of_metrics(text: str, url: str) -> None:
     assert metrics_url(text) == url
 
 
-@pytest.mark.parametrize("text", ["file:///etc/passwd", "ftp://h", "http://"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "file:///etc/passwd",
+        "ftp://h",
+        "http://",
+        "localhost:abc",
+        "localhost:99999",
+        ":9464",
+        "[::1",
+        "http://[x]",
+    ],
+)
 def test_what_is_no_address_of_metrics(text: str) -> None:
     with pytest.raises(InputError):
         metrics_url(text)
@@ -317,6 +331,37 @@ def test_an_address_without_metrics_is_one_line(capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().err
     assert "does not answer" in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH_9.2p1\r\n", b"\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b""]
+)
+def test_a_port_that_speaks_something_else_is_one_line(
+    answer: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(4096)
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(SystemExit) as ended:
+            main(["top", f"127.0.0.1:{server.getsockname()[1]}"])
+        thread.join()
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "127.0.0.1" in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("url", ["http://localhost:9464/a page", "http://localhost:9464/é"])
+def test_a_path_that_no_url_has_is_no_page(url: str) -> None:
+    with pytest.raises(InputError):
+        scrape(metrics_url(url), 0.0)
 
 
 def test_top_follows_in_a_terminal_until_ctrl_c(served: tuple[Watched, StatusServer]) -> None:
