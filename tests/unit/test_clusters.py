@@ -74,6 +74,17 @@ def test_another_path(seed: int) -> None:
     assert [row for row in told.clusters if row.root == "nfs/WRITE" and row.changed] == []
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_a_handful_of_requests_has_clusters(n: int) -> None:
+    """Halves of so few are often empty, and nothing can be refitted there."""
+    for seed in range(8):
+        found = population(constant_chain(["a", "b"], n, 0, 10, 10), samples=(Sample("all"),))
+        told = section(found, ClustersSettings(refits=3, starts=3, seed=seed))
+        assert told.requests == n
+        assert len(told.reseeded) == 3
+        assert len(told.halved) <= (3 if n > 1 else 0)
+
+
 def test_nothing_is_told_of_requests_dealt_at_random() -> None:
     """A/A, size: of 12 splits of one period none has a share that changed or a node with a colour."""
     for seed in range(6):

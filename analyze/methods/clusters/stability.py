@@ -28,7 +28,8 @@ class Stability:
     reseeded: tuple[float, ...]
     """Adjusted Rand with partitions from other first centres."""
     halved: tuple[float, ...]
-    """Adjusted Rand between the partitions of two halves, told on all."""
+    """Adjusted Rand between the partitions of two halves, told on all; of few requests a coin may give all to
+    one half, and that refit is not here."""
     jaccard: F8
     """[clusters] mean over refits of the best overlap with a cluster of the refit; NaN without one."""
 
@@ -61,7 +62,10 @@ def stability(
     for number in range(1, settings.refits + 1):
         seed = settings.seed + number
         reseeded.append(adjusted_rand(held_against(refit(weight, seed))))
-        first, second = (refit(half, seed) for half in halves(weight, seed))
+        parts = halves(weight, seed)
+        if not all(half.any() for half in parts):
+            continue
+        first, second = (refit(half, seed) for half in parts)
         halved.append(adjusted_rand(contingency(first, second, weight)))
         for other in (first, second):
             held_against(other)
