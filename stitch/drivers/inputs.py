@@ -37,12 +37,16 @@ class Source:
     mtime_ns: int
 
     def refuse_if_changed(self) -> None:
-        """Raises InputError where the file is no longer what was hashed: its commit would lie."""
-        status = self.path.stat()
-        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+        """Raises InputError where the file is gone or no longer what was hashed: its commit would lie."""
+        remedy = "Nothing was imported; try again."
+        try:
+            status = self.path.stat()
+        except OSError as error:
             raise InputError(
-                f"'{self.name}' changed while it was read.", remedy="Nothing was imported; try again."
-            )
+                f"'{self.name}' went away while it was read: {error.strerror}.", remedy=remedy
+            ) from error
+        if (status.st_size, status.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise InputError(f"'{self.name}' changed while it was read.", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +22,8 @@ from oracles.lake_script import content
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.traffic import native_lines, write_native
 
+from ingest.decoding import DecodedBatch
+from ingest.files import decode_file
 from schemas.config import DecodeConfig, ParamRules
 from schemas.errors import InputError, LakeError, UnknownFormatError
 from schemas.windows import NS_PER_MINUTE
@@ -488,6 +492,21 @@ def test_a_full_disk_is_told_in_one_line_and_not_left_full(
         assert [name for name in tree(lake) if name.startswith("stage/lane")] == []
     put(lake, file)
     assert rows(lake) == rows(tmp_path / "whole")
+
+
+def test_a_file_that_goes_away_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, lake = tmp_path / "records.ndjson", tmp_path / "lake"
+    write_native(file, 10)
+
+    def decode(path: Path, *how: Any, **more: Any) -> Iterator[DecodedBatch]:
+        yield from decode_file(path, *how, **more)
+        path.unlink()
+
+    monkeypatch.setattr("stitch.drivers.batch.decode_file", decode)
+    with pytest.raises(InputError, match=r"'.*records\.ndjson' went away while it was read: No such file"):
+        put(lake, file)
+    assert [name for name in tree(lake) if name.startswith("stage/lane")] == []
+    assert open_manifest(LocalStore.at(lake)).windows() == []
 
 
 def test_scratch_files_are_removed_when_they_do_not_fit(repository: Path, tmp_path: Path) -> None:
