@@ -18,7 +18,7 @@ from schemas.ranges import united
 from schemas.windows import Window
 from stitch.lake.copies import Copies
 from stitch.lake.layout import WindowTable
-from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
+from stitch.lake.manifest import LakeFile, Manifest, WindowEntry, open_manifest
 from stitch.lake.place import LakePlace, open_place
 from stitch.lake.store import LocalStore, Store
 
@@ -240,9 +240,10 @@ def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
 def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
     """The period with the files of `windows`. Raises LakeError where one is missing."""
     found = _sealed_files(period, lake, windows)
-    held = [file for file in lake.provisional if file.window in set(windows)]
+    asked = set(windows)
+    held = [file for file in lake.provisional if file.window in asked]
     open_ = {entry.window for entry in lake.entries if not entry.sealed}
-    flows = Counter({file.window: file.rows for file in held if file.table == "flows"})
+    flows = _rows_by_window(file for file in held if file.table == "flows")
 
     def paths(table: WindowTable) -> tuple[Path, ...]:
         return tuple(file.path for file in held if file.table == table)
@@ -264,6 +265,7 @@ def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> L
     tables: tuple[WindowTable, ...] = ("flows", "structures", "params")
     files = [manifest.files(table, windows) for table in tables]
     flows, structures, params = (tuple(root / file.name for file in listed) for listed in files)
+    rows = _rows_by_window(files[0])
     return LakePeriod(
         period,
         root,
@@ -274,9 +276,17 @@ def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> L
         pending=manifest.pending,
         sums={root / file.name: file.sha256 for listed in files for file in listed},
         windows=tuple(windows),
-        n_flows=tuple(sum(file.rows for file in files[0] if file.window == window) for window in windows),
+        n_flows=tuple(rows[window] for window in windows),
         copies=lake.place.copies,
     )
+
+
+def _rows_by_window(files: Iterable[LakeFile | ProvisionalFile]) -> Counter[Window | None]:
+    """Rows of the files of each window."""
+    rows: Counter[Window | None] = Counter()
+    for file in files:
+        rows[file.window] += file.rows
+    return rows
 
 
 def resolve(

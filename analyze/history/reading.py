@@ -68,8 +68,11 @@ def read_samples(
 def n_flows(samples: Named) -> int:
     """Flows of the windows that samples touch."""
     parts = [part for _, parts in samples for part in parts]
-    windows = {(part.root, window): part for part in parts for window in part.windows}
-    return sum(part.n_flows[part.windows.index(window)] for (_, window), part in windows.items())
+    # A window that two samples touch (filters part them) counts once.
+    flows = {
+        (part.root, window): n for part in parts for window, n in zip(part.windows, part.n_flows, strict=True)
+    }
+    return sum(flows.values())
 
 
 def _statistics(samples: Named, refine: RefineSettings, watch: Watch | None) -> SampleProfiles:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from oracles.bucket_server import BucketServer
 from oracles.span_events import T0, batch, span
+from oracles.traffic import write_native
 
 import flowdiff.__main__
+from analyze.history.reading import n_flows
 from analyze.scope import resolve
 from schemas.commits import CommitBody, PartitionRange, Standing
 from schemas.config import StitchConfig
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Period, format_instant, parse_period
-from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
@@ -97,6 +100,41 @@ def run(*arguments: str) -> int:
     code = ended.value.code
     assert code is None or isinstance(code, int)
     return code or 0
+
+
+def test_requests_of_all_lanes_are_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    store = LocalStore.at(folder)
+    info = ensure_lake(store, NS_PER_MINUTE, NS_PER_MINUTE, "test")
+    for number in (1, 2):
+        lane = Lane(store, info, owner="me", created_by="test", lane=number)
+        buffer = LaneBuffer(SETTINGS, NS_PER_MINUTE, number, ClosedMemory(), None)
+        for request in range(number, 6, 2):
+            add(buffer, request)
+        commit(lane, buffer, buffer.due())
+    (tmp_path / "scratch").mkdir()
+    assert names(folder, ALL, tmp_path / "scratch") == [f"t{i:02d}" for i in range(1, 6)]
+
+
+def test_files_are_matched_with_windows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each with every other: a lake has thousands of both."""
+    n_windows, compared = 40, Counter[str]()
+    write_native(tmp_path / "a.ndjson", 2 * n_windows, seconds=60 * n_windows)
+    run("import", str(tmp_path / "a.ndjson"), "--lake", str(tmp_path / "lake"), "--window", "1m")
+
+    def equal(one: Window, other: object) -> bool:
+        compared["=="] += 1
+        return isinstance(other, Window) and (one.start_ns, one.length_ns) == (
+            other.start_ns,
+            other.length_ns,
+        )
+
+    monkeypatch.setattr(Window, "__eq__", equal)
+    found = resolve(ALL, default_lake=str(tmp_path / "lake"))
+    assert len(found.windows) >= n_windows
+    assert sum(found.n_flows) == n_flows([("all", (found,))]) == 2 * n_windows
+    assert compared["=="] <= 10 * len(found.windows)
 
 
 def test_all_means_what_is_sealed_unless_more_is_asked_for(lake: Path, tmp_path: Path) -> None:
