@@ -73,7 +73,6 @@ def external_cause(
     equivalent: bool,
     gaps_us: tuple[float | None, float | None] = (None, None),
     tau_rate: float = 0.0,
-    alpha: float = ALPHA,
 ) -> ExternalCause:
     """Decide. equivalent: response times were shown to be as before (`Equivalence.holds`).
 
@@ -82,8 +81,8 @@ def external_cause(
     """
     before, after = _arrivals(reference, gaps_us[0]), _arrivals(problem, gaps_us[1])
     roots = [str(at) for at in range(reference.weight.shape[1])]
-    rate = rate_changes(reference, problem, roots, tau=tau_rate, alpha=alpha)[0]
-    fewer = rate.p < alpha and after.rate <= FEWER * before.rate
+    rate = rate_changes(reference, problem, roots, tau=tau_rate, alpha=ALPHA)[0]
+    fewer = rate.p < ALPHA and after.rate <= FEWER * before.rate
     shorter = before.gap_us is not None and after.gap_us is not None and after.gap_us < before.gap_us
     idle = after.in_flight <= before.in_flight * math.sqrt(1 / FEWER) and not shorter
     external = equivalent and fewer and idle and after.rate > 0

@@ -75,7 +75,6 @@ def judge(
     ordinary: PeriodBlocks | None = None,
     windows: tuple[int, int] = (1, 1),
     gaps_us: tuple[float | None, float | None] = (None, None),
-    alpha: float = ALPHA,
     visible_alpha: float = ALPHA,
     places: Callable[[float], tuple[float, float | None]] | None = None,
     bounds: Bounds | None = None,
@@ -97,7 +96,7 @@ def judge(
         else ordinary_noise(ordinary, *windows)
     )
     tau_rate = 0.0 if ordinary is None else rate_noise(ordinary)
-    tests = period_tests(reference, problem, noise, alpha=alpha)
+    tests = period_tests(reference, problem, noise)
     tails = [test for test in tests if test.measure == "tail"]
     settled = bool(tails) and all(test.settled for test in tails)
     same = equivalence(reference, problem, roots, noise, tails_settled=settled)
@@ -106,7 +105,7 @@ def judge(
     rows = visible_rows(*against, log_sd, roots, known, alpha=visible_alpha)
     n0 = dict(zip(roots, reference.requests.sum(axis=0).tolist(), strict=True))
     visible = tuple(row.model_copy(update={"requests0": int(n0[row.root])}) for row in rows)
-    sized = period_tests(*against, known, alpha=alpha) if usual is not None else tests
+    sized = period_tests(*against, known) if usual is not None else tests
     # Steady places, no more slow requests: a mean that blocks of hits and misses blur is the same, too.
     as_fast = same.holds or (settled and share >= NEEDED_SHARE)
     return Judgement(

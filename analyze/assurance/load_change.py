@@ -129,7 +129,7 @@ def _none_p(before: _Rate, after: _Rate) -> float:
     return min(1.0, 2 * chance)
 
 
-def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, *, alpha: float = ALPHA) -> MixChange:
+def mix_change(reference: PeriodBlocks, problem: PeriodBlocks) -> MixChange:
     """χ² test of root types × periods, over φ from blocks (F law); root types of under five are put together.
 
     Rates may have changed alike: only shares are looked at.
@@ -157,7 +157,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, *, alpha: float =
         within_df = sum(int((side.weight.sum(axis=1) > 0).sum()) - 1 for side in sides)
     phi = max(1.0, within / within_df) if within_df else 1.0
     p = float(fdtrc(df, max(within_df, 1), statistic / df / phi)) if df else 1.0
-    return MixChange(moved, p, p < alpha and moved >= MIX_FLOOR, shares[0], shares[1])
+    return MixChange(moved, p, p < ALPHA and moved >= MIX_FLOOR, shares[0], shares[1])
 
 
 def _merged(counts: F8, large: npt.NDArray[np.bool_]) -> F8:

@@ -89,7 +89,7 @@ class PeriodTest:
 
 
 def period_tests(
-    reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, *, alpha: float = ALPHA
+    reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise
 ) -> tuple[PeriodTest, ...]:
     """Mean, the tail at each threshold, errors. Empty where a period has no request.
 
@@ -98,9 +98,9 @@ def period_tests(
     if not reference.n_requests or not problem.n_requests:
         return ()
     return (
-        _mean(reference, problem, noise, alpha),
-        *_tails(reference, problem, noise, alpha),
-        _errors(reference, problem, noise, alpha),
+        _mean(reference, problem, noise),
+        *_tails(reference, problem, noise),
+        _errors(reference, problem, noise),
     )
 
 
@@ -112,7 +112,7 @@ def mean_band(noise: PeriodNoise, least: float = MEAN_FLOOR) -> float:
     return min(max(least, 2 * noise.tau_between), MOST_BAND)
 
 
-def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float) -> PeriodTest:
+def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise) -> PeriodTest:
     sides = [block_means(side, by_root=False) for side in (reference, problem)]
     before, after = (float(side.mean) for side in sides)
     sampling = np.array([float(side.variance) for side in sides])
@@ -133,7 +133,7 @@ def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, al
     inner *= float(stdtrit(inner_df, (1 + _SETTLED) / 2))
     settled = abs(change) + inner <= band
     floor = MEAN_FLOOR * before
-    changed = p < alpha and abs(change) >= floor
+    changed = p < ALPHA and abs(change) >= floor
     low, high = change - reach, change + reach
     return PeriodTest(
         "mean",
@@ -160,7 +160,7 @@ def _welch(sampling: F8, freedom: F8, known: float) -> tuple[float, float]:
     return math.sqrt(total), total**2 / weak if weak > 0 else 1e6
 
 
-def _errors(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float) -> PeriodTest:
+def _errors(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise) -> PeriodTest:
     sides = (
         (reference.failed.sum(axis=1), reference.weight.sum(axis=1)),
         (
@@ -169,18 +169,16 @@ def _errors(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, 
         ),
     )
     n0, n1 = _effective(reference), _effective(problem)
-    return _share("errors", None, sides, (n0, n1), noise, alpha, ERRORS_FLOOR, ERRORS_MARGIN)
+    return _share("errors", None, sides, (n0, n1), noise, ALPHA, ERRORS_FLOOR, ERRORS_MARGIN)
 
 
-def _tails(
-    reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise, alpha: float
-) -> Iterator[PeriodTest]:
+def _tails(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise) -> Iterator[PeriodTest]:
     n = _effective(reference), _effective(problem)
     weights = reference.weight.sum(axis=1), problem.weight.sum(axis=1)
     levels = len(reference.thresholds_us)
     for level, limit in enumerate(reference.thresholds_us):
         sides = (reference.slow[:, level], weights[0]), (problem.slow[:, level], weights[1])
-        yield _share("tail", limit, sides, n, noise, alpha / levels, TAIL_FLOOR, TAIL_FLOOR[1])
+        yield _share("tail", limit, sides, n, noise, ALPHA / levels, TAIL_FLOOR, TAIL_FLOOR[1])
 
 
 def _share(

@@ -51,7 +51,6 @@ def outcome(
     by_load: str = "",
     torn: str = "",
     n1: float | None = None,
-    alpha: float = ALPHA,
 ) -> Outcome:
     """Decide.
 
@@ -84,7 +83,7 @@ def outcome(
             f"{100 * matters.share:g} points of requests) is possible."
         )
         return Outcome("unchanged", False, _with_size((why,), largest), None)
-    found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1, alpha)
+    found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1)
     reasons = (torn, *found.reasons) if torn else found.reasons
     return replace(found, reasons=_with_size(reasons, largest))
 
@@ -134,11 +133,11 @@ def _with_findings(
     return Outcome(word, False, reasons, None)
 
 
-def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float, alpha: float) -> Outcome:
+def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float) -> Outcome:
     said: list[tuple[PeriodTest, str]] = []
     missing: list[int | None] = []
     for test in still:
-        more = missing_for_test(test, alpha=alpha)
+        more = missing_for_test(test, alpha=ALPHA)
         said.append((test, _open_text(test, more)))
         missing.append(more)
     reasons = _once(said)

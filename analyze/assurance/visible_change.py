@@ -28,17 +28,15 @@ MOST_ROWS = 100
 """Root types that are told of."""
 
 
-def smallest_ratio(
-    log_sd: float, n0: float, n1: float, noise: PeriodNoise, *, alpha: float, kappa: float = 1.0
-) -> float | None:
+def smallest_ratio(log_sd: float, n0: float, n1: float, noise: PeriodNoise, *, alpha: float) -> float | None:
     """Factor of a time that is found with 90 % power at level α (two-sided); None: not tested.
 
-    exp((z(1-α/2) + z(0.9)) · √(τ²(1/W0+1/W1) + σ²·κ(1/n0+1/n1))), at least 1 + the floor. log_sd: σ, of the
-    log of single values; n: effective requests; κ: dependence inside a period (B.3).
+    exp((z(1-α/2) + z(0.9)) · √(τ²(1/W0+1/W1) + σ²·(1/n0+1/n1))), at least 1 + the floor. log_sd: σ, of the
+    log of single values; n: effective requests.
     """
     if min(n0, n1) < LEAST_REQUESTS:
         return None
-    error = math.sqrt(noise.tau_between**2 + log_sd**2 * kappa * (1 / n0 + 1 / n1))
+    error = math.sqrt(noise.tau_between**2 + log_sd**2 * (1 / n0 + 1 / n1))
     reach = float(ndtri(POWER) - ndtri(alpha / 2)) * error
     return max(1.0 + TIME_FLOOR, math.exp(reach))
 

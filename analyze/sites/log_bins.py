@@ -17,7 +17,6 @@ I8 = npt.NDArray[np.int64]
 BINS_PER_OCTAVE: Final = 32
 N_BINS: Final = 64 * BINS_PER_OCTAVE
 """Values of 64-bit integers fit."""
-BIN_RATIO: Final = 2 ** (1 / BINS_PER_OCTAVE)
 BIN_LOG: Final = np.log(2) / BINS_PER_OCTAVE
 """Width of a bin in natural logarithm."""
 

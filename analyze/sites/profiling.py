@@ -72,11 +72,6 @@ def _by_origin(category: Category) -> list[tuple[int, I8 | None]]:
     ]
 
 
-def slot_of(category: Category, slots: Sequence[Slot]) -> I8:
-    """[requests] slot of each request, -1 for none. O(requests log slots)."""
-    return _slot_of(category, _ordered(slots))
-
-
 class _Slots(NamedTuple):
     """Slots of a sample in the order of time; arrays are [slots]."""
 
@@ -96,6 +91,7 @@ def _ordered(slots: Sequence[Slot]) -> dict[int, _Slots]:
 
 
 def _slot_of(category: Category, slots: Mapping[int, _Slots]) -> I8:
+    """[requests] slot of each request, -1 for none. O(requests log slots)."""
     found = np.full(category.n_requests, -1, dtype=np.int64)
     for sample, mine in slots.items():
         rows = category.rows(sample)

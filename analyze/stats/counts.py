@@ -63,12 +63,10 @@ def count_tests(
     root: npt.NDArray[np.integer],
     *,
     parts: tuple[F8, F8] | None = None,
-    cold_dispersion: float = COLD_DISPERSION,
-    prior_windows: float = PRIOR_WINDOWS,
 ) -> CountTests:
     """Test of each category. history: [W0, categories], problem: [W1, categories] (effective) counts.
 
-    root: [categories] code of the root. With one window of history (cold start) φ is `cold_dispersion` or, if
+    root: [categories] code of the root. With one window of history (cold start) φ is COLD_DISPERSION or, if
     larger, what sub-windows of the two periods show: `parts`, two arrays [sub-windows, categories]. Roots
     without requests in the problem expect 0. O(windows · categories).
     """
@@ -79,15 +77,15 @@ def count_tests(
     share = (y0 + 0.5) / (total0 + 0.5 * n_categories[root])
     windows = len(history)
     if windows >= 2:
-        dispersion = _dispersion(history, root, n_roots, share, prior_windows)
+        dispersion = _dispersion(history, root, n_roots, share)
     else:
-        dispersion = np.full(len(root), cold_dispersion)
+        dispersion = np.full(len(root), COLD_DISPERSION)
         for period in parts or ():
             if len(period) >= 2:
                 mine = period.sum(axis=0)
                 base = np.bincount(root, mine, n_roots)[root]
                 own = (mine + 0.5) / (base + 0.5 * n_categories[root])
-                dispersion = np.maximum(dispersion, _dispersion(period, root, n_roots, own, prior_windows))
+                dispersion = np.maximum(dispersion, _dispersion(period, root, n_roots, own))
     expected = total1 * share
     spread = dispersion * (1 / max(len(problem), 1) + 1 / max(windows, 1)) + 1 / np.maximum(y0, 0.5)
     below, upto = _law(y1, expected, spread, 0.0), _law(y1, expected, spread, 1.0)
@@ -104,7 +102,7 @@ def _law(y: F8, mean: F8, spread: F8, step: float) -> F8:
     return np.where(mean > 0, p, 1.0 if step else 0.0)
 
 
-def _dispersion(counts: F8, root: npt.NDArray[np.integer], n_roots: int, share: F8, prior: float) -> F8:
+def _dispersion(counts: F8, root: npt.NDArray[np.integer], n_roots: int, share: F8) -> F8:
     """φ̃ of each category: its own moment estimate, shrunk towards its root's."""
     windows = len(counts)
     totals = np.stack([np.bincount(root, row, n_roots)[root] for row in counts])
@@ -120,7 +118,10 @@ def _dispersion(counts: F8, root: npt.NDArray[np.integer], n_roots: int, share: 
         mine = own[large & (root == r)]
         if len(mine) >= _LEAST_LARGE:
             base[r] = _clipped_mean(mine)
-    mixed: F8 = (prior * base[root] + (windows - 1) * np.maximum(own, 0.0)) / (prior + windows - 1)
+    own_weight = windows - 1
+    mixed: F8 = (PRIOR_WINDOWS * base[root] + own_weight * np.maximum(own, 0.0)) / (
+        PRIOR_WINDOWS + own_weight
+    )
     return mixed
 
 

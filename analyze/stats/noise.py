@@ -21,7 +21,6 @@ B1 = npt.NDArray[np.bool_]
 SHRINKAGE_WEIGHT = 6.0
 """Windows that the median over sites is worth."""
 FLOOR_WITH_HISTORY = 0.05
-FLOOR_WITHOUT = 0.2
 """Least τ (log units, a standard deviation)."""
 TRIM = 0.1
 """Share of windows left out of the envelope at each end."""
@@ -110,13 +109,13 @@ def window_noise(
     medians: LogMedians,
     *,
     floor: float = FLOOR_WITH_HISTORY,
-    weight: float = SHRINKAGE_WEIGHT,
     trim: float = TRIM,
     prior_tau2: F8 | None = None,
 ) -> WindowNoise:
     """Noise of sites from their windows' log-medians, [sites, windows].
 
-    τ̂² = max(0, (1.4826·MAD)² - median sampling variance); shrunk with `weight` windows towards its median
+    τ̂² = max(0, (1.4826·MAD)² - median sampling variance); shrunk with SHRINKAGE_WEIGHT windows towards its
+    median
     over sites (or `prior_tau2`, [sites], for example of the same operation kind); at least floor². Sites with
     fewer than 3 windows take what they are shrunk to.
     """
@@ -134,7 +133,7 @@ def window_noise(
     else:
         prior = prior_tau2
     own = np.where(known, windows - 1.0, 0.0)
-    shrunk = (weight * prior + own * np.where(known, raw, 0.0)) / (weight + own)
+    shrunk = (SHRINKAGE_WEIGHT * prior + own * np.where(known, raw, 0.0)) / (SHRINKAGE_WEIGHT + own)
     low, high = _envelope(ordered, windows, trim)
     return WindowNoise(np.maximum(shrunk, floor**2), raw, centre, low, high, windows.astype(np.int64))
 

@@ -18,6 +18,8 @@ I8 = npt.NDArray[np.int64]
 
 TRIM = 0.1
 """Windows with the highest X² that are left out: history contains faults."""
+LEAST_WINDOWS = 3
+"""Fewer say nothing of how shares differ between windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,6 @@ def share_dispersion(
     *,
     trim: float = TRIM,
     unbiased: bool = False,
-    least_windows: int = 3,
     prior: float = 1.0,
 ) -> F8:
     """φ: how much more shares differ between windows (or blocks) than chance alone lets them; >= 1.
@@ -92,7 +93,7 @@ def share_dispersion(
     X²_w = (y_w - n_w·f)²/(n_w·f·(1-f)), f the share over all windows (L.9 item 4). That mean is too low on
     purpose where windows are alike (the highest values are left out: 0.62 of the truth at trim 0.1);
     `unbiased` divides by what a χ² law leaves, and by (W-1)/W for the fitted share. `prior` where there are
-    fewer than `least_windows` windows, or the share is 0 or 1 throughout.
+    fewer than LEAST_WINDOWS windows, or the share is 0 or 1 throughout.
     """
     there = trials > 0
     windows = there.sum(axis=1)
@@ -107,7 +108,7 @@ def share_dispersion(
     mean = np.where(first & np.isfinite(x2), x2, 0.0).sum(axis=1) / kept
     if unbiased:
         mean = mean / _left_of_chi2(kept / np.maximum(windows, 1)) * windows / np.maximum(windows - 1, 1)
-    usable = (windows >= least_windows) & (share > 0) & (share < 1)
+    usable = (windows >= LEAST_WINDOWS) & (share > 0) & (share < 1)
     phi: F8 = np.maximum(1.0, np.where(usable, mean, prior))
     return phi
 

@@ -55,13 +55,6 @@ def autocorrelation_time(values: F8) -> float:
     return max(1.0, float(tau[enough[0]] if len(enough) else tau[-1]))
 
 
-def ranks(values: F8) -> F8:
-    """Midranks, 1 to n: what the autocorrelation is taken of, so that one slow request does not rule it."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    mid: F8 = (np.cumsum(count) - (count - 1) / 2.0)[place]
-    return mid
-
-
-def blocks_for(n: int, tau: float, *, most: int = BLOCKS) -> int:
-    """Number of blocks of n requests that are long enough, between LEAST_BLOCKS and `most`."""
-    return int(min(most, max(LEAST_BLOCKS, math.floor(n / (_TIMES_AUTOCORRELATION * max(tau, 1.0))))))
+def blocks_for(n: int, tau: float) -> int:
+    """Number of blocks of n requests that are long enough, between LEAST_BLOCKS and BLOCKS."""
+    return int(min(BLOCKS, max(LEAST_BLOCKS, math.floor(n / (_TIMES_AUTOCORRELATION * max(tau, 1.0))))))

@@ -30,7 +30,7 @@ def far_of_sites(sites: list[SiteCalls], *alike: list[int]) -> FarTails:
     w = np.array([float(len(calls.problem)) for calls in sites])
     response = w * np.array([calls.response_ns for calls in sites])
     none = np.zeros(len(sites))
-    side = VisitSums(float(w.sum()), w, w, w, none, response, none, none)
+    side = VisitSums(float(w.sum()), w, w, w, none, response, none)
     groups = [np.array(numbers, dtype=np.int64) for numbers in alike or (list(range(len(sites))),)]
     votes = Votes(site, slot, place, np.ones(len(site)))
     return far_tails(votes, groups, roles, BothSums(side, side), RobustSettings())

@@ -12,7 +12,6 @@ from analyze.stats.time_blocks import (
     blocks_for,
     equal_count_bounds,
     equal_time_bounds,
-    ranks,
 )
 
 
@@ -42,7 +41,6 @@ def test_autocorrelation_time_of_a_known_series(rho: float) -> None:
     assert autocorrelation_time(np.zeros(0)) == 1.0
 
 
-def test_ranks_and_number_of_blocks() -> None:
-    assert ranks(np.array([5.0, 1.0, 5.0])).tolist() == [2.5, 1.0, 2.5]
+def test_number_of_blocks() -> None:
     assert blocks_for(10_000, 4.0) == 20
     assert blocks_for(100, 4.0) == 8

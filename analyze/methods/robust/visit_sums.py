@@ -29,7 +29,6 @@ class VisitSums:
     critical_ns: F8
     response_ns: F8
     failing: F8
-    failing_n: F8
 
 
 def visit_sums(profile: Profile, slots: B1) -> VisitSums:
@@ -40,7 +39,7 @@ def visit_sums(profile: Profile, slots: B1) -> VisitSums:
     n_sites = len(profile.names.sites)
     column = {
         name: totals(site, visits[name].to_numpy()[mine], n_sites)
-        for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing", "failing_n")
+        for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
     }
     total = responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()
     return VisitSums(float(total), **column)

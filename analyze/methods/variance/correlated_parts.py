@@ -11,7 +11,8 @@ from scipy.special import ndtr
 
 from analyze.methods.variance.covariance_shares import covariances
 from analyze.stats.multiple import q_values
-from analyze.stats.time_blocks import autocorrelation_time, blocks_for, ranks
+from analyze.stats.rank import midranks
+from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
@@ -54,7 +55,8 @@ def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...
         return ()
     step = -(-us.shape[1] // MOST_REQUESTS)
     thin = us[np.ix_(kept, np.arange(0, us.shape[1], step))]
-    z = np.stack([ranks(row) for row in thin])
+    # Of ranks, so that one slow request does not rule the autocorrelation.
+    z = np.stack([midranks(row) for row in thin])
     z -= z.mean(axis=1, keepdims=True)
     scale = np.sqrt((z * z).sum(axis=1, keepdims=True))
     z = np.divide(z, scale, out=np.zeros_like(z), where=scale > 0)

@@ -60,8 +60,6 @@ _IS: Final = {
     ChangeKind.PARALLEL: "time side by side",
     ChangeKind.WORKLOAD: "share of the requests",
 }
-_ALL_BUT: Final = 0.005
-"""Shares this near to 0 or 1 are none, or all."""
 _MOST_Q: Final = 1e-12
 """A q-value below this is not told apart from others."""
 
