@@ -20,7 +20,6 @@ from stitch.graph.placed import END, PlacedFlows
 from stitch.structures import StructureMemo, structures_of
 
 I8 = npt.NDArray[np.int64]
-U4 = npt.NDArray[np.uint32]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 

@@ -12,7 +12,6 @@ from scipy import sparse
 from analyze.explain.attribute_column import MISSING, OTHER, Column
 
 F8 = npt.NDArray[np.float64]
-F4 = npt.NDArray[np.float32]
 I4 = npt.NDArray[np.int32]
 I2 = npt.NDArray[np.int16]
 B1 = npt.NDArray[np.bool_]

@@ -10,9 +10,7 @@ from scipy import sparse
 
 from analyze.explain.column_codes import CodedColumns
 
-F8 = npt.NDArray[np.float64]
 F4 = npt.NDArray[np.float32]
-I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 B1 = npt.NDArray[np.bool_]
 

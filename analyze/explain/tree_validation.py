@@ -15,7 +15,6 @@ from analyze.explain.split_gain import best_splits, class_weights
 from analyze.stats.rank import midranks
 
 F8 = npt.NDArray[np.float64]
-F4 = npt.NDArray[np.float32]
 I4 = npt.NDArray[np.int32]
 B1 = npt.NDArray[np.bool_]
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from analyze.paths.alignment import Pair
 from analyze.population import Graph
 
-I4 = npt.NDArray[np.int32]
 B1 = npt.NDArray[np.bool_]
 
 

@@ -24,7 +24,6 @@ from analyze.paths.transport import OTHER, Flows, transport
 from analyze.population import Population
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 _DRAWN_ROOTS = 5
 """Roots whose assignment is repeated: those with most of the change."""

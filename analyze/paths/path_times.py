@@ -16,7 +16,6 @@ from analyze.stats.rank import rank_tests
 from analyze.stats.tolerant_ks import tolerant_ks
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
 _SMALL = 20

@@ -25,7 +25,6 @@ I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 F8 = npt.NDArray[np.float64]
 U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 
 _BLOCK_CELLS = 1 << 16

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from scipy.special import betainc
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 COLD_DISPERSION = 0.01
 """φ with one window of history: 10 % share noise."""

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 GRID: Final = 512
 PROMINENCE: Final = 0.02

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 
 def q_values(p: F8) -> F8:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 BLOCKS = 20
 LEAST_BLOCKS = 8

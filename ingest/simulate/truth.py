@@ -40,7 +40,6 @@ from ingest.simulate.truth_model import (
 )
 
 I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 KNOCK_ON_NS, KNOCK_ON_SHARE = 50_000, 0.05

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
-U8 = npt.NDArray[np.uint64]
 U4 = npt.NDArray[np.uint32]
 U1 = npt.NDArray[np.uint8]
 B1 = npt.NDArray[np.bool_]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stitch.columnar.content import hash_rows
-
-I8 = npt.NDArray[np.int64]
 
 _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 

@@ -26,7 +26,6 @@ from stitch.spans.marks import Marks
 from stitch.spans.nodes import TreeNodes, TreeRows, lay_nodes
 
 I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 B1 = npt.NDArray[np.bool_]
 
 _NAMES: Final = ("component", "point", "label", "kind")

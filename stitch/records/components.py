@@ -19,7 +19,6 @@ from stitch.columnar.connected import connected_components
 from stitch.columnar.runs import group_stably
 
 I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 COMPONENT_PREFIX = "~"
 """A component without a request id is called this and its smallest breadcrumb (by code point)."""

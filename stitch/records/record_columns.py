@@ -14,7 +14,6 @@ from stitch.graph.labels import LabelCodes, encode_labels
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 
 I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 U8 = npt.NDArray[np.uint64]
 U1 = npt.NDArray[np.uint8]
 B1 = npt.NDArray[np.bool_]

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 _ID_BYTES = 8
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)

@@ -11,7 +11,6 @@ from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category
 from analyze.stats.kernel_density import weighted_quantile
 
-I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 
 NS_PER_US = 1e3

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import ROOT
 from analyze.methods.clusters.cluster_marks import cluster_marks
@@ -15,8 +14,6 @@ from analyze.methods.clusters.clusters_run import ClustersRun
 from analyze.methods.clusters.held_against import NONE, HeldAgainst
 from analyze.methods.clusters.shown_nodes import shown_nodes
 from schemas.report.clusters import ClusterCategory, ClusterRow, TreeOverlayRow
-
-I8 = npt.NDArray[np.int64]
 
 MOST_CATEGORIES: Final = 8
 

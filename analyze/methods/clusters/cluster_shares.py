@@ -19,7 +19,6 @@ from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.proportions import fisher, proportions_with_spread, share_dispersion
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
 _LEAST_IN_BLOCK: Final = 5

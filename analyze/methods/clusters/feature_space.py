@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 Points = Any
 """[rows, dimensions]: a dense array, or scipy's CSR where there are many columns that are mostly 0."""

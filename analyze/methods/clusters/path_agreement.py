@@ -15,7 +15,6 @@ from analyze.population import Population
 from analyze.stats.agreement import Purity, adjusted_rand, purity
 from analyze.stats.moments import LARGE
 
-F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
 
 

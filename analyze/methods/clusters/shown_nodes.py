@@ -9,14 +9,10 @@ import math
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.methods.clusters.tree_overlay import NodeKind, TreeOverlay
 from schemas.report.clusters import OverlayNode
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 MOST_NODES: Final = 40
 """A tree of at most so many nodes is shown whole."""

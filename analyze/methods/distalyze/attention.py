@@ -12,7 +12,6 @@ from analyze.methods.distalyze.dependency_network import Network
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 NOTABLE: Final = 0.1
 """Part of the component's largest |t| that the beginning of its chain has at least."""

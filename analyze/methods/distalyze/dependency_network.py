@@ -11,7 +11,6 @@ import numpy.typing as npt
 from analyze.methods.distalyze.nested_trees import TreeRules, coded, split_sizes
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
 TRIVIAL_RHO: Final = 0.995

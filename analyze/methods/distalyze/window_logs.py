@@ -24,7 +24,6 @@ from analyze.sites.names import NameBook
 from schemas.windows import NS_PER_SECOND
 
 I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 

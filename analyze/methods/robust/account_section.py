@@ -20,8 +20,6 @@ from schemas.report.accounts import Account, AccountRow, AccountSection, Measure
 from schemas.report.findings import Site
 from schemas.report.parts import NodeName
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 _US = 1e-3
 

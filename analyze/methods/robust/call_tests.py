@@ -23,7 +23,6 @@ from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 _LEAST_SPREAD = 0.02
 """Standard deviation of a request's number of calls, relative to the mean, is taken to be this at least."""

@@ -21,7 +21,6 @@ from analyze.sites.totals import totals
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 
 F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 _Z95 = 1.96
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Candidates
@@ -15,10 +14,6 @@ from analyze.sites.names import SiteKind
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 
 def shape_changes(profile: Profile, roles: Roles, sums: BothSums, settings: RobustSettings) -> Candidates:

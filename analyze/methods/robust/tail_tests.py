@@ -27,7 +27,6 @@ from analyze.stats.proportions import fisher
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 _LEAST_SLOW = 3
 _LEAST_COSTLY = 5

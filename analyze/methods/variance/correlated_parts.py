@@ -15,7 +15,6 @@ from analyze.stats.rank import midranks
 from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 
 F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 LEAST_REQUESTS: Final = 24
 """Three to each of the fewest blocks that can be shuffled."""

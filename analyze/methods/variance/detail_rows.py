@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.variance.correlated_parts import CorrelatedPair, correlated_pairs
@@ -35,9 +34,6 @@ from schemas.report.variance import (
     VarianceDetail,
     VarianceDetailsSection,
 )
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 HIGHEST = 3
 """Parts of the highest variance that are marked: what the paper highlights."""

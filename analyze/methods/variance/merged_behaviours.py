@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 LEAST_VALUES: Final = 40
 LEAST_MODE: Final = 5

@@ -16,7 +16,6 @@ from analyze.stats.time_blocks import BLOCKS, equal_count_bounds
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 NOWHERE: Final = -1
 

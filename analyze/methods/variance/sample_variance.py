@@ -16,7 +16,6 @@ from analyze.population import Population
 from analyze.sites.critical_times import AllPathTimes
 
 B1 = npt.NDArray[np.bool_]
-F8 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from schemas.config import DecodeConfig
 from schemas.events import PARAM_TYPE
 
 I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _BRACE, _BRACKET = ord("{"), ord("[")
 _WEIGHT_SEED = 20_261_120

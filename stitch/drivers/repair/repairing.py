@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.commits import CommitBody, Counters, Generation, Repair, Replaced, WindowChange
@@ -30,8 +29,6 @@ from stitch.lake.rewriting import behind_pending, by_window, rewrite, settle_pub
 from stitch.lake.store import Store
 from stitch.lake.upkeep import UPKEEP_LANE
 from stitch.lake.upkeep_lane import UpkeepLane
-
-I8 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from stitch.columnar.runs import group_stably, offsets, ranges
 
 I8 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 _DOWN = np.uint64(0xC2B2AE3D27D4EB4F)
 _UP = np.uint64(0x165667B19E3779F9)

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs
 
 I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
 B1 = npt.NDArray[np.bool_]
 
 _MASK_WORDS = 8 * 2**20
