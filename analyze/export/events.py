@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
 from stitch.graph.labels import SYNTHETIC_POINTS
 from stitch.graph.placed import END, MISSING_EVENT, POINT, ROOT_EVENT, START
+from stitch.lake.merging import flow_names
 
 I8 = npt.NDArray[np.int64]
 
@@ -93,7 +94,7 @@ class _ParamIndex:
 
     def __init__(self, params: pa.Table) -> None:
         # The lake keeps them by flow, position and key; a stable sort restores that over several files.
-        names = _flow_names(params["request_id"].combine_chunks(), params["kind"])
+        names = flow_names(params)
         params = params.append_column("flow", names)
         params = params.sort_by([("flow", "ascending"), ("position", "ascending"), ("key", "ascending")])
         ids = params["flow"].combine_chunks().dictionary_encode()
@@ -111,7 +112,7 @@ class _ParamIndex:
         )
 
     def lists(self, flow_name: pa.Array, position: int) -> pa.Array:
-        """[flows] list of parameters at one position; null where there is none. By `_flow_names`."""
+        """[flows] list of parameters at one position; null where there is none. By `flow_names`."""
         code = pc.index_in(flow_name, value_set=self._ids).fill_null(-1).to_numpy().astype(np.int64)
         wanted = np.where(code < 0, np.int64(-1), code * (1 << 32) + position)
         begin = np.searchsorted(self._code, wanted, side="left")
@@ -121,11 +122,6 @@ class _ParamIndex:
         return pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), self._values.take(pa.array(rows)), mask=pa.array(length == 0)
         ).cast(pa.list_(PARAM_TYPE))
-
-
-def _flow_names(request_id: pa.Array, kind: pa.ChunkedArray) -> pa.Array:
-    """[rows] id and kind in one."""
-    return pc.binary_join_element_wise(kind.cast(pa.string()).combine_chunks(), request_id, " ")
 
 
 def node_id(position: int) -> str:
@@ -199,7 +195,7 @@ def _category_events(
         times=offsets + start[:, None],
         end_ns=start + flows["response_ns"].to_numpy(),
     )
-    flow_name = _flow_names(flows["request_id"].combine_chunks(), flows["kind"])
+    flow_name = flow_names(flows)
     hosts = flows["host"].combine_chunks().flatten()
     from_spans = any(node["side"] == START for node in nodes)
     as_spans = form is EventForm.SPANS

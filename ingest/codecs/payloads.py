@@ -50,6 +50,20 @@ def sized(payloads: Sequence[bytes], config: DecodeConfig) -> tuple[list[int], R
     return sorted(set(range(len(payloads))).difference(odd)), log
 
 
+def runs_of(payloads: Sequence[bytes], indexes: Sequence[int], run_bytes: int) -> list[list[int]]:
+    """`indexes` cut into runs of at most `run_bytes`, line ends counted; what is larger stands alone."""
+    runs: list[list[int]] = []
+    room = 0
+    for index in indexes:
+        size = len(payloads[index]) + 1
+        if not runs or size > room:
+            runs.append([])
+            room = run_bytes
+        runs[-1].append(index)
+        room -= size
+    return runs
+
+
 def parse_json(payload: bytes, index: int = 0, item: int = 0) -> object | Reject:
     """The JSON value as plain Python objects (strict: no NaN, no lone surrogates), or why there is none."""
     if is_dense_json(payload):

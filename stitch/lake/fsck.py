@@ -186,27 +186,24 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Finding
 
 
 def _caches(store: Store) -> list[Finding]:
-    """What is in no commit and told by its own names."""
-    return [*_stats(store), *_calibrations(store)]
+    """What is in no commit and told by its own names.
+
+    Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
+    """
+    return [
+        *_damaged(lambda: [*damaged_stats(store)], STATS, "stats"),
+        *_damaged(lambda: [*damaged_records(store)], CALIBRATION, "calibration"),
+    ]
 
 
-def _stats(store: Store) -> Iterator[Finding]:
-    """Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then."""
-    damaged = _attempt(lambda: [*damaged_stats(store)], STATS, "stats")
+def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iterator[Finding]:
+    """What `look` names is to be removed."""
+    damaged = _attempt(look, folder, invariant)
     if isinstance(damaged, Finding):
         yield damaged
         return
     for name in damaged:
-        yield Finding(invariant="stats", detail=f"'{name}' is not what was written: remove it")
-
-
-def _calibrations(store: Store) -> Iterator[Finding]:
-    damaged = _attempt(lambda: [*damaged_records(store)], CALIBRATION, "calibration")
-    if isinstance(damaged, Finding):
-        yield damaged
-        return
-    for name in damaged:
-        yield Finding(invariant="calibration", detail=f"'{name}' is not what was written: remove it")
+        yield Finding(invariant=invariant, detail=f"'{name}' is not what was written: remove it")
 
 
 def _reports(store: Store) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from schemas.lake import FLOWS_SCHEMA
 from stitch.columnar.content import hash_rows
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import LakeFile, Manifest
+from stitch.lake.merging import flow_names
 from stitch.lake.reading import unreadable
 from stitch.lake.windowing import starts_of
 
@@ -60,7 +61,7 @@ class KnownRequests:
 
     def unchanged(self, flows: pa.Table) -> B1:
         """[flows] the lake holds the flow, of this id and kind, with the same content (but for the lane)."""
-        wanted, names = flows["request_id"].combine_chunks(), _names(flows)
+        wanted, names = flows["request_id"].combine_chunks(), flow_names(flows)
         same = np.zeros(flows.num_rows, dtype=np.bool_)
         for file in self._files:
             ids = self._read(file, ["request_id"])["request_id"]
@@ -68,7 +69,7 @@ class KnownRequests:
                 continue
             stored = self._read(file, _COMPARED)
             stored = stored.filter(pc.is_in(stored["request_id"], value_set=wanted))
-            place = pc.index_in(_names(stored), value_set=names)
+            place = pc.index_in(flow_names(stored), value_set=names)
             stored = stored.filter(place.is_valid())
             place = place.drop_null().to_numpy()
             given = flows.select(_COMPARED).cast(stored.schema).take(pa.array(place))
@@ -80,13 +81,6 @@ class KnownRequests:
             return decode("flows", self._manifest.read(file), columns)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self._manifest.lake, file.name) from error
-
-
-def _names(flows: pa.Table) -> pa.Array:
-    """[flows] id and kind in one."""
-    return pc.binary_join_element_wise(
-        flows["kind"].cast(pa.string()), flows["request_id"], " "
-    ).combine_chunks()
 
 
 def rows_of(table: pa.Table, request_ids: pa.Array, *, keep: bool) -> pa.Table:

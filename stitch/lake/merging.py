@@ -50,7 +50,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def flow_names(rows: pa.Table, *, with_lane: bool = False) -> pa.Array:
-    """[rows] kind and id in one, and the lane where it tells flows apart."""
+    """[rows] the name of each row's flow: kind and id in one, and the lane where it tells flows apart."""
     parts = [rows["kind"].cast(pa.string()), rows["request_id"]]
     if with_lane:
         parts.insert(0, rows["lane"].cast(pa.string()))

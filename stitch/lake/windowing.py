@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from schemas.windows import Window
 from stitch.columnar.runs import count_values
+from stitch.lake.merging import flow_names
 
 I8 = npt.NDArray[np.int64]
 
@@ -69,13 +70,6 @@ def _deal(table: pa.Table, codes: I8, n: int) -> Iterator[pa.Table]:
         yield dealt.slice(start, int(ends[part]) - start)
 
 
-def _flow_names(rows: pa.Table) -> pa.Array:
-    """[rows] id and kind in one."""
-    return pc.binary_join_element_wise(
-        rows["kind"].cast(pa.string()), rows["request_id"], " "
-    ).combine_chunks()
-
-
 def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
     """[params] row of its flow. Params of a flow are a run, so only the first of each is looked up."""
     n = params.num_rows
@@ -86,5 +80,5 @@ def _flow_of_param(params: pa.Table, flows: pa.Table) -> I8:
         pc.not_equal(ids.slice(1), ids.slice(0, n - 1)), pc.not_equal(kinds.slice(1), kinds.slice(0, n - 1))
     ).to_numpy(zero_copy_only=False)
     first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(changes) + 1))
-    found = pc.index_in(_flow_names(params.take(pa.array(first))), value_set=_flow_names(flows))
+    found = pc.index_in(flow_names(params.take(pa.array(first))), value_set=flow_names(flows))
     return np.repeat(found.to_numpy().astype(np.int64), np.diff(np.append(first, n)))

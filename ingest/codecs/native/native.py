@@ -28,6 +28,7 @@ from ingest.codecs.payloads import (
     is_dense_json,
     is_json,
     parse_json,
+    runs_of,
     sized,
     without_bom,
 )
@@ -65,7 +66,7 @@ class NativeCodec:
         good, log = sized(payloads, config)
         oddities: Counter[str] = Counter()
         tables = []
-        for run in _runs(payloads, good):
+        for run in runs_of(payloads, good, _RUN_BYTES):
             lines = _Lines()
             for begin in range(0, len(run), _TOGETHER):
                 some = run[begin : begin + _TOGETHER]
@@ -205,19 +206,6 @@ def _line_ends(text: bytes) -> int:
     if len(text) < _LONG_TEXT:
         return text.count(b"\n")
     return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _LINE_END))
-
-
-def _runs(payloads: Sequence[bytes], indexes: list[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    room = 0
-    for index in indexes:
-        size = len(payloads[index]) + 1
-        if not runs or size > room:
-            runs.append([])
-            room = _RUN_BYTES
-        runs[-1].append(index)
-        room -= size
-    return runs
 
 
 def _array_items(text: bytes, index: int) -> list[bytes] | Reject:

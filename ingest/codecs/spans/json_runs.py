@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.json as pj
 
-from ingest.codecs.payloads import JSON_ERRORS
+from ingest.codecs.payloads import JSON_ERRORS, runs_of
 from ingest.codecs.spans.span_batch import SpanBatch
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans
 from schemas.config import DecodeConfig
@@ -69,23 +69,9 @@ def read_runs(
     Returns the indexes of the others: spelt otherwise, or with a span that would be refused.
     """
     left: list[int] = []
-    for run in _runs(texts, indexes):
+    for run in runs_of(texts, indexes, _RUN_BYTES):
         left += _read_run(texts, run, columns_of, config, results)
     return left
-
-
-def _runs(texts: Sequence[bytes], indexes: Sequence[int]) -> list[list[int]]:
-    """`indexes` cut into runs of about `_RUN_BYTES`."""
-    runs: list[list[int]] = []
-    room = 0
-    for index in indexes:
-        size = len(texts[index]) + 1
-        if not runs or size > room:
-            runs.append([])
-            room = _RUN_BYTES
-        runs[-1].append(index)
-        room -= size
-    return runs
 
 
 def _read_run(
