@@ -20,9 +20,9 @@ _US = 1e-3
 def profile_thresholds(
     profile: Profile, reference: npt.NDArray[np.bool_], levels: Sequence[float] = TAIL_LEVELS
 ) -> tuple[float, ...]:
-    """As `tail_thresholds`, to the width of a bin: upper ends of the bins that hold the quantiles, µs.
+    """Response times over which a request is slow, µs: upper ends of the bins that hold the quantiles.
 
-    reference: [slots] which slots are its.
+    Of levels that enough of the reference lies above. reference: [slots] which slots are its.
     """
     table = profile.responses
     inside = reference[table["slot"].to_numpy()]

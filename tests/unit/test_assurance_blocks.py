@@ -6,18 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.blocks_of_requests import period_blocks, tail_thresholds
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import call, population
 
 from analyze.assurance.judgement import judge
 from analyze.assurance.ordinary_noise import ordinary_noise
-from analyze.assurance.period_blocks import (
-    PeriodBlocks,
-    period_blocks,
-    period_requests,
-    root_types,
-    tail_thresholds,
-)
+from analyze.assurance.period_blocks import PeriodBlocks, period_requests, root_types
 from analyze.assurance.period_tests import PeriodNoise, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.visible_change import log_spread

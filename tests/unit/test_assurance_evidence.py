@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.blocks_of_requests import period_blocks, tail_thresholds
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.assurance.equivalence import Equivalence, RootEquivalence, equivalence
@@ -14,7 +15,6 @@ from analyze.assurance.missing_requests import (
     missing_for_share,
     missing_for_test,
 )
-from analyze.assurance.period_blocks import period_blocks, tail_thresholds
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, exact_p, period_tests
 from analyze.assurance.visible_change import (
     least_new,

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.blocks_of_requests import period_blocks
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.assurance.equivalence import equivalence
 from analyze.assurance.external_cause import external_cause, mean_gap_us
 from analyze.assurance.load_change import mix_change, rate_changes
-from analyze.assurance.period_blocks import PeriodRequests, period_blocks
+from analyze.assurance.period_blocks import PeriodRequests
 from analyze.assurance.period_tests import PeriodNoise
 
 TRIALS = 200

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.blocks_of_requests import period_blocks
 from oracles.period_traffic import MINUTE_NS, PERIOD, blocks_of, drawn
 from oracles.refined import Call, call, population
 from scipy import stats
 
-from analyze.assurance.period_blocks import block_means, period_blocks, period_requests, root_types
+from analyze.assurance.period_blocks import block_means, period_requests, root_types
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, exact_p, newcombe, period_tests
 
 CALM = PeriodNoise(tau=0.0, phi=1.0)

@@ -6,18 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracles.blocks_of_requests import period_blocks, tail_thresholds
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import Call, call, population
 
 from analyze.assurance.equivalence import Equivalence, RootEquivalence, equivalence
 from analyze.assurance.external_cause import Arrivals, ExternalCause
-from analyze.assurance.period_blocks import (
-    PeriodBlocks,
-    period_blocks,
-    period_requests,
-    root_types,
-    tail_thresholds,
-)
+from analyze.assurance.period_blocks import PeriodBlocks, period_requests, root_types
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.quality_rows import excluded_rows, history_rows, quality_rows, sampling_rows
 from analyze.assurance.verdict import Outcome, outcome

@@ -1,0 +1,78 @@
+"""Sums over blocks of a period from its requests, exactly: what `profile_blocks` makes of bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, PeriodRequests
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+
+BLOCKS = 8
+"""Few, and so long: a block must be longer than a burst. Two periods leave 14 degrees of freedom."""
+_NS_PER_S = 1e9
+_LEAST_US = 1e-3
+"""Shorter times count as this where a logarithm is taken."""
+
+
+def tail_thresholds(reference: PeriodRequests, levels: Sequence[float] = TAIL_LEVELS) -> tuple[float, ...]:
+    """Response times over which a request is slow, µs: quantiles that enough of the reference lies above."""
+    n = len(reference.response_us)
+    usable = [level for level in levels if n * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
+    return tuple(float(np.quantile(reference.response_us, level, method="inverted_cdf")) for level in usable)
+
+
+def period_blocks(
+    requests: PeriodRequests,
+    n_roots: int,
+    ranges: Sequence[tuple[int, int]],
+    thresholds_us: Sequence[float] = (),
+    *,
+    blocks: int = BLOCKS,
+) -> PeriodBlocks:
+    """Sums over blocks of equal time.
+
+    ranges: the period, half open ns, ascending; time between them is not there. A request outside of them
+    counts to the nearest block. An empty list (a sample made by hand) stands for the requests' own span.
+    """
+    spans = list(ranges) or [_own_span(requests.start_ns)]
+    starts = np.array([start for start, _ in spans], dtype=np.int64)
+    lengths = np.array([max(end - start, 0) for start, end in spans], dtype=np.int64)
+    before = np.concatenate(([0], np.cumsum(lengths)))
+    span = np.clip(np.searchsorted(starts, requests.start_ns, side="right") - 1, 0, len(spans) - 1)
+    inside = before[span] + np.clip(requests.start_ns - starts[span], 0, lengths[span])
+    total = max(int(before[-1]), 1)
+    block = np.minimum((inside.astype(np.float64) * (blocks / total)).astype(np.int64), blocks - 1)
+    cell = block * n_roots + requests.root
+
+    def sums(values: F8 | None) -> F8:
+        found = np.bincount(cell, values, blocks * n_roots).reshape(blocks, n_roots)
+        return found.astype(np.float64)
+
+    weight = requests.weight
+    logs = np.log(np.maximum(requests.response_us, _LEAST_US))
+    slow = [
+        np.bincount(block, weight * (requests.response_us > limit), blocks).astype(np.float64)
+        for limit in thresholds_us
+    ]
+    return PeriodBlocks(
+        seconds=np.full(blocks, total / _NS_PER_S / blocks),
+        requests=sums(None),
+        weight=sums(weight),
+        weight2=sums(weight**2),
+        time_us=sums(weight * requests.response_us),
+        square_us2=sums(weight * requests.response_us**2),
+        log_us=sums(weight * logs),
+        log_square=sums(weight * logs**2),
+        failed=sums(weight * requests.failed),
+        slow=np.stack(slow, axis=1) if slow else np.zeros((blocks, 0)),
+        thresholds_us=tuple(thresholds_us),
+    )
+
+
+def _own_span(start_ns: I8) -> tuple[int, int]:
+    return (int(start_ns.min()), int(start_ns.max()) + 1) if len(start_ns) else (0, 1)
