@@ -1,8 +1,8 @@
 """What the system does on its own: how log-medians differ between ordinary windows (ALGORITHMS L.5, L.9).
 
-Per site and window a log-median with its sampling variance, from values or from histograms; from those the
-variance between windows beyond sampling, robust (history contains faults), shrunk towards the median over
-sites, with a floor; and the envelope, which an ordinary window does not leave. NaN: no median in that window.
+Per site and window a log-median with its sampling variance; from those the variance between windows beyond
+sampling, robust (history contains faults), shrunk towards the median over sites, with a floor; and the
+envelope, which an ordinary window does not leave. NaN: no median in that window.
 """
 
 from __future__ import annotations

@@ -55,7 +55,10 @@ def aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide
 
 
 def aged_reports(store: Store, limit_ns: int) -> list[str]:
-    """Folders of reports of which every file was written at `limit_ns` or before, and that are complete."""
+    """Folders of reports of which every file was written at `limit_ns` or before.
+
+    Those on their way, or left by a process that died, have a name that begins with a dot and stay.
+    """
     found = []
     for report in store.names(REPORTS):
         written = store.written(f"{REPORTS}/{report}")

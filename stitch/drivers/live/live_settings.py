@@ -20,7 +20,7 @@ class LiveSettings(Config):
     linger_ns: int = Field(default=NS_PER_SECOND, ge=0)
     """A complete request closes when the watermark is this far past its last event."""
     max_future_ns: int = Field(default=5 * NS_PER_MINUTE, gt=0)
-    """Events this far after the log's own time become dead letters: a clock that is wrong."""
+    """Events this far after the clock of this process become dead letters: a clock that is wrong."""
     idle_ns: int = Field(default=30 * NS_PER_SECOND, gt=0)
     """A stream that is read to its end and silent for so long no longer holds up the others of its lane."""
     memory_bytes: int = Field(default=768 * 2**20, ge=64 * 2**20)
