@@ -45,3 +45,17 @@ def test_failing_requests_of_fourteen(failing: int, outcome: str) -> None:
     assert (verdict.missing_requests is not None) == (outcome == "cannot-tell")
     if findings.findings:
         assert findings.findings[0].site.text == "db/read"
+
+
+def test_a_request_in_ten_years_is_compared() -> None:
+    """A block of fifty such requests would be longer than times are."""
+    ten_years_ns = 10 * 365 * 24 * HOUR_NS
+    samples = tuple(
+        Sample(name, "", start, start + ten_years_ns, ranges=((start, start + ten_years_ns),))
+        for name, start in (("reference", T0 + HOUR_NS - ten_years_ns), ("problem", T0 + HOUR_NS))
+    )
+    found = replace(population(requests(1, 0), requests(1, 0)), samples=samples)
+    report = compare(found, [Chosen(METHOD, RobustSettings())]).report
+    verdict = report.section(VerdictSection)
+    assert verdict is not None
+    assert verdict.outcome == "cannot-tell"

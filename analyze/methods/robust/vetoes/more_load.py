@@ -35,6 +35,7 @@ ROOM = 1.5
 _PER_BLOCK = 50
 """Requests of a block of time in which the load is counted, about."""
 _NS_PER_S = 1e9
+_MAX_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def _of_requests(population: Population, sample: int) -> float:
     weight = np.concatenate([category.weight[rows] for category, rows in parts])
     ranges = population.samples[sample].ranges or ((int(start.min()), int(start.max()) + 1),)
     seconds = sum(end - begin for begin, end in ranges) / _NS_PER_S
-    length_ns = max(int(seconds * _NS_PER_S * _PER_BLOCK / max(len(start), 1)), 1)
+    # Of one request in some years the block would be longer than times are: it holds them all as it is.
+    length_ns = min(max(int(seconds * _NS_PER_S * _PER_BLOCK / max(len(start), 1)), 1), _MAX_NS)
     _, block = np.unique(start // length_ns, return_inverse=True)
     n = np.bincount(block).astype(np.float64)
     kept = float(weight.mean())
