@@ -12,11 +12,15 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from chaos.reading import GrowingLake
 from oracles.live_process import START_NS, Sent, World, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 
 from schemas.errors import FlowdiffError
 from schemas.windows import NS_PER_SECOND
+from stitch.lake.compacting import compact
+from stitch.lake.layout import LAKE_FILE
+from stitch.lake.manifest import open_manifest
 
 LASTS_S = 160
 MOST_PROCESSES = 3
@@ -65,6 +69,9 @@ class TroubledLife:
         """Processes that sleep, and to when."""
         self.born = 0
         self.halted = 0
+        self.compacted = 0
+        """Windows."""
+        self.reader = self._new_reader()
         self.told: list[str] = []
         """What happened, for whoever has to understand it."""
 
@@ -94,8 +101,20 @@ class TroubledLife:
         for name in self.rng.sample([*world.processes], len(world.processes)):
             if name in world.processes and world.now_ns >= self.asleep.get(name, 0):
                 self._turn(name)
-        if len(world.processes) == 0:
+        if not world.processes:
             self._bear()
+        self._read()
+
+    def _new_reader(self) -> GrowingLake:
+        return GrowingLake(lambda: open_manifest(self.world.store), all_every=20)
+
+    def _read(self) -> None:
+        """Somebody reads all the while."""
+        if self.disk.size(LAKE_FILE) is not None:
+            self.reader.read()
+        assert not self.reader.trouble, self.reader.trouble
+        assert not self.reader.vanished, f"{self.reader.vanished} requests are gone"
+        assert not self.reader.doubled, f"{self.reader.doubled} requests are there twice"
 
     def _turn(self, name: str) -> None:
         run = self.world.processes[name]
@@ -111,10 +130,15 @@ class TroubledLife:
     def _die(self, name: str) -> None:
         end = self.rng.choice(("kill", "power", "some"))
         self.told.append(f"{name} dies: {end}")
+        self._bury(name)
+        self._end_disk(end)
+
+    def _end_disk(self, end: str) -> None:
+        """What a death leaves on the disk; without power nobody is left, and what was seen may be undone."""
         if end == "kill":
             self.disk.kill()
-            self._bury(name)
             return
+        self.reader = self._new_reader()
         for each in [*self.world.processes]:
             self._bury(each)
         if end == "power":
@@ -212,6 +236,26 @@ class TroubledLife:
         self.told.append("doubt")
         self.disk.doubts = self.rng.randint(1, 3)
 
+    def _compact(self) -> None:
+        """Another process makes few files of many, on a machine of its own or ours."""
+        self.born += 1
+        try:
+            done = compact(
+                self.world.store,
+                "lake",
+                least_files=2,
+                grace_ns=10 * NS_PER_SECOND,
+                now_ns=self.world.now_ns,
+                owner=f"u{self.born}",
+                created_by="test",
+            )
+            self.told.append(f"compacted {done.windows}")
+            self.compacted += done.windows
+        except CrashError:
+            self._end_disk(self.rng.choice(("kill", "power", "some")))
+        except (OSError, FlowdiffError) as error:  # a line, and it is run again another time
+            self.told.append(f"not compacted: {error}")
+
     def _cut(self) -> None:
         """The log does not answer, or answers again."""
         self.world.log.unreachable = not self.world.log.unreachable
@@ -227,6 +271,7 @@ class TroubledLife:
         return [
             *(self._bear, self._crash, self._sleep, self._end),
             *(self._fill, self._vanish, self._doubt, self._cut, self._silence),
+            *(self._compact, self._compact),
         ]
 
 
