@@ -13,15 +13,23 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from chaos.reading import GrowingLake
-from oracles.live_process import START_NS, Sent, World, requests
+from oracles.live_process import SETTINGS, START_NS, Sent, World, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 
+from schemas.config import StitchConfig
 from schemas.errors import FlowdiffError
-from schemas.windows import NS_PER_SECOND
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.lake.compacting import compact
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
 
+KEEPS = SETTINGS.model_copy(
+    update={
+        "keep_events_ns": 60 * NS_PER_MINUTE,
+        "stitch": StitchConfig(idle_ns=10 * NS_PER_SECOND, max_age_ns=20 * NS_PER_SECOND),
+    }
+)
+"""All that a repair needs."""
 LASTS_S = 160
 MOST_PROCESSES = 3
 TROUBLE = 0.25
@@ -60,8 +68,16 @@ class TroubledLife:
         disk = UnreliableDisk()
         disk.rng = self.rng
         partitions = self.rng.choice((1, 2, 3))
+        self.is_late = self.rng.random() < 0.5
+        """Whether messages come again, and some long after their window was sealed."""
+        sent = _sent(partitions)
         self.world = World(
-            _sent(partitions), disk, partitions=partitions, step_s=self.rng.choice((3, 4, 7)), drains=False
+            _disordered(sent, self.rng) if self.is_late else sent,
+            disk,
+            settings=KEEPS if self.is_late else SETTINGS,
+            partitions=partitions,
+            step_s=self.rng.choice((3, 4, 7)),
+            drains=False,
         )
         self.world.log.per_poll = self.rng.choice((2, 5, 50))
         self.disk = disk
@@ -291,6 +307,17 @@ def _sent(partitions: int) -> list[Sent]:
         for message in requests(12, 2, LASTS_S // 2)
     ]
     return sorted([*first, *second], key=lambda message: message.at_ns)
+
+
+def _disordered(sent: list[Sent], rng: random.Random) -> list[Sent]:
+    """One message in twenty comes again, one in twenty late: moments or minutes after its time."""
+    told = []
+    for message in sent:
+        delays = [rng.random() < 0.05, *([True] if rng.random() < 0.05 else [])]
+        for is_delayed in delays:
+            after_s = rng.choice((2, 20, 60, 120)) if is_delayed else 0
+            told.append(replace(message, at_ns=message.at_ns + after_s * NS_PER_SECOND))
+    return sorted(told, key=lambda message: message.at_ns)
 
 
 def _later(value: bytes) -> bytes:
