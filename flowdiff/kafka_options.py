@@ -72,5 +72,7 @@ def print_written(written: Written) -> None:
         f"{written.items:,} spans or records in {written.messages:,} messages, {written.bytes:,} bytes, "
         f"{written.seconds:.1f} s ({rate:,.0f} a second)"
     )
+    if written.unread:
+        typer.echo(f"{written.unread:,} of them cannot be read, or have no id: passed on as they are")
     if written.refused:
-        typer.echo(f"{written.refused:,} left out: not of their format")
+        typer.echo(f"{written.refused:,} left out: empty, too large, damaged or not of their format")

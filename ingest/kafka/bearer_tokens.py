@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 import time
@@ -86,6 +87,9 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
             return str(told["access_token"]), float(told.get("expires_in", 0))
         except urllib.error.HTTPError as error:
             raise TokenError(f"{self._url} answers {error.code} {error.reason}") from None
+        except http.client.HTTPException as error:
+            # Its text is what came.
+            raise TokenError(f"{self._url} does not answer as HTTP does: {type(error).__name__}") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise TokenError(f"no token from {self._url}: {error}") from None
 

@@ -166,6 +166,9 @@ def _refusal(server: str, settings: KafkaSettings) -> str | None:
         return _refused(server, security)
     except IncompatibleBrokerVersion:
         return f"{server} is no broker that clients may use: a controller, perhaps."
+    except FlowdiffError as error:
+        # The file of a secret, read when a token is asked for.
+        return error.message
     except (KafkaError, OSError, RuntimeError) as error:
         return _told(server, str(error), settings)
     finally:

@@ -20,9 +20,9 @@ from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
 from ingest.kafka.membership import Membership, monotonic_s
 from ingest.kafka.stream_ends import StreamEnds
-from ingest.kafka.stream_errors import cut_back, gap, other_topic
+from ingest.kafka.stream_errors import cut_back, cut_back_behind, gap, not_known, other_topic
 from ingest.messages import payloads_of_messages
-from ingest.source import Change, CorruptStreamError, Payloads, StreamId, TopicChangedError
+from ingest.source import Change, CorruptStreamError, Payloads, StreamError, StreamId
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
@@ -33,6 +33,8 @@ _PROBE_EVERY_S: Final = 10.0
 """Between looks for the reason why nothing comes."""
 _SILENT_S: Final = 5.0
 """Brokers that told nothing of topics for so long, and when they were asked twice, are looked at."""
+_RANGE_MS: Final = 2_000
+"""For each of two questions about the range of a log, while other streams wait."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -43,6 +45,14 @@ class _Stream:
     topic_id: str | None
     damaged_at: int = -1
     damaged_times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A stream at a position that its log does not have."""
+
+    position: int
+    topic_id: str | None
 
 
 class KafkaSource:
@@ -64,6 +74,12 @@ class KafkaSource:
         self._fetching = fetching_of(settings, self._consumer)
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
+        self._errors: deque[StreamError] = deque()
+        """Of streams that are stopped; one is raised a poll."""
+        self._lost: dict[StreamId, _Lost] = {}
+        """Stopped, and to be told of when brokers say what their logs have."""
+        self._lost_asked = 0.0
+        self._lost_trouble: str | None = None
         self._ends = StreamEnds(self._consumer)
         self._is_unconfirmed = True
         """Messages came since the ids of topics were looked up."""
@@ -100,14 +116,19 @@ class KafkaSource:
         self._membership.look_for_forgotten(now_s)
         self._membership.finish_joining()
         self._refuse_other_topics()
+        self._explain_lost(now_s)
+        if self._errors:
+            raise self._errors.popleft()
         if (piece := self._next_piece()) is not None:
             return piece
         try:
             fetched = self._fetching.fetch(max(timeout_s, MIN_POLL_S))
         except OffsetOutOfRangeError as error:
-            raise self._out_of_range(error) from error
+            self._stop_out_of_range(error)
+            return None
         except LogTruncationError as error:
-            raise self._truncated(error) from error
+            self._stop_truncated(error)
+            return None
         except FencedInstanceIdError as error:
             raise self._fenced() from error
         except KafkaError as error:
@@ -128,7 +149,7 @@ class KafkaSource:
         """See `LiveSource.start`."""
         current = self.topic_id(stream.topic)
         if topic_id is not None and current != topic_id:
-            raise other_topic(stream)
+            raise not_known(stream) if current is None else other_topic(stream)
         partition = TopicPartition(stream.topic, stream.partition)
         first, end = self._bounds(partition)
         if position is None:
@@ -267,29 +288,50 @@ class KafkaSource:
         self._fetching.begin(stream, damaged.until)
         return Reject(Reason.BAD_COMPRESSION, what, b"", damaged.first)
 
-    def _out_of_range(self, error: OffsetOutOfRangeError) -> InputError:
-        """The error of the first stream that the broker named; all of them stop."""
-        found: InputError | None = None
+    def _stop_out_of_range(self, error: OffsetOutOfRangeError) -> None:
+        """All streams that the broker named; `_explain_lost` tells why."""
         for partition, position in error.args[0].items():
             stream = StreamId(partition.topic, partition.partition)
             kept = self._stop(stream)
-            if kept is not None and self.topic_id(stream.topic) not in (None, kept.topic_id):
-                return other_topic(stream)
-            first, end = self._bounds(partition)
-            of_stream = gap(stream, position, first) if position < first else cut_back(stream, position, end)
-            found = found or of_stream
-        return found or InputError(f"Kafka: {error}.")
+            if kept is not None:
+                self._lost[stream] = _Lost(position, kept.topic_id)
+                self._lost_asked = 0.0
 
-    def _truncated(self, error: LogTruncationError) -> TopicChangedError:
-        streams = [StreamId(each.topic, each.partition) for each in error.divergent_offsets]
-        for stream in streams:
+    def _explain_lost(self, now_s: float) -> None:
+        """Errors of the lost streams; where brokers do not answer, they are asked again after a while."""
+        if not self._lost or now_s < self._lost_asked + _PROBE_EVERY_S:
+            return
+        for stream, lost in list(self._lost.items()):
+            try:
+                found = self._error_of_lost(stream, lost)
+            except KafkaError as error:
+                self._lost_trouble = (
+                    missing_right(error, self._settings)
+                    or self._probed_trouble(now_s)
+                    or f"The range of {stream.name} is not told: {error}."
+                )
+                self._trouble = self._lost_trouble
+                # Behind the others: of them it may be told.
+                self._lost[stream] = self._lost.pop(stream)
+                self._lost_asked = monotonic_s()
+                return
+            del self._lost[stream]
+            self._errors.append(found)
+
+    def _error_of_lost(self, stream: StreamId, lost: _Lost) -> StreamError:
+        """Raises what kafka-python raises."""
+        if lost.topic_id is not None and self.topic_id(stream.topic) not in (None, lost.topic_id):
+            return other_topic(stream)
+        first, end = self._range(TopicPartition(stream.topic, stream.partition), _RANGE_MS)
+        if lost.position < first:
+            return gap(stream, lost.position, first)
+        return cut_back(stream, lost.position, end)
+
+    def _stop_truncated(self, error: LogTruncationError) -> None:
+        for partition in error.divergent_offsets:
+            stream = StreamId(partition.topic, partition.partition)
             self._stop(stream)
-        names = ", ".join(stream.name for stream in streams)
-        return TopicChangedError(
-            f"{names}: the log was cut back behind what was read (an unclean election of a leader?).",
-            stream=streams[0],
-            remedy="Compare the topic with the lake; a lake of its own takes what is left.",
-        )
+            self._errors.append(cut_back_behind(stream))
 
     def _fenced(self) -> InputError:
         return InputError(
@@ -308,20 +350,25 @@ class KafkaSource:
         """Nothing is known of it, and nothing of what was fetched will be given."""
         self._streams.pop(stream, None)
         self._ends.forget(stream)
+        self._lost.pop(stream, None)
+        self._errors = deque(error for error in self._errors if error.stream != stream)
         self._paused.discard(stream)
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
     def _bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """First offset of a partition and the one after its last. Raises InputError."""
-        timeout_ms = self._settings.request_timeout_ms
         try:
-            first: int = self._consumer.beginning_offsets([partition], timeout_ms)[partition]
-            end: int = self._consumer.end_offsets([partition], timeout_ms)[partition]
+            return self._range(partition, self._settings.request_timeout_ms)
         except KafkaError as error:
             raise InputError(
                 f"The range of {partition.topic}/{partition.partition} is not told: {error}.",
                 remedy=missing_right(error, self._settings) or what_is_wrong(self._settings) or "Try again.",
             ) from error
+
+    def _range(self, partition: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        """See `_bounds`. Raises what kafka-python raises."""
+        first: int = self._consumer.beginning_offsets([partition], timeout_ms)[partition]
+        end: int = self._consumer.end_offsets([partition], timeout_ms)[partition]
         return first, end
 
     def _watch(self, has_come: bool, now_s: float) -> None:
@@ -329,7 +376,7 @@ class KafkaSource:
         if has_come or self._metadata_age_s(now_s) < max(
             _SILENT_S, 2e-3 * self._settings.metadata_max_age_ms
         ):
-            self._trouble = self._missing_topic()
+            self._trouble = self._missing_topic() or (self._lost_trouble if self._lost else None)
         else:
             self._trouble = self._probed_trouble(now_s) or self._trouble or "Kafka gives no metadata."
 

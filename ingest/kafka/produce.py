@@ -13,11 +13,12 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from ingest.files import FileSource
 from ingest.kafka.diagnosis import connected, silence_client, what_is_wrong
+from ingest.kafka.gathering import Gatherer
 from ingest.kafka.kafka_security import client_security
 from ingest.kafka.kafka_settings import MAX_RECONNECT_BACKOFF_MS, KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.produce_settings import ProduceSettings
-from ingest.kafka.request_parts import Gatherer, PartError, RequestPart, request_parts
+from ingest.kafka.request_parts import PartError, RequestPart, request_parts
 from ingest.source import StreamId, drain
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
@@ -26,9 +27,13 @@ _BATCH_BYTES: Final = 512 * 1024
 """To one partition in one request; a broker takes 1 MB."""
 _BUFFER_BYTES: Final = 32 * 2**20
 """Sent and not yet acknowledged: the client has no bound of its own."""
+_MAX_UNREAD_BYTES: Final = 512 * 1024
+"""What cannot be read is passed on up to this size: a broker that refuses a message ends the run."""
 _FLUSH_S: Final = 30.0
 _TELL_S: Final = 0.5
 _COMMIT_S: Final = 1.0
+_LAST_COMMITS: Final = 3
+"""At the end, while the group does not take the offsets; 2 s each at most."""
 
 
 @dataclass(slots=True)
@@ -38,8 +43,10 @@ class Written:
     messages: int = 0
     items: int = 0
     """Spans or records."""
+    unread: int = 0
+    """Of `items`: those that cannot be read or have no id, passed on as they are."""
     refused: int = 0
-    """Payloads that are not of their format, and were left out."""
+    """Payloads that are empty, too large, damaged or not of their format, and were left out."""
     bytes: int = 0
     seconds: float = 0.0
 
@@ -93,7 +100,7 @@ def produce_files(
         for file in files:
             source = FileSource(file, format_, DecodeConfig())
             for polled in drain(source):
-                written.refused += len(polled.rejects)
+                writer.refuse(len(polled.rejects))
                 for payload in polled.payloads:
                     writer.write(polled.format or "", payload)
         writer.flush()
@@ -151,6 +158,7 @@ class _Rekeying:
                     self._positions.pop(stream, None)
             polled = self._source.poll(0.2)
             if polled is not None:
+                self._writer.refuse(len(polled.rejects))
                 for payload in polled.payloads:
                     self._writer.write(polled.format or "", payload)
                 topic, _, partition = polled.stream.rpartition("/")
@@ -161,16 +169,26 @@ class _Rekeying:
             if time.monotonic() > committed + _COMMIT_S:
                 self._commit()
                 committed = time.monotonic()
-        self._commit()
+        for _ in range(_LAST_COMMITS):
+            self._commit()
+            if not self._dirty:
+                return
+        raise InputError(
+            "The group does not take its offsets: the next run writes the last of the messages again.",
+            remedy="Check the broker; what is written twice is dropped where it is ingested.",
+        )
 
     def _is_at_end(self) -> bool:
-        return all(self._positions.get(stream, 0) >= end for stream, end in self._source.ends().items())
+        """An end that is not known at the moment is not reached."""
+        ends = self._source.ends()
+        return all(
+            stream in ends and position >= ends[stream] for stream, position in self._positions.items()
+        )
 
     def _commit(self) -> None:
         if self._dirty:
             self._writer.flush()
-            self._source.commit_offsets(self._positions)
-            self._dirty = False
+            self._dirty = not self._source.commit_offsets(self._positions)
 
 
 class _Writer:
@@ -200,12 +218,22 @@ class _Writer:
         try:
             parts = request_parts(format_, payload)
         except PartError:
-            self._written.refused += 1
+            self.refuse(1)
             return
         if self._pace.is_paced:
             parts.sort(key=lambda part: part.ts_ns)
         for part in parts:
-            self._add(format_, part)
+            if part.request:
+                self._add(format_, part)
+            elif len(part.body) > _MAX_UNREAD_BYTES:
+                self.refuse(part.items)
+            else:
+                self._written.unread += part.items
+                self._add(format_, part)
+
+    def refuse(self, items: int) -> None:
+        """Count what is left out."""
+        self._written.refused += items
 
     def _add(self, format_: str, part: RequestPart) -> None:
         # Of paced messages each goes at its time.

@@ -1,7 +1,8 @@
 """Messages cut by request, so that all of a request can go to one partition. Nothing is decoded but for ids.
 
 A part is what a payload has of one request, in the payload's own format; parts of several requests of one
-partition are put together again by `joined`, where the format allows it.
+partition are put together again by `joined`, where the format allows it. What cannot be read, or has no id,
+is a part of no request: it goes on as it is, in a message of its own, and costs its neighbours nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import base64
 import binascii
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
+from ingest.codecs.otlp.otlp_json_items import camel
+from ingest.codecs.payloads import DENSE_JSON, JSON_ERRORS, documents_of, is_dense_json, is_json, without_bom
 from schemas.errors import InputError
 
 _BASE64_ID: Final = 24
@@ -30,7 +34,7 @@ class RequestPart:
     """Spans or records of one request."""
 
     request: bytes
-    """Its id, as the format writes it."""
+    """Its id, as the format writes it; empty: something that cannot be read, or has none."""
     ts_ns: int
     """Earliest time in it, ns since the epoch; 0: none is told."""
     items: int
@@ -39,7 +43,7 @@ class RequestPart:
 
 
 class PartError(ValueError):
-    """A payload that cannot be cut: it is not of its format."""
+    """A payload of which nothing can be read: it is not of its format."""
 
 
 def partition_of(request: bytes, partitions: int) -> int:
@@ -57,7 +61,7 @@ def request_parts(format_: str, payload: bytes) -> list[RequestPart]:
         )
     try:
         return cut.parts(payload)
-    except (msgspec.MsgspecError, DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (*JSON_ERRORS, DecodeError, ValueError) as error:
         raise PartError(str(error)) from None
 
 
@@ -67,9 +71,32 @@ def joined(format_: str, parts: Sequence[bytes]) -> bytes | None:
     return parts[0] if len(parts) == 1 else None if join is None else join(parts)
 
 
+_Number = str | int | float | None
+"""As a writer may spell it."""
+
+
+def _whole(value: _Number) -> int:
+    """0: none, or no number."""
+    try:
+        return int(value or 0)
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _raws(text: bytes) -> list[msgspec.Raw]:
+    """The elements of a JSON array."""
+    if is_dense_json(text):
+        raise PartError(DENSE_JSON)
+    return _RAWS.decode(text)
+
+
+def _unread(body: bytes) -> RequestPart:
+    return RequestPart(b"", 0, 1, body)
+
+
 class _Record(msgspec.Struct):
-    request_id: str | None = None
-    breadcrumb: str | None = None
+    request_id: _Number = None
+    breadcrumb: _Number = None
     ts: Any = None
 
 
@@ -77,63 +104,150 @@ def _native(payload: bytes) -> list[RequestPart]:
     """Lines. A record without a request id goes by its breadcrumb: its strands may part ways."""
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     times: dict[bytes, int] = {}
-    for line in payload.split(b"\n"):
+    unread: list[bytes] = []
+    text = without_bom(payload).strip(b" \t\r\n")
+    for line in _native_lines(text):
         if not line or line.isspace():
             continue
-        record = _RECORD.decode(line)
-        request = (record.request_id or record.breadcrumb or "").encode()
+        try:
+            record = _RECORD.decode(line)
+        except JSON_ERRORS:
+            unread.append(line)
+            continue
+        name = record.request_id
+        if name is None or name == "":
+            name = record.breadcrumb
+        request = b"" if name is None else str(name).encode()
         lines[request].append(line)
         if isinstance(record.ts, int):
             times[request] = min(record.ts, times.get(request, record.ts))
+    if unread and not lines:
+        if b"\n" in text and is_json(text):  # one record, indented
+            return _native(msgspec.json.format(text, indent=-1))
+        raise PartError("no record is in it")
+    unread += lines.pop(b"", [])
     return [
         RequestPart(request, times.get(request, 0), len(of), b"\n".join(of)) for request, of in lines.items()
-    ]
+    ] + list(map(_unread, unread))
 
 
-class _Scope(msgspec.Struct, omit_defaults=True, rename="camel"):
+def _native_lines(text: bytes) -> list[bytes]:
+    """Of an array its elements."""
+    if text.startswith(b"["):
+        with suppress(*JSON_ERRORS):
+            raws = map(bytes, _raws(text))
+            return [msgspec.json.format(raw, indent=-1) if b"\n" in raw else raw for raw in raws]
+    return text.split(b"\n")
+
+
+class _Scope(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
     spans: list[msgspec.Raw] = []
     scope: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    schema_url: str | msgspec.UnsetType = msgspec.UNSET
+    schema_url: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Resource(msgspec.Struct, omit_defaults=True, rename="camel"):
+class _Resource(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
     scope_spans: list[_Scope] = []
     resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    schema_url: str | msgspec.UnsetType = msgspec.UNSET
+    schema_url: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Request(msgspec.Struct, rename="camel"):
-    resource_spans: list[_Resource] = []
+class _Request(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    resource_spans: list[_Resource]
 
 
 class _SpanHead(msgspec.Struct, rename="camel"):
-    trace_id: str
-    start_time_unix_nano: str | int = 0
+    trace_id: str | None = None
+    start_time_unix_nano: _Number = None
+
+
+class _SnakeSpanHead(msgspec.Struct):
+    trace_id: str | None = None
+    start_time_unix_nano: _Number = None
 
 
 def _otlp_json(payload: bytes) -> list[RequestPart]:
     blocks: dict[bytes, list[_Resource]] = defaultdict(list)
     counts: dict[bytes, int] = defaultdict(int)
     times: dict[bytes, int] = {}
-    for resource in _REQUEST.decode(payload).resource_spans:
-        of: dict[bytes, _Resource] = {}
-        for scope in resource.scope_spans:
-            spans: dict[bytes, list[msgspec.Raw]] = defaultdict(list)
-            for span in scope.spans:
-                head = _SPAN_HEAD.decode(span)
-                trace, start = head.trace_id.lower().encode(), int(head.start_time_unix_nano)
-                spans[trace].append(span)
-                counts[trace] += 1
-                times[trace] = min(start, times.get(trace, start))
-            for trace, those in spans.items():
-                if trace not in of:
-                    of[trace] = _Resource([], resource.resource, resource.schema_url)
-                    blocks[trace].append(of[trace])
-                of[trace].scope_spans.append(_Scope(those, scope.scope, scope.schema_url))
+    unread: list[bytes] = []
+    documents = documents_of(payload)
+    for document in documents:
+        for resource in _otlp_resources(document, unread):
+            of: dict[bytes, _Resource] = {}
+            for scope in resource.scope_spans:
+                spans: dict[bytes, list[msgspec.Raw]] = defaultdict(list)
+                for span in scope.spans:
+                    trace, start = _otlp_head(span)
+                    spans[trace].append(span)
+                    counts[trace] += 1
+                    times[trace] = min(start, times.get(trace, start))
+                for trace, those in spans.items():
+                    if trace not in of:
+                        of[trace] = _Resource([], resource.resource, resource.schema_url)
+                        blocks[trace].append(of[trace])
+                    of[trace].scope_spans.append(_Scope(those, scope.scope, scope.schema_url))
+    if len(unread) == len(documents) and not blocks:
+        raise PartError("no request of OTLP is in it")
     return [
         RequestPart(trace, times[trace], counts[trace], msgspec.json.encode(_Request(those)))
         for trace, those in blocks.items()
-    ]
+    ] + list(map(_unread, unread))
+
+
+def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
+    """Trace and start of a span; no trace where they cannot be read."""
+    for decoder in (_SPAN_HEAD, _SNAKE_SPAN_HEAD):
+        try:
+            head = decoder.decode(span)
+        except JSON_ERRORS:
+            continue
+        if head.trace_id:
+            return head.trace_id.lower().encode(), _whole(head.start_time_unix_nano)
+    return b"", 0
+
+
+def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
+    """Of a document; what cannot be read of it, or all of it, goes to `unread`, as documents."""
+    try:
+        return _REQUEST.decode(document).resource_spans
+    except JSON_ERRORS:
+        pass
+    try:
+        resources = _RAWS.decode(_fields(document)["resourceSpans"])
+    except (*JSON_ERRORS, KeyError):
+        unread.append(document)
+        return []
+    out = []
+    for resource in resources:
+        try:
+            fields = _fields(resource)
+            scopes = _listed(fields, "scopeSpans")
+        except JSON_ERRORS:
+            unread.append(b'{"resourceSpans":[%b]}' % bytes(resource))
+            continue
+        whole = _Resource([], fields.get("resource", msgspec.UNSET), fields.get("schemaUrl", msgspec.UNSET))
+        for scope in scopes:
+            try:
+                inner = _fields(scope)
+                spans = _listed(inner, "spans")
+            except JSON_ERRORS:
+                unread.append(b'{"resourceSpans":[{"scopeSpans":[%b]}]}' % bytes(scope))
+                continue
+            whole.scope_spans.append(
+                _Scope(spans, inner.get("scope", msgspec.UNSET), inner.get("schemaUrl", msgspec.UNSET))
+            )
+        out.append(whole)
+    return out
+
+
+def _fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Of an object, under the names that OTLP JSON has for them today."""
+    return {camel(name): value for name, value in _OBJECT.decode(text).items()}
+
+
+def _listed(fields: dict[str, msgspec.Raw], name: str) -> list[msgspec.Raw]:
+    return _RAWS_OR_NULL.decode(fields.get(name, b"null")) or []
 
 
 def _join_otlp_json(parts: Sequence[bytes]) -> bytes:
@@ -171,17 +285,19 @@ def _otlp_proto(payload: bytes) -> list[RequestPart]:
 
 
 class _ZipkinHead(msgspec.Struct, rename="camel"):
-    trace_id: str
-    timestamp: int = 0
+    trace_id: str | None = None
+    timestamp: _Number = None
 
 
 def _zipkin(payload: bytes) -> list[RequestPart]:
     spans: dict[bytes, list[msgspec.Raw]] = defaultdict(list)
     times: dict[bytes, int] = {}
-    text = payload.lstrip()
-    for span in _RAWS.decode(text) if text.startswith(b"[") else [msgspec.Raw(text)]:
-        head = _ZIPKIN_HEAD.decode(span)
-        trace, start = head.trace_id.lower().encode(), 1_000 * head.timestamp
+    for span in _zipkin_spans(without_bom(payload).lstrip()):
+        try:
+            head = _ZIPKIN_HEAD.decode(span)
+        except JSON_ERRORS:
+            head = _ZipkinHead()
+        trace, start = (head.trace_id or "").lower().encode(), 1_000 * _whole(head.timestamp)
         spans[trace].append(span)
         times[trace] = min(start, times.get(trace, start))
     return [
@@ -190,23 +306,47 @@ def _zipkin(payload: bytes) -> list[RequestPart]:
     ]
 
 
+def _zipkin_spans(text: bytes) -> Iterable[msgspec.Raw]:
+    """Of a list, of a list of traces, or the one span."""
+    if not text.startswith(b"["):
+        return [_RAW.decode(text)]
+    entries = _raws(text)
+    if text[1:64].lstrip().startswith(b"["):
+        return chain.from_iterable(map(_RAWS.decode, entries))
+    return entries
+
+
 def _join_zipkin(parts: Sequence[bytes]) -> bytes:
     return msgspec.json.encode([span for part in parts for span in _RAWS.decode(part)])
 
 
 class _JaegerHead(msgspec.Struct, rename={"trace_id": "traceId", "trace_id_upper": "traceID"}):
-    trace_id: str = ""
-    trace_id_upper: str = ""
+    trace_id: str | None = None
+    trace_id_upper: str | None = None
 
 
 def _jaeger_json(payload: bytes) -> list[RequestPart]:
-    """One span a message; ids are base64 as protobuf's JSON has them, or hex."""
-    head = _JAEGER_HEAD.decode(payload)
-    trace = head.trace_id or head.trace_id_upper
+    """A span, a list of spans, or a span a line; each becomes a message."""
+    text = without_bom(payload).strip()
+    if text.startswith(b"["):
+        return [_jaeger_span(bytes(raw)) for raw in _raws(text)]
+    documents = documents_of(text)
+    if len(documents) == 1:
+        _RAW.decode(text)
+    return list(map(_jaeger_span, documents))
+
+
+def _jaeger_span(span: bytes) -> RequestPart:
+    """Ids are base64 as protobuf's JSON has them, or hex."""
+    try:
+        head = _JAEGER_HEAD.decode(span)
+    except JSON_ERRORS:
+        return _unread(span)
+    trace = head.trace_id or head.trace_id_upper or ""
     if len(trace) == _BASE64_ID:
         with suppress(binascii.Error):
             trace = base64.b64decode(trace, validate=True).hex()
-    return [RequestPart(trace.lower().encode(), 0, 1, payload)]
+    return RequestPart(trace.lower().encode(), 0, 1, span)
 
 
 def _jaeger_proto(payload: bytes) -> list[RequestPart]:
@@ -225,9 +365,13 @@ class _Cut:
 _RECORD: Final = msgspec.json.Decoder(_Record)
 _REQUEST: Final = msgspec.json.Decoder(_Request)
 _SPAN_HEAD: Final = msgspec.json.Decoder(_SpanHead)
+_SNAKE_SPAN_HEAD: Final = msgspec.json.Decoder(_SnakeSpanHead)
 _ZIPKIN_HEAD: Final = msgspec.json.Decoder(_ZipkinHead)
 _JAEGER_HEAD: Final = msgspec.json.Decoder(_JaegerHead)
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
 _RAWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RAWS_OR_NULL: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _FORMATS: Final = {
     "native": _Cut(_native, b"\n".join),
     "otlp-json": _Cut(_otlp_json, _join_otlp_json),
@@ -237,40 +381,3 @@ _FORMATS: Final = {
     "jaeger-json": _Cut(_jaeger_json),
     "jaeger-proto": _Cut(_jaeger_proto),
 }
-
-
-class Gatherer:
-    """Puts parts of one partition together to messages of some size. Bounded by a message a partition."""
-
-    def __init__(self, format_: str, partitions: int, message_bytes: int) -> None:
-        self._format = format_
-        self._partitions = partitions
-        self._message_bytes = message_bytes
-        self._held: dict[int, list[RequestPart]] = defaultdict(list)
-        self._sizes: dict[int, int] = defaultdict(int)
-
-    def add(self, part: RequestPart) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """Messages that are full now: partition, value, key (of one request), items."""
-        partition = partition_of(part.request, self._partitions)
-        if self._sizes[partition] + len(part.body) > self._message_bytes:
-            yield from self._emit(partition)
-        self._held[partition].append(part)
-        self._sizes[partition] += len(part.body)
-
-    def rest(self) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        """What is held yet."""
-        for partition in sorted(self._held):
-            yield from self._emit(partition)
-
-    def _emit(self, partition: int) -> Iterator[tuple[int, bytes, bytes | None, int]]:
-        parts, self._held[partition], self._sizes[partition] = self._held[partition], [], 0
-        if not parts:
-            return
-        value = joined(self._format, [part.body for part in parts])
-        if value is not None:
-            requests = {part.request for part in parts}
-            key = parts[0].request if len(requests) == 1 else None
-            yield partition, value, key, sum(part.items for part in parts)
-            return
-        for part in parts:
-            yield partition, part.body, part.request, part.items

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from ingest.source import GapError, StreamId, TopicChangedError
+from schemas.errors import InputError
+
+
+def not_known(stream: StreamId) -> InputError:
+    """Brokers do not tell of the topic: nothing is wrong with the stream as far as is known."""
+    return InputError(
+        f"Brokers do not tell the id of topic '{stream.topic}' at the moment.",
+        remedy="Check the topic and the right to describe it, and try again.",
+    )
 
 
 def other_topic(stream: StreamId) -> TopicChangedError:
@@ -30,4 +39,13 @@ def cut_back(stream: StreamId, position: int, end: int) -> TopicChangedError:
         f"{stream.name}: {position} is behind the end of the log, {end}: it was made anew or cut back.",
         stream=stream,
         remedy="Read it into a lake of its own, or under another name.",
+    )
+
+
+def cut_back_behind(stream: StreamId) -> TopicChangedError:
+    """The log at a position is another one than the one that was read."""
+    return TopicChangedError(
+        f"{stream.name}: the log was cut back behind what was read (an unclean election of a leader?).",
+        stream=stream,
+        remedy="Compare the topic with the lake; a lake of its own takes what is left.",
     )

@@ -216,9 +216,9 @@ def test_a_broker_that_is_only_slow_is_given_more_time(mortal: KafkaBench) -> No
         connected(settings.model_copy(update={"connect_timeout_ms": 100}), slow)
 
 
-def cut_log(broker: Broker, topic: str, at: int) -> None:
+def cut_log(broker: Broker, topic: str, at: int, partition: int = 0) -> None:
     """What a leader of an unclean election has: the log without its end. For a broker that is stopped."""
-    folder = broker.log_folder(topic)
+    folder = broker.log_folder(topic, partition)
     (log,) = folder.glob("*.log")
     data, place = log.read_bytes(), 0
     while place < len(data):
@@ -249,6 +249,30 @@ def test_unclean_election_is_told_though_the_log_is_longer_again(
     with pytest.raises(TopicChangedError, match="the log was cut back behind what was read"):
         read.read_until(lambda: len(read.values()) > 100)
     assert read.values() == list(numbered(0, 100))
+
+
+def test_every_stream_whose_log_was_cut_back_is_told(
+    mortal: KafkaBench, opened: list[KafkaSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")
+    topic = mortal.topic(partitions=3)
+    for partition in range(3):
+        mortal.fill(topic, numbered(0, 100), partition, batch=10)
+    read = reader(mortal, opened, topic)
+    read.read(300)
+    mortal.broker.stop()
+    for partition in range(3):
+        cut_log(mortal.broker, topic, 50, partition)
+    mortal.broker.up()
+    for partition in range(3):
+        mortal.fill(topic, numbered(1_000, 1_100), partition)
+    told: list[StreamId] = []
+    for _ in range(3):
+        with pytest.raises(TopicChangedError, match="the log was cut back behind what was read") as error:
+            read.read_until(lambda: len(read.values()) > 300)
+        told.append(error.value.stream)
+    assert sorted(told) == [StreamId(topic, partition) for partition in range(3)]
+    assert len(read.values()) == 300
 
 
 # librdkafka now and then waits for ever after a restart, which cannot be brought about: it is held, and the

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fixtures.kafka_bench import KafkaBench, Reader, wait_until
 from oracles.traffic import START_NS, write_native, write_otlp
@@ -102,6 +103,39 @@ def test_topic_to_topic_by_request(kafka: KafkaBench, shared_data: Path) -> None
     ends = member.source.ends()
     assert {stream: member.source.committed(stream) for stream in member.gained} == dict(ends)
     member.source.close()
+
+
+def test_damage_costs_its_neighbours_nothing(
+    kafka: KafkaBench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "traces"
+    write_native(path, 50)
+    lines = path.read_bytes().splitlines()
+    damaged = lines[7][:40]
+    told = codec_for("native").decode([b"\n".join([*lines[:7], *lines[8:]])], DecodeConfig()).events
+    # As lines, and as an array in a message.
+    path.write_bytes(b"\n".join([*lines[:7], damaged, *lines[8:]]))
+    array = b"[" + b",".join([*lines[:7], b"7", *lines[8:]]) + b"]"
+    produced, packed, rekeyed = kafka.topic(partitions=3), kafka.topic(), kafka.topic(partitions=3)
+    with pytest.raises(SystemExit) as end:
+        main(["produce", str(path), "--topic", produced, "--bootstrap", kafka.broker.bootstrap[0]])
+    assert end.value.code == 0
+    assert "1 of them cannot be read, or have no id: passed on as they are" in capsys.readouterr().out
+    kafka.fill(packed, [array, None, b"no record"])
+    settings = kafka.settings(packed)
+    written = rekey(settings, rekeyed, ProduceSettings(), lambda: False, until_end=True)
+    assert (written.items, written.unread, written.refused) == (told.num_rows + 1, 1, 2)
+    for topic, bad in ((produced, damaged), (rekeyed, b"7")):
+        read = Reader(KafkaSource(kafka.settings(topic)))
+        read.read_until(
+            lambda read=read, bad=bad: bad in read.values() and events_of(read).num_rows == told.num_rows  # type: ignore[misc]
+        )
+        assert set(events_of(read)["request_id"].to_pylist()) == set(told["request_id"].to_pylist())
+        read.source.close()
+
+
+def events_of(read: Reader) -> pa.Table:
+    return codec_for("native").decode(read.values(), DecodeConfig()).events
 
 
 def test_rate_and_event_time_hold_messages_back(kafka: KafkaBench, tmp_path: Path) -> None:

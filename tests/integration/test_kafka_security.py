@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import socket
 import threading
 import time
 import urllib.parse
@@ -17,7 +18,8 @@ from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker
 from kafka.admin import ACLOperation, ResourceType
 
-from ingest.kafka.bearer_tokens import ClientCredentials
+from ingest.kafka.bearer_tokens import ClientCredentials, TokenError
+from ingest.kafka.diagnosis import what_is_wrong
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.errors import ConfigError, InputError
@@ -164,6 +166,33 @@ def test_a_token_is_asked_for_again_when_a_fifth_of_its_life_is_left(authority: 
         assert tokens.token()
         assert _Authority.asked == asked
     assert tokens.token() != first
+
+
+def test_an_authority_that_does_not_speak_http_gives_no_token() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"\x15\x03\x01\x00\x02\x02\x46")  # an alert of TLS
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/token"
+        with pytest.raises(TokenError, match=f"{url} does not answer as HTTP does: BadStatusLine"):
+            ClientCredentials(url, "flowdiff", lambda: "s3cret").token()
+        thread.join()
+
+
+@pytest.mark.parametrize("client", ["python"])
+def test_a_secret_that_cannot_be_read_any_more_is_said(
+    bench: KafkaBench, topic: str, client: str, authority: str, tmp_path: Path
+) -> None:
+    who = {"token_url": authority, "client_id": "flowdiff", "client_secret_file": tmp_path / "gone"}
+    security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
+    said = what_is_wrong(settings(bench, topic, client, **security))
+    assert said == f"The secret in '{tmp_path / 'gone'}' cannot be read: No such file or directory."
 
 
 @pytest.mark.parametrize("client", ["python"])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import NoReturn
 
 import pytest
 from fixtures.kafka_bench import KafkaBench, Reader, numbered, wait_until
 from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
 
+from ingest.kafka import kafka_source
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.stream_ends import FRESH_S
-from ingest.source import GapError, Payloads, StreamId, TopicChangedError
+from ingest.source import GapError, Payloads, StreamError, StreamId, TopicChangedError
+from schemas.errors import InputError
 from schemas.rejects import Reason
 
 
@@ -171,6 +175,80 @@ def test_gap_at_start_and_while_reading(kafka: KafkaBench, opened: list[KafkaSou
     read.polls.clear()
     read.source.start(stream, gap.value.first, None)
     assert read.read(20) == numbered(180, 200)
+
+
+def test_every_stream_that_lost_messages_is_told(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
+    topic = kafka.topic(partitions=3)
+    streams = [StreamId(topic, partition) for partition in range(3)]
+    for stream in streams:
+        kafka.fill(topic, numbered(0, 100), stream.partition)
+    read = reader(kafka, opened, topic)
+    read.read(300)
+    read.source.pause(streams)
+    for stream in streams:
+        kafka.fill(topic, numbered(100, 200), stream.partition)
+    kafka.admin.delete_records({TopicPartition(topic, stream.partition): 150 for stream in streams})
+    for stream in streams:
+        read.source._fetching.begin(stream, 120)  # at 100 it takes what was on its way
+    told: list[StreamId] = []
+    for _ in streams:
+        with pytest.raises(GapError) as gap:
+            read.read(1_000)
+        told.append(gap.value.stream)
+    assert sorted(told) == streams
+    read.polls.clear()
+    for stream in streams:
+        read.source.start(stream, 150, None)
+    read.read(150)
+
+
+def test_a_range_that_is_not_told_is_asked_for_again(
+    kafka: KafkaBench, opened: list[KafkaSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic(partitions=2)
+    stream, other = StreamId(topic, 0), StreamId(topic, 1)
+    kafka.fill(topic, numbered(0, 100))
+    read = reader(kafka, opened, topic)
+    read.read(100)
+    read.source.pause([stream])
+    kafka.fill(topic, numbered(100, 200))
+    kafka.admin.delete_records({TopicPartition(topic, 0): 150})
+
+    def silent(*_: object) -> NoReturn:
+        raise KafkaTimeoutError("no answer")
+
+    monkeypatch.setattr(kafka_source, "_PROBE_EVERY_S", 0.1)
+    with monkeypatch.context() as patched:
+        patched.setattr(read.source._consumer, "beginning_offsets", silent)
+        read.source._fetching.begin(stream, 120)  # at 100 it takes what was on its way
+        said = f"The range of {topic}/0 is not told: KafkaTimeoutError: no answer."
+        read.read_until(lambda: read.source.trouble == said)
+        # The others go on.
+        kafka.fill(topic, numbered(0, 100), 1)
+        read.read_until(lambda: len(read.values(other)) == 100)
+        assert read.source.trouble == said
+    with pytest.raises(GapError, match=f"{topic}/0: 30 messages from 120 on are gone"):
+        read.read(1_000)
+    read.read_until(lambda: read.source.trouble is None)
+
+
+def test_a_topic_that_is_not_told_of_is_not_another_one(
+    kafka: KafkaBench, opened: list[KafkaSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    kafka.fill(topic, numbered(0, 100))
+    read = reader(kafka, opened, topic)
+    read.read(100)
+    stream, topic_id = StreamId(topic, 0), read.source.topic_id(topic)
+    assert topic_id is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(read.source._consumer._cluster, "topic_id", lambda _: None)
+        with pytest.raises(InputError, match=f"do not tell the id of topic '{topic}'") as error:
+            read.source.start(stream, 50, topic_id)
+        assert not isinstance(error.value, StreamError)
+    read.polls.clear()
+    assert read.source.start(stream, 50, topic_id) == 50
+    assert read.read(50) == numbered(50, 100)
 
 
 def test_recreated_topic_at_start(kafka: KafkaBench, opened: list[KafkaSource]) -> None:

@@ -117,11 +117,12 @@ def _object(value: object, what: str) -> Object:
     """`value` with camelCase names. Raises ItemError."""
     fields = as_object(value, what)
     if any("_" in key or key in _OLD_NAMES for key in fields):
-        return {_camel(key): v for key, v in fields.items()}
+        return {camel(key): v for key, v in fields.items()}
     return fields
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """The name that a field has in OTLP JSON today."""
     if name in _OLD_NAMES:
         return _OLD_NAMES[name]
     return _SNAKE.sub(lambda m: m[1].upper(), name) if "_" in name else name
