@@ -1,7 +1,7 @@
-"""What is said about a structure: category keys of levels L0-L2, canonical texts, folding of loops.
+"""What is said about a structure to whoever reads it: texts of levels L0 to L2, folding of loops.
 
-Once a distinct structure, never once a flow (ALGORITHMS A.3, A.4). `stitch.structures` reads whole batches of
-new structures; `describe` takes a single template, for graphs that were changed after loading.
+Once a distinct structure, never once a flow (ALGORITHMS A.3, A.4); its key is made where it is stored
+(`stitch.structures`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stitch.graph.folding import LoopRow, fold_levels, node_words
-from stitch.graph.key import template_key
+from stitch.graph.folding import LoopRow, fold_levels
 from stitch.graph.pieces import Word
 from stitch.graph.series_parallel import decompose
-from stitch.graph.template import Template, check
-from stitch.graph.text import split_words, write_text
+from stitch.graph.text import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,47 +28,6 @@ class Reading:
     """Folded position at L1 of each node: rank of its word in the L1 text."""
     loops: tuple[LoopRow, ...]
     """Loops folded at L1, an outer one before those inside it; an inner one once for each time it runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """A template with its key and its reading."""
-
-    category: str
-    """L0 key, 32 hex digits: equal iff the templates are equal."""
-    template: Template
-    canonical: str
-    category_l1: str
-    canonical_l1: str
-    category_l2: str
-    canonical_l2: str
-    fold_position: tuple[int, ...]
-    loops: tuple[LoopRow, ...]
-
-    @property
-    def root(self) -> str:
-        """Root type, `component/point` of node 0."""
-        return self.template.root
-
-
-def describe(template: Template) -> Structure:
-    """Key and reading of one structure. Pure.
-
-    Raises ValueError when the template has no node, or its positions are not a topological order from node 0.
-    """
-    check(template)
-    reading = read_graph(template.edges, template.mate, template.deferred, node_words(template))
-    return Structure(
-        category=template_key(template),
-        template=template,
-        canonical=reading.canonical,
-        category_l1=reading.category_l1,
-        canonical_l1=reading.canonical_l1,
-        category_l2=reading.category_l2,
-        canonical_l2=reading.canonical_l2,
-        fold_position=reading.fold_position,
-        loops=reading.loops,
-    )
 
 
 def read_graph(
@@ -101,11 +58,3 @@ def read_graph(
         fold_position=fold_position,
         loops=loops,
     )
-
-
-def tokens(structure: Structure, level: int = 1) -> tuple[str, ...]:
-    """Words of the canonical text at level 0, 1 or 2, for the edit distance (C.5).
-
-    Brackets and counts are words of their own: `(`, `)*4`, `{`, `|`, `}`, `&{`, `*8`, `^3`.
-    """
-    return split_words((structure.canonical, structure.canonical_l1, structure.canonical_l2)[level])

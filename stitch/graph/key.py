@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,6 @@ import numpy.typing as npt
 from stitch.columnar.mixing import mix
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import PlacedFlows
-from stitch.graph.template import Template
 
 U8 = npt.NDArray[np.uint64]
 
@@ -47,25 +45,8 @@ def name_bytes(component: str, point: str, label: str | None) -> bytes:
     return bytes([len(parts)]) + b"".join(struct.pack("<I", len(part)) + part for part in parts)
 
 
-def template_key(template: Template) -> str:
-    """L0 category key, 32 hex digits. Equal iff every column of the template is equal (2^-128)."""
-    n, n_edges, n_responses = len(template.kind), len(template.edges), len(template.responses)
-    numbers = struct.pack(
-        f"<{n}B{n}B{n}?{n}i{n}i{2 * n_edges}I{n_responses}I",
-        *template.kind,
-        *template.side,
-        *template.deferred,
-        *template.mate,
-        *template.parent,
-        *chain.from_iterable(template.edges),
-        *template.responses,
-    )
-    names = map(name_bytes, template.component, template.point, template.label)
-    return structure_key((n, n_edges, n_responses), (numbers,), names)
-
-
 def structure_key(sizes: tuple[int, int, int], numbers: Iterable[bytes], names: Iterable[bytes]) -> str:
-    """The key from what `template_key` hashes, for callers that have it in other form.
+    """L0 category key, 32 hex digits. Equal iff every column of the structure is equal (2^-128).
 
     sizes: nodes, edges, responses. numbers: kind, side, deferred (one byte a node), mate, parent (int32), src
     and dst of each edge in turn, responses (uint32), little endian. names: `name_bytes` of the nodes.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import ge
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +71,3 @@ class Template:
             edges=tuple(sorted(((s, d) for s, d in edges), key=lambda edge: (edge[1], edge[0]))),
             responses=tuple(sorted(responses)),
         )
-
-
-def check(template: Template) -> None:
-    """Raise ValueError unless positions are a topological order and node 0 is the only source."""
-    n = template.n_nodes
-    if n == 0:
-        raise ValueError("A template needs at least one node.")
-    if not template.edges:
-        reached = set()
-    else:
-        sources, targets = zip(*template.edges, strict=True)
-        reached = set(targets)
-        # By map and not in a loop of Python: this is done for every structure.
-        if any(map(ge, sources, targets)) or min(sources) < 0 or max(reached) >= n:
-            raise ValueError("Template edges must go from a lower to a higher position.")
-    if len(reached) != n - 1:
-        raise ValueError("Every node of a template but node 0 needs a predecessor.")

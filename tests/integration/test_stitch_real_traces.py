@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from oracles.agreement import disagreements, refined_colours
 from oracles.canonical_text import read_text
+from oracles.described import describe
 from oracles.stitcher import read_events, stitch_plainly
 from oracles.structure_rows import structure_from_row
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, StitchConfig
-from stitch.graph.describe import describe
 from stitch.graph.folding import node_words
 from stitch.kernel import Stitched, stitch
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import networkx as nx
 import numpy as np
 import pyarrow as pa
+from oracles.described import describe
 from oracles.structure_rows import structures_table
 
 from schemas.events import EventKind
 from schemas.lake import FLOWS_SCHEMA
-from stitch.graph.describe import describe
 from stitch.graph.placed import END, POINT, START
 from stitch.graph.template import Template
 

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+from oracles.described import Structure, describe
 
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
-from stitch.graph.describe import Structure, describe
 from stitch.graph.template import Template
 
 

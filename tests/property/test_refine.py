@@ -7,6 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.critical_path import walk
+from oracles.described import describe, tokens
 from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.stored_flows import random_program, stored_records, stored_spans
@@ -20,7 +21,6 @@ from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import Interner, families, order_evidence, pair_rows
 from analyze.refine.span_tree import span_tree
 from analyze.refine.stored import group_flows
-from stitch.graph.describe import describe, tokens
 from stitch.graph.template import Template
 
 SMALL = RefineSettings(min_traces=6, min_unanimous=3, slack_ns=10_000, host_policy="none")

@@ -8,10 +8,10 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.canonical_text import read_text
+from oracles.described import Structure, describe, tokens
 from oracles.plain_flow import reduce_transitively
 from oracles.structure_rows import structure_from_row, structures_table
 
-from stitch.graph.describe import Structure, describe, tokens
 from stitch.graph.folding import node_words
 from stitch.graph.template import Template
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
+from oracles.described import Structure, describe
 from oracles.structure_rows import structure_from_row, structures_table
 
 from schemas.lake import STRUCTURES_SCHEMA
-from stitch.graph.describe import Structure, describe
 from stitch.graph.folding import LoopRow
 from stitch.graph.tandem import Repeat, repeats
 from stitch.graph.template import Template

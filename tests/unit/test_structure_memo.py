@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from oracles.described import Structure
+from oracles.described import describe as describe_template
 from oracles.structure_rows import structures_table
 
-from stitch.graph.describe import Structure
-from stitch.graph.describe import describe as describe_template
 from stitch.graph.template import Template
 from stitch.structures import StructureMemo
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from oracles.described import describe, tokens
 
-from stitch.graph.describe import describe, tokens
 from stitch.graph.template import Template
 from stitch.graph.text import MAX_TEXT_CHARS
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from oracles.described import describe
 from oracles.record_events import place, record
 
-from stitch.graph.describe import describe
 from stitch.graph.series_parallel import PARALLEL, SPAWN, Block, decompose
 from stitch.graph.template import Template
 
