@@ -117,7 +117,7 @@ def test_a_crash_at_any_operation_loses_and_doubles_nothing(ending: str) -> None
 
 def test_two_crashes_in_a_row_lose_and_double_nothing() -> None:
     rng = random.Random(7)
-    for _ in range(500):
+    for _ in range(400):
         first, second = rng.choice([*ENDINGS.values()]), rng.choice([*ENDINGS.values()])
         crash_twice(MemoryDisk, rng.randint(1, STEPS), rng.randint(1, 40), first, second)
 

@@ -77,7 +77,7 @@ def crash(at: int, ending: Ending) -> None:
     judge(world)
 
 
-SHARE = int(os.environ.get("FLOWDIFF_SCHEDULES", "60"))
+SHARE = int(os.environ.get("FLOWDIFF_SCHEDULES", "40"))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from oracles.memory_disk import MemoryDisk
 from oracles.memory_log import Member, MemoryLog
+from oracles.object_store import ObjectStore
 from oracles.unwatched import Unwatched
 
 from ingest.formats import codec_for
@@ -71,6 +72,8 @@ class World:
 
     sent: list[Sent]
     disk: MemoryDisk = field(default_factory=MemoryDisk)
+    bucket: ObjectStore | None = None
+    """Where the lake is, if not on the disk."""
     settings: LiveSettings = SETTINGS
     partitions: int = 2
     now_ns: int = START_NS
@@ -90,7 +93,7 @@ class World:
 
     @property
     def store(self) -> Store:
-        return LocalStore(self.disk)
+        return LocalStore(self.disk) if self.bucket is None else self.bucket
 
     def start(self, name: str) -> LiveRun:
         """A process begins. Raises what its first steps raise."""

@@ -10,11 +10,13 @@ import errno
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from chaos.reading import GrowingLake
 from oracles.live_process import SETTINGS, START_NS, Sent, World, requests
 from oracles.memory_disk import CrashError, MemoryDisk
+from oracles.object_store import ObjectStore
 
 from schemas.config import StitchConfig
 from schemas.errors import FlowdiffError
@@ -22,6 +24,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.lake.compacting import compact
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
+from stitch.lake.store import UncertainError
 
 KEEPS = SETTINGS.model_copy(
     update={
@@ -36,8 +39,9 @@ TROUBLE = 0.25
 """Of the turns in which something happens."""
 
 
-class UnreliableDisk(MemoryDisk):
-    """Full, away, or in doubt about a commit."""
+@dataclass
+class Troubles:
+    """Of whatever holds the lake."""
 
     rng: random.Random
     full_to_ns: int = 0
@@ -45,19 +49,62 @@ class UnreliableDisk(MemoryDisk):
     doubts: int = 0
     """Commits to come whose answer is lost."""
 
+    def is_doubtful(self, name: str, now_ns: int) -> bool:
+        """Whether the answer to a commit is lost."""
+        if "/commits/" not in name or not (self.doubts or now_ns < self.away_to_ns):
+            return False
+        self.doubts = max(0, self.doubts - 1)
+        return True
+
+
+class UnreliableDisk(MemoryDisk):
+    """Full, away, or in doubt about a commit."""
+
+    troubles: Troubles
+
     def create(self, name: str, data: bytes) -> None:  # type: ignore[override]
-        if self.now_ns < self.full_to_ns:
+        if self.now_ns < self.troubles.full_to_ns:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().create(name, data)
 
     def link(self, source: str, target: str) -> None:
-        if "/commits/" not in target or not (self.doubts or self.now_ns < self.away_to_ns):
+        is_doubtful = self.troubles.is_doubtful(target, self.now_ns)
+        if not is_doubtful or self.troubles.rng.random() < 0.5:
             super().link(source, target)
-            return
-        self.doubts = max(0, self.doubts - 1)
-        if self.rng.random() < 0.5:
-            super().link(source, target)
-        raise TimeoutError(errno.ETIMEDOUT, "the store did not answer in time")
+        if is_doubtful:
+            raise TimeoutError(errno.ETIMEDOUT, "the store did not answer in time")
+
+    def end(self, how: str) -> None:
+        """A process died on it, or all did, without power."""
+        if how == "kill":
+            self.kill()
+        elif how == "power":
+            self.lose_power()
+        else:
+            self.lose_some(self.troubles.rng)
+
+
+class UnreliableBucket(ObjectStore):
+    """Refuses what is put, or does not say whether it took it."""
+
+    troubles: Troubles
+
+    def put(self, name: str, data: pa.Buffer | bytes) -> None:
+        if self.now_ns < self.troubles.full_to_ns:
+            raise OSError(errno.EAGAIN, "the store answered 503 SlowDown; try again later")
+        super().put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
+        is_doubtful = self.troubles.is_doubtful(name, self.now_ns)
+        if not is_doubtful or self.troubles.rng.random() < 0.5:
+            super().put_if_absent(name, data, stage)
+        if is_doubtful:
+            raise UncertainError(errno.ETIMEDOUT, "the store did not answer in time")
+
+    def end(self, how: str) -> None:
+        """A process died: with its last request done, or not."""
+        del how
+        self.restart()
 
 
 class TroubledLife:
@@ -65,8 +112,15 @@ class TroubledLife:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        disk = UnreliableDisk()
-        disk.rng = self.rng
+        self.troubles = Troubles(self.rng)
+        self.place: UnreliableDisk | UnreliableBucket
+        if self.rng.random() < 0.5:
+            self.place = disk = UnreliableDisk()
+            bucket = None
+        else:
+            self.place = bucket = UnreliableBucket(times_out=self.rng.random() < 0.5)
+            disk = UnreliableDisk()
+        self.place.troubles = self.troubles
         partitions = self.rng.choice((1, 2, 3))
         self.is_late = self.rng.random() < 0.5
         """Whether messages come again, and some long after their window was sealed."""
@@ -74,13 +128,13 @@ class TroubledLife:
         self.world = World(
             _disordered(sent, self.rng) if self.is_late else sent,
             disk,
+            bucket=bucket,
             settings=KEEPS if self.is_late else SETTINGS,
             partitions=partitions,
             step_s=self.rng.choice((3, 4, 7)),
             drains=False,
         )
         self.world.log.per_poll = self.rng.choice((2, 5, 50))
-        self.disk = disk
         self.asleep: dict[str, int] = {}
         """Processes that sleep, and to when."""
         self.born = 0
@@ -113,7 +167,7 @@ class TroubledLife:
             world.log.create("more", 2)
             world.log.rebalance()
         world.pass_time(world.step_s)
-        self.disk.now_ns = world.now_ns
+        self.place.now_ns = world.now_ns
         for name in self.rng.sample([*world.processes], len(world.processes)):
             if name in world.processes and world.now_ns >= self.asleep.get(name, 0):
                 self._turn(name)
@@ -126,7 +180,7 @@ class TroubledLife:
 
     def _read(self) -> None:
         """Somebody reads all the while."""
-        if self.disk.size(LAKE_FILE) is not None:
+        if self.world.store.size(LAKE_FILE) is not None:
             self.reader.read()
         assert not self.reader.trouble, self.reader.trouble
         assert not self.reader.vanished, f"{self.reader.vanished} requests are gone"
@@ -151,16 +205,11 @@ class TroubledLife:
 
     def _end_disk(self, end: str) -> None:
         """What a death leaves on the disk; without power nobody is left, and what was seen may be undone."""
-        if end == "kill":
-            self.disk.kill()
-            return
-        self.reader = self._new_reader()
-        for each in [*self.world.processes]:
-            self._bury(each)
-        if end == "power":
-            self.disk.lose_power()
-        else:
-            self.disk.lose_some(self.rng)
+        if end != "kill":
+            self.reader = self._new_reader()
+            for each in [*self.world.processes]:
+                self._bury(each)
+        self.place.end(end)
 
     def _stop(self, name: str, *, whole: bool = False) -> None:
         try:
@@ -178,7 +227,8 @@ class TroubledLife:
 
     def _heal(self) -> None:
         self.told.append("all is well")
-        self.disk.crash_at = self.disk.full_to_ns = self.disk.away_to_ns = self.disk.doubts = 0
+        self.place.crash_at = 0
+        self.troubles.full_to_ns = self.troubles.away_to_ns = self.troubles.doubts = 0
         self.world.log.unreachable = self.world.log.silent_on_start = False
         self.asleep.clear()
         self._healed_ns = self.world.now_ns
@@ -217,10 +267,10 @@ class TroubledLife:
             self.told.append(f"p{self.born} cannot begin: {error}")
         except CrashError:
             self.told.append(f"p{self.born} dies at birth")
-            self.disk.kill()
+            self.place.end("kill")
 
     def _crash(self) -> None:
-        self.disk.crash_at = self.disk.steps + self.rng.randint(1, 30)
+        self.place.crash_at = self.place.steps + self.rng.randint(1, 30)
 
     def _sleep(self) -> None:
         """Its session ends, and it does not know."""
@@ -242,15 +292,15 @@ class TroubledLife:
 
     def _fill(self) -> None:
         self.told.append("full")
-        self.disk.full_to_ns = self.world.now_ns + self._while_ns()
+        self.troubles.full_to_ns = self.world.now_ns + self._while_ns()
 
     def _vanish(self) -> None:
         self.told.append("away")
-        self.disk.away_to_ns = self.world.now_ns + self._while_ns()
+        self.troubles.away_to_ns = self.world.now_ns + self._while_ns()
 
     def _doubt(self) -> None:
         self.told.append("doubt")
-        self.disk.doubts = self.rng.randint(1, 3)
+        self.troubles.doubts = self.rng.randint(1, 3)
 
     def _compact(self) -> None:
         """Another process makes few files of many, on a machine of its own or ours."""
