@@ -36,7 +36,9 @@ ProblemWhereOption = Annotated[
 ReportJsonOption = Annotated[
     str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
 ]
-ReportHtmlOption = Annotated[Path | None, typer.Option("--html", help="Write the page here too.")]
+ReportHtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
+]
 SaveOption = Annotated[
     bool, typer.Option("--save/--no-save", help="Keep the report in the lake, under reports/.")
 ]

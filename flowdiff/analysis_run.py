@@ -17,17 +17,15 @@ from rich.console import Console
 
 from analyze.methods.port import AnyMethod, Chosen
 from analyze.refine.settings import RefineSettings
-from flowdiff.output import open_output
-from flowdiff.streams import told_afterwards
-from schemas.errors import ConfigError
+from flowdiff.output import STDOUT, is_stdout, open_output
+from flowdiff.streams import say, told_afterwards
+from schemas.errors import ConfigError, InputError, LakeError
 from schemas.report.report import to_json
 
 if TYPE_CHECKING:
     from analyze.history.reading import StatisticsUse
     from analyze.report.outcome import Outcome
     from flowdiff.sampling import Samples
-
-STDOUT: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +35,23 @@ class Destinations:
     json_file: str | None = None
     """`-`: standard output, instead of the text."""
     html_file: Path | None = None
+    """`-`: standard output, instead of the text."""
     save: bool = True
     """Into the lake."""
     open_page: bool = False
     """Show it in a browser."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError where two want standard output."""
+        if self.json_file == STDOUT and self.prints_page:
+            raise ConfigError(
+                "--json - and --html - both want standard output.", remedy="Name a file for one."
+            )
+
+    @property
+    def prints_page(self) -> bool:
+        """Whether the page goes to standard output, instead of the text."""
+        return self.html_file is not None and is_stdout(self.html_file)
 
 
 def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], remedy: str) -> None:
@@ -90,53 +101,86 @@ def analysed(
         )
 
 
-def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None:
-    """Write the report where it was asked for, then print it: as text, or as JSON.
+_ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."
 
-    `done` begins the line that tells of output that could not be printed. Raises LakeError, InputError,
-    ConfigError where a page is to be opened that is in a bucket.
+
+def publish(outcome: Outcome, lake: str, to: Destinations, *, done: str) -> None:
+    """Write the report where it was asked for and print it: as text, as JSON, or the page.
+
+    `lake` is where it is kept. Where it cannot be kept, that is told on standard error and the report stands:
+    it has been printed. `done` begins the line that tells of output that could not be printed. Raises
+    InputError for a file that cannot be written, when all else is written and printed; ConfigError where a
+    page is to be opened that is in a bucket.
     """
-    from analyze.report.terminal import print_report
     from stitch.lake.place import is_bucket
 
     if to.open_page and to.html_file is None and is_bucket(lake):
         raise ConfigError("--open shows a file of this machine.", remedy="Give --html FILE, too.")
-    page = _write(outcome, lake, to)
+    with _stage("Writing the report"):
+        page = _rendered(outcome) if to.save or to.html_file is not None else ""
+        kept = _kept(outcome, lake, page) if to.save else None
+        refused = _write_files(outcome, page, to)
+    if isinstance(kept, LakeError):
+        wrote = not refused and (to.json_file is not None or to.html_file is not None)
+        say(str(LakeError(kept.message, remedy=_ELSEWHERE) if wrote else kept))
+        kept = None
+    at = kept if to.html_file is None or to.prints_page else str(to.html_file)
+    _print(outcome, page, at, to, done=done)
+    if refused:
+        raise refused[0]
+    if to.open_page and at is not None:
+        webbrowser.open(Path(at).resolve().as_uri())
+
+
+def _rendered(outcome: Outcome) -> str:
+    from analyze.report.page import render_html
+
+    return render_html(outcome.report, outcome.views)
+
+
+def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
+    """Where the page is in the lake, or why it is not."""
+    from analyze.report.store import keep_report
+    from stitch.lake.place import open_place
+
+    try:
+        return keep_report(open_place(lake), outcome, page)
+    except LakeError as error:
+        return error
+
+
+def _write_files(outcome: Outcome, page: str, to: Destinations) -> list[InputError]:
+    """Write each file that was asked for, whatever becomes of the others; what could not be."""
+    texts: list[tuple[Path, str]] = []
+    if to.json_file is not None and to.json_file != STDOUT:
+        texts.append((Path(to.json_file), to_json(outcome.report)))
+    if to.html_file is not None and not to.prints_page:
+        texts.append((to.html_file, page))
+    refused = []
+    for path, text in texts:
+        try:
+            with open_output(path) as out:
+                out.write(text.encode())
+        except InputError as error:
+            refused.append(error)
+    return refused
+
+
+def _print(outcome: Outcome, page: str, at: str | None, to: Destinations, *, done: str) -> None:
+    """Print the report as text, as JSON, or its page; `at` is where that was written."""
+    from analyze.report.terminal import print_report
+
     if to.json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())
+    elif to.prints_page:
+        sys.stdout.buffer.write(page.encode())
     else:
         # The exit code says what was found, whoever reads the text to its end.
         with told_afterwards(done):
             console = Console()
             print_report(outcome.report, outcome.views, console)
-            if page is not None:
-                console.print(f"\nReport: {page}", markup=False, highlight=False, soft_wrap=True)
-    if to.open_page and page is not None:
-        webbrowser.open(Path(page).resolve().as_uri())
-
-
-def _write(outcome: Outcome, lake: str, to: Destinations) -> str | None:
-    """Write what was asked for; where the page is, if there is one. Raises LakeError, InputError."""
-    from analyze.report.page import render_html
-    from analyze.report.store import keep_report
-    from stitch.lake.place import open_place
-
-    where = None
-    with _stage("Writing the report"):
-        page = render_html(outcome.report, outcome.views) if to.save or to.html_file is not None else ""
-        if to.save:
-            where = keep_report(open_place(lake), outcome, page)
-        if to.json_file is not None and to.json_file != STDOUT:
-            _write_text(Path(to.json_file), to_json(outcome.report))
-        if to.html_file is not None:
-            _write_text(to.html_file, page)
-            where = str(to.html_file)
-    return where
-
-
-def _write_text(path: Path, text: str) -> None:
-    with open_output(path) as out:
-        out.write(text.encode())
+            if at is not None:
+                console.print(f"\nReport: {at}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

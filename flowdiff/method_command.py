@@ -78,6 +78,7 @@ def _analyse(
 ) -> None:
     from flowdiff.sampling import find_samples, one_or_two
 
+    to = Destinations(json_file, html_file, save=save, open_page=open_page)
     own_where = own_filters(reference_where, problem_where)
     asked = one_or_two(period or (), reference or (), problem or (), own_where)
     refuse_sample_count(
@@ -93,5 +94,5 @@ def _analyse(
     )
     warn_of_pending(found.periods)
     outcome = analysed(found, chosen, refine, "never")
-    to = Destinations(json_file, html_file, save=save, open_page=open_page)
-    publish(outcome, lake or found.compared[-1][1][0].lake, to, done="The analysis is done")
+    # Kept where what was looked at lies; --lake may be another one, of periods that name none.
+    publish(outcome, found.compared[-1][1][0].lake, to, done="The analysis is done")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flowdiff.options import TableFormat
-from schemas.errors import ConfigError, InputError
+from schemas.errors import ConfigError, InputError, QueryError
 from schemas.visible import ESCAPED_CLASS, escaped
 
 # A spreadsheet runs a cell that begins with one of these as a formula; the wide forms too, where it reads
@@ -46,20 +47,35 @@ def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
 
 def _json(value: Any, indent: int | None = None) -> str:
     """JSON in which nothing hides: what is invisible or steers a terminal is spelled `\\u200b`."""
-    text = json.dumps(_plain(value), ensure_ascii=False, indent=indent)
+    plain = _plain(value)
+    try:
+        text = json.dumps(plain, ensure_ascii=False, indent=indent)
+    except TypeError:  # a number that only its own digits tell, which json writes none of
+        text = _spelled(plain)
     return escaped(text, keep_line_ends=True)
 
 
+def _spelled(plain: Any) -> str:
+    """JSON of what `_plain` gives, a Decimal digit by digit."""
+    if isinstance(plain, dict):
+        inner = (f"{json.dumps(key, ensure_ascii=False)}: {_spelled(part)}" for key, part in plain.items())
+        return f"{{{', '.join(inner)}}}"
+    if isinstance(plain, list):
+        return f"[{', '.join(map(_spelled, plain))}]"
+    return f"{plain:f}" if isinstance(plain, Decimal) else json.dumps(plain, ensure_ascii=False)
+
+
 def _plain(value: Any) -> Any:
-    """`value` in JSON's own types."""
+    """`value` in JSON's own types; a Decimal with a fraction that a double cannot hold stays one."""
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Decimal):
-        return float(value)
+    if isinstance(value, Decimal):  # DuckDB's sum of integers is one, without a fraction
+        number = int(value) if value == int(value) else float(value)
+        return number if Decimal(repr(number)) == value else value
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -103,6 +119,8 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 
 def _csv_text(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     plain = _plain(value)
     if not isinstance(plain, str):
         return _json(plain)
@@ -111,8 +129,11 @@ def _csv_text(value: Any) -> str:
 
 
 def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | None) -> None:
-    """Write a result as CSV, JSON or Parquet, to a file or (not Parquet) to standard output."""
-    if output is None and form is TableFormat.PARQUET:
+    """Write a result as CSV, JSON or Parquet, to a file or (not Parquet) to standard output.
+
+    Raises ConfigError for Parquet on standard output, QueryError for a column that Parquet has no type for.
+    """
+    if is_stdout(output) and form is TableFormat.PARQUET:
         raise ConfigError("Parquet does not go to a terminal.", remedy="Name a file with --output.")
     with open_output(output) as out:
         _write(reader, form, out)
@@ -122,11 +143,24 @@ def _write(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> No
     if form is TableFormat.JSON:
         write_json(reader, out)
     elif form is TableFormat.PARQUET:
-        with pq.ParquetWriter(out, reader.schema, compression="zstd") as writer:
+        with _parquet(out, reader.schema) as writer:
             for batch in reader:
                 writer.write_batch(batch)
     else:
         write_csv(reader, out)
+
+
+def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer. Raises QueryError where Parquet has no type for a column."""
+    for field in schema:
+        try:
+            pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()
+        except pa.ArrowNotImplementedError as error:
+            raise QueryError(
+                f"Parquet has no type for the column '{field.name}' ({field.type}).",
+                remedy="Cast it, for example to VARCHAR.",
+            ) from error
+    return pq.ParquetWriter(out, schema, compression="zstd")
 
 
 def print_json_value(value: Any) -> None:
@@ -137,35 +171,56 @@ def print_json_value(value: Any) -> None:
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+STDOUT: Final = "-"
+"""The name of standard output, wherever a file is asked for."""
+_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def is_stdout(output: Path | None) -> bool:
+    """Whether a result goes to standard output: None, or the name `-`."""
+    return output is None or str(output) == STDOUT
+
+
 @contextmanager
 def open_output(output: Path | None) -> Iterator[BinaryIO]:
-    """A file to write a result to; standard output for None.
+    """A file to write a result to; standard output for None and `-`.
 
     It is written beside its place and renamed at the end, so that a failure leaves what was there before.
-    A pipe or device is written to directly. Raises InputError where it cannot be written.
+    A pipe, a device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly.
+    Raises InputError where it cannot be written.
     """
-    if output is None:
+    if output is None or is_stdout(output):
         yield sys.stdout.buffer
         return
-    target = output.resolve()
     try:
-        beside = not target.exists() or target.is_file()
-        written = target.with_name(f".{target.name}.{os.getpid()}.part") if beside else target
-        out = written.open("wb")
+        written, target = _places(output)
+        out = os.fdopen(os.dup(written), "wb") if isinstance(written, int) else written.open("wb")
     except OSError as error:
         raise _cannot_write(output, error) from error
     try:
         with out:
             yield out
-        if beside:
+        if target is not None and isinstance(written, Path):
             _take_place(written, target, output)
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
         raise _cannot_write(output, error) from error
     finally:
-        if beside:
+        if target is not None and isinstance(written, Path):
             written.unlink(missing_ok=True)
+
+
+def _places(output: Path) -> tuple[Path | int, Path | None]:
+    """(where it is written: a path or a descriptor, the place it takes in the end; None: it is there)."""
+    own = _DESCRIPTOR.fullmatch(str(output))
+    if own is not None or str(output) in _STREAMS:
+        return (_STREAMS[str(output)] if own is None else int(own[1])), None
+    if output.exists() and not output.is_file():
+        return output, None
+    target = output.resolve()
+    return target.with_name(f".{target.name}.{os.getpid()}.part"), target
 
 
 def _take_place(written: Path, target: Path, output: Path) -> None:

@@ -13,9 +13,9 @@ MAX_KEPT: Final = 10_000
 
 
 class Config(BaseModel):
-    """Base: frozen, unknown keys refused; the docstring under a field is its description."""
+    """Base: frozen, unknown keys, NaN and infinities refused; the docstring under a field describes it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 DENIED_PARAMS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "*.token", "*password*")

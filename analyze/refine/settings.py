@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from schemas.config import Config
 
@@ -51,3 +52,13 @@ class RefineSettings(Config):
     shorter sibling's duration."""
     max_siblings: int = Field(default=128, ge=2)
     """Parents with more children keep them unordered (k² comparisons a request: 16 k at the default)."""
+
+    @field_validator("host_roles")
+    @classmethod
+    def _compile(cls, roles: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        for pattern, _ in roles:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"'{pattern}' is no regular expression, {error}") from None
+        return roles

@@ -16,9 +16,10 @@ from analyze.sites.graph_sites import GraphSites, graph_sites
 from analyze.sites.log_bins import bin_of
 from analyze.sites.names import NameBook
 from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot
-from analyze.sites.row_sums import RowSums
+from analyze.sites.row_sums import MOST_SLOTS, RowSums
 from analyze.sites.slot_runs import Grouped, SlotRuns
 from analyze.sites.totals import totals
+from schemas.errors import ConfigError
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -49,8 +50,14 @@ def profile_of(population: Population, slots: Sequence[Slot], threshold_ns: floa
     """The profile of a population's requests that lie in a slot of their sample.
 
     Slots of one sample must not overlap. threshold_ns: requests of a longer response time are counted in
-    the column `over` of the account table; none without. O(requests · nodes).
+    the column `over` of the account table; none without. O(requests · nodes). Raises ConfigError for more
+    than MOST_SLOTS slots.
     """
+    if len(slots) > MOST_SLOTS:
+        raise ConfigError(
+            f"Periods cut into {len(slots):,} pieces are too many; {MOST_SLOTS:,} are the most.",
+            remedy="Take fewer --blocks, or a shorter history.",
+        )
     book = NameBook()
     maker = _Maker(population, tuple(slots), book, np.inf if threshold_ns is None else threshold_ns)
     for number, category in enumerate(population.categories):

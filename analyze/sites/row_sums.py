@@ -23,6 +23,8 @@ _SEVERAL: Final = 2
 _SLOT, _PLACE = 16, 32
 """A row's number: place << 32 | slot << 16 | bin."""
 _LOW: Final = (1 << _SLOT) - 1
+MOST_SLOTS: Final = 1 << (_PLACE - _SLOT)
+"""Slots of one profile: what the number has room for."""
 
 
 class _Part(NamedTuple):

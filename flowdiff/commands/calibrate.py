@@ -14,7 +14,7 @@ from flowdiff.model_options import ModelOptions, takes_models
 from flowdiff.options import JsonOption, LakeOption, WhereOption, warn_of_pending
 from flowdiff.progress import counted_progress
 from flowdiff.refine_options import REFINE_OPTIONS
-from schemas.calibration import CalibrationSettings
+from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,7 +75,14 @@ def command(
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             created_by=f"flowdiff {version()}",
         )
-    kept = keep_record(found[0], record) if save else None
+    _print(record, as_json=as_json)
+    if save:  # after it is printed: where it cannot be kept, the runs were not for nothing
+        kept = keep_record(found[0], record)
+        if not as_json:
+            typer.echo(f"Kept: {kept}")
+
+
+def _print(record: CalibrationRecord, *, as_json: bool) -> None:
     if as_json:
         typer.echo(record.model_dump_json(indent=1))
         return
@@ -85,8 +92,6 @@ def command(
         typer.echo(
             f"Left out as not ordinary: {record.unsteady} of {record.unsteady + record.windows} windows."
         )
-    if kept is not None:
-        typer.echo(f"Kept: {kept}")
 
 
 def _settings(model: type[Any], given: Sequence[str]) -> Any:

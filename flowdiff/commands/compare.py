@@ -109,6 +109,7 @@ def _compare(
     del method  # read before the options were made: see CompareCommand
     counts = parse_fail_on(fail_on or (ANY,), chosen[0].method.kinds)
     floor = Floor() if min_contribution is None else parse_floor(min_contribution)
+    to = Destinations(json_file, html_file, save=save, open_page=open_page)
     asked = asked_samples(reference or (), problem or (), sample or ())
     refuse_sample_count([one.method for one in chosen], [*asked], "Give each as --sample NAME=PERIOD.")
     found = find_samples(
@@ -124,8 +125,8 @@ def _compare(
     # Statistics of a window are kept in the lake, and those of one that goes on would be wrong in a minute.
     use = _use(statistics)
     outcome = analysed(found, chosen, refine, "history" if unsealed and use != "never" else use)
-    to = Destinations(json_file, html_file, save=save, open_page=open_page)
-    place = lake or found.compared[-1][1][0].lake
+    # Kept where the problem lies; --lake may be another one, of periods that name none.
+    place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.
     kept = kept_heads(open_place(place)) if save and html_file is None else ()
     outcome = with_views(outcome, compared_of(found.compared), all_methods(), kept)

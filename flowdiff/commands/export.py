@@ -44,7 +44,9 @@ def command(
     sample: Annotated[
         str | None, typer.Option(help="Only this sample of the report: reference or problem.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File; else standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File; else, and for `-`, standard output.")
+    ] = None,
 ) -> None:
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
     from analyze.export.flows import export_dot, export_native, export_otlp

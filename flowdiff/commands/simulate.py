@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flowdiff.listing import Heading, Kind, print_rows
+from flowdiff.output import is_stdout, open_output
+from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
 from ingest.simulate.fit import PAPER, Fit, fit
 from ingest.simulate.output import Format, Run, run, write_lines
@@ -29,7 +31,9 @@ DEFAULT_START = "2026-01-05T00:00:00Z"
 
 
 def command(
-    out: Annotated[Path | None, typer.Option(help="File to write; gzipped if it ends in .gz.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, gzipped if it ends in .gz; `-` prints the traces.")
+    ] = None,
     workload: Annotated[str, typer.Option(help="Workload; see --list.")] = "postmark-large",
     fault: Annotated[
         list[str] | None, typer.Option(help="Fault, by name or unambiguous beginning; may be repeated.")
@@ -61,11 +65,18 @@ def command(
     if show_list:
         _print_catalogue()
         return
+    printed = out is not None and is_stdout(out)
+    if printed and (show_fit or as_json):
+        raise ConfigError(
+            "--out - takes standard output for the traces.",
+            remedy="Leave --fit and --json out, or name a file.",
+        )
     _check_outputs(out, truth, show_fit)
+    start_ns = _epoch_ns(start)
     chosen = _faults(fault or [], severity or [], fault_start or [])
     plan = RunPlan(workload, requests, seed, sample, tuple(plan_causes(chosen)))
     with _progress() as progress:
-        result = run(plan, _epoch_ns(start), with_truth=truth is not None, workers=workers, progress=progress)
+        result = run(plan, start_ns, with_truth=truth is not None, workers=workers, progress=progress)
     summary: dict[str, object] = {
         "workload": workload,
         "requests": sum(t.n_simulated for t in result.traces),
@@ -74,7 +85,8 @@ def command(
         "tag": result.telling.tag,
     }
     if out is not None:
-        summary["bytes"] = write_lines(out, result.lines(format_))
+        with open_output(out) as file:
+            summary["bytes"] = write_lines(file, result.lines(format_), packed=out.suffix == ".gz")
         summary["out"] = str(out)
     if truth is not None:
         summary |= _write_truth(result, truth)
@@ -83,7 +95,7 @@ def command(
     if as_json:
         typer.echo(json.dumps(summary, indent=1))
     else:
-        _print_summary(workload, summary, result if show_fit else None)
+        _print_summary(workload, summary, result if show_fit else None, aside=printed)
 
 
 def _check_outputs(out: Path | None, truth: Path | None, show_fit: bool) -> None:
@@ -97,11 +109,12 @@ def _check_outputs(out: Path | None, truth: Path | None, show_fit: bool) -> None
             raise ConfigError(f"the folder {path.parent} does not exist.", remedy="Make it first.")
 
 
-def _print_summary(workload: str, summary: dict[str, object], fitted: Run | None) -> None:
+def _print_summary(workload: str, summary: dict[str, object], fitted: Run | None, *, aside: bool) -> None:
+    """`aside`: on standard error."""
     for key, value in summary.items():
         if key != "fit":
             name = key.replace("_", " ")
-            typer.echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
+            typer.echo(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}", err=aside)
     if fitted is not None:
         _print_fit(workload, fit(fitted.traces))
 
@@ -125,12 +138,18 @@ def _epoch_ns(text: str) -> int:
         raise ConfigError(f"{text!r} is not a time.", remedy="Write 2026-01-05T00:00:00Z.") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+    start_ns = int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+    if not EARLIEST_NS <= start_ns < LATEST_NS:
+        raise ConfigError(f"--start {text} lies outside 1990 to 2200, which nothing imports.")
+    return start_ns
 
 
 def _write_truth(result: Run, path: Path) -> dict[str, object]:
     assert result.truth is not None, "a run for --truth has one"
-    beside = result.truth.write(path)
+    beside = path.with_suffix(".parquet")
+    with open_output(path) as out, open_output(beside) as requests:
+        result.truth.write_summary(out)
+        result.truth.write_requests(requests)
     change = result.truth.summary.change
     return {
         "truth": str(path),
@@ -178,7 +197,11 @@ def _print_fit(workload: str, measured: Fit) -> None:
     print_rows(
         (Heading("figure", Kind.EXACT), Heading("run", Kind.NUMBER), Heading("paper", Kind.NUMBER)),
         [
-            (key, f"{value:,.1f}".removesuffix(".0"), f"{paper[key]:,}" if key in paper else "-")
+            (
+                key,
+                "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
+                f"{paper[key]:,}" if key in paper else "-",
+            )
             for key, value in asdict(measured).items()
         ],
     )

@@ -40,7 +40,9 @@ def command(
     period: PeriodOption = "all",
     unsealed: UnsealedOption = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Form of the result.")] = TableFormat.TABLE,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File for the result.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the result; `-` prints it.")
+    ] = None,
     memory: Annotated[str, typer.Option(help="Memory limit of DuckDB.")] = "2GB",
     timeout: Annotated[
         str, typer.Option(help="How long a query may compute; the time to read its rows is not counted.")
@@ -51,7 +53,9 @@ def command(
     The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
     """
     from analyze.sql.session import open_session
+    from flowdiff.output import is_stdout
 
+    output = None if is_stdout(output) else output
     format_ = _form(format_, output)
     seconds = _seconds(timeout)
     found = period_of(lake, period, may_be_empty=True, unsealed=unsealed)

@@ -23,9 +23,10 @@ class Fit:
     """Large categories, per cent of all."""
     in_large_pct: float
     """Requests in large categories, per cent."""
-    low_variance_pct: float
-    """Large categories with C² of the response time below 1, per cent."""
-    max_c2: float
+    low_variance_pct: float | None
+    """Large categories with C² of the response time below 1, per cent; None where none is large."""
+    max_c2: float | None
+    """None where no category is large."""
     nodes_mean: float
     nodes_sd: float
 
@@ -67,8 +68,8 @@ def fit(traces: Sequence[Trace]) -> Fit:
         categories=len(names),
         large_pct=100.0 * float(large.mean()),
         in_large_pct=100.0 * float(n[large].sum() / n.sum()),
-        low_variance_pct=100.0 * float((c2 < 1.0).mean()),
-        max_c2=float(c2.max()),
+        low_variance_pct=100.0 * float((c2 < 1.0).mean()) if large.any() else None,
+        max_c2=float(c2.max()) if large.any() else None,
         nodes_mean=float(nodes.mean()),
         nodes_sd=float(nodes.std()),
     )

@@ -1,13 +1,12 @@
-"""A run to a file: told natively or as spans, gzipped by suffix, with its truth beside it."""
+"""A run as lines: told natively or as spans, gzipped if asked for, with its truth beside it."""
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from ingest.simulate.emit_native import native_lines
@@ -64,21 +63,19 @@ def run(
     return Run(plan, telling, runs[full], truth)
 
 
-def write_lines(path: Path, chunks: Iterator[bytes]) -> int:
-    """Write chunks to a file, gzipped if it is called `*.gz`; number of bytes before compression.
+def write_lines(out: BinaryIO, chunks: Iterator[bytes], *, packed: bool) -> int:
+    """Write chunks, gzipped if `packed`; number of bytes before compression.
 
-    The gzip header holds no time, so that the same run gives the same bytes.
+    The gzip header holds no time and no name, so that the same run gives the same bytes.
     """
     written = 0
-    with path.open("wb") as file, _compressed(file, path) as out:
+    with _compressed(out) if packed else nullcontext(out) as lines:
         for chunk in chunks:
-            out.write(chunk)
+            lines.write(chunk)
             written += len(chunk)
     return written
 
 
-def _compressed(file: BinaryIO, path: Path) -> AbstractContextManager[BinaryIO]:
-    if path.suffix != ".gz":
-        return file
+def _compressed(file: BinaryIO) -> AbstractContextManager[BinaryIO]:
     stream = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=GZIP_LEVEL, mtime=0)
     return cast(AbstractContextManager[BinaryIO], stream)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import factorial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +55,19 @@ class Truth:
 
     def write(self, path: Path) -> Path:
         """Write the summary as JSON to `path` and the requests as Parquet beside it; the latter's name."""
-        path.write_text(self.summary.model_dump_json(indent=1) + "\n", encoding="utf-8")
         beside = path.with_suffix(".parquet")
-        pq.write_table(self.requests, beside, compression="zstd")
+        with path.open("wb") as summary, beside.open("wb") as requests:
+            self.write_summary(summary)
+            self.write_requests(requests)
         return beside
+
+    def write_summary(self, out: BinaryIO) -> None:
+        """Write the summary as JSON."""
+        out.write(f"{self.summary.model_dump_json(indent=1)}\n".encode())
+
+    def write_requests(self, out: BinaryIO) -> None:
+        """Write the requests as Parquet."""
+        pq.write_table(self.requests, out, compression="zstd")
 
 
 def shapley(values: Mapping[Subset, float], causes: Sequence[int]) -> dict[int, float]:

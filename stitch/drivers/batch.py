@@ -34,7 +34,7 @@ from stitch.columnar.content import hash_rows
 from stitch.drivers.dead_letters import KERNEL_SOURCE, DeadLetters
 from stitch.drivers.flow_counts import count_flags, shared_params
 from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSummary, Progress
-from stitch.drivers.inputs import Source, Sources, Tally, open_sources
+from stitch.drivers.inputs import Source, Sources, Tally, open_sources, refuse_without_events, sort_out
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.quarantine import DaysSeen, is_absurd
 from stitch.drivers.small_windows import HELD_SHARE, SmallWindows, is_small, merged, own_copy
@@ -44,7 +44,7 @@ from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.lane import Lane
-from stitch.lake.layout import STAGE, WINDOW_TABLES, ensure_lake
+from stitch.lake.layout import STAGE, WINDOW_TABLES, ensure_lake, read_info
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.place import is_bucket, open_place
 from stitch.lake.staging import Staging
@@ -148,11 +148,14 @@ def import_files(
 
     `copies`: where files of the lake are read, if not in the store.
     """
-    info = ensure_lake(store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
+    ensured = partial(ensure_lake, store, settings.window_length_ns, DEFAULT_WINDOW_NS, created_by, lake)
+    info = ensured() if read_info(store, lake) is not None else None
+    given = open_sources(names, scratch, stdin)
+    if info is None:  # a lake that is made has its windows for good
+        refuse_without_events(given, settings)
+        info = ensured()
     lane = Lane(store, info, owner=owner, created_by=created_by)
-    sources = open_sources(
-        names, lane.known_inputs(), settings.format, scratch, stdin, any_time=settings.any_time
-    )
+    sources = sort_out(given, lane.known_inputs(), settings.format, any_time=settings.any_time)
     if not sources.fresh:
         return _summary(sources, None, Counters(), spilled=False)
     with lane.stage() as staging:
@@ -373,7 +376,8 @@ class _Import:
         n_same = int(np.count_nonzero(same))
         changed = made.flows["request_id"].filter(pa.array(~same)).combine_chunks()
         late = rows_of(events, changed, keep=True)
-        self._staging.add_side("late", part, with_text_ids(_by_content(late)))
+        by_content = late.take(pa.array(np.argsort(hash_rows(late), kind="stable")))
+        self._staging.add_side("late", part, with_text_ids(by_content))
         outcome.totals["events_duplicate"] += events.num_rows - late.num_rows
         outcome.totals["events_late"] += late.num_rows
         outcome.totals["flows_duplicate"] += n_same
@@ -394,7 +398,3 @@ class _Import:
     def _write_small(self, pool: Executor) -> None:
         """Stage the windows that wait."""
         list(pool.map(lambda item: self._write(*item), self._small.take()))
-
-
-def _by_content(events: pa.Table) -> pa.Table:
-    return events.take(pa.array(np.argsort(hash_rows(events), kind="stable")))

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from ingest.decoding import DecodedBatch
+from ingest.files import decode_file
 from ingest.formats import format_names
 from schemas.commits import InputFile
 from schemas.errors import FlowdiffError, InputError, UnknownFormatError
 from schemas.rejects import Reason
 from schemas.visible import readable_name
+from stitch.drivers.import_settings import ImportSettings
 from stitch.lake.disk import FILE_MODE, FOLDER_MODE
 
 STDIN: Final = "-"
@@ -59,24 +61,29 @@ class Sources:
     """In the lake already, or given twice."""
 
 
-def open_sources(
-    names: Iterable[str],
-    known: Mapping[str, InputFile],
-    format_: str | None,
-    scratch: Path,
-    stdin: BinaryIO,
-    *,
-    any_time: bool = False,
-) -> Sources:
-    """Hash every file (1 GB/s or so) and put aside what the lake has (`InputFile.is_settled`).
+def open_sources(names: Iterable[str], scratch: Path, stdin: BinaryIO) -> list[Source]:
+    """Hash every file (1 GB/s or so).
 
     What can be read only once, `-` (`stdin`) and pipes, is copied to a file below `scratch` first. Raises
     InputError.
     """
+    return [
+        _open(name, _rereadable(name, scratch / f"input-{number}", stdin))
+        for number, name in enumerate(names)
+    ]
+
+
+def sort_out(
+    sources: Iterable[Source],
+    known: Mapping[str, InputFile],
+    format_: str | None,
+    *,
+    any_time: bool = False,
+) -> Sources:
+    """Put aside what the lake has (`InputFile.is_settled`)."""
     fresh: dict[str, Source] = {}
     seen: list[Source] = []
-    for number, name in enumerate(names):
-        source = _open(name, _rereadable(name, scratch / f"input-{number}", stdin))
+    for source in sources:
         before = known.get(source.sha256)
         if source.sha256 in fresh or (before is not None and before.is_settled(format_, any_time=any_time)):
             seen.append(source)
@@ -152,6 +159,11 @@ class Tally:
             first = decoded.rejects.slice(0, 1).to_pylist()[0]
             self._refusals[source.sha256] = _Refusal(first["reason"], first["detail"])
 
+    @property
+    def n_events(self) -> int:
+        """Events of all files."""
+        return self._events.total()
+
     def input_file(self, source: Source, quarantined: int) -> InputFile:
         """What the commit record says of a file, of which so many events were quarantined."""
         return InputFile(
@@ -174,7 +186,7 @@ class Tally:
             for source in sources
             if source.sha256 in self._refusals and self._refusals[source.sha256].reason != Reason.EMPTY
         ]
-        if refused and not self._events.total():
+        if refused and not self.n_events:
             raise self._nothing_read(refused)
 
     def _nothing_read(self, refused: list[tuple[Source, _Refusal]]) -> FlowdiffError:
@@ -195,3 +207,20 @@ class Tally:
             f"No event could be read{form}; first reason of each file: {reasons}{rest}.",
             remedy=f"Nothing was imported. {remedy}",
         )
+
+
+def refuse_without_events(sources: Sequence[Source], settings: ImportSettings) -> None:
+    """Read up to the first event; those few megabytes will be read again.
+
+    Raises as `Tally.require_events`.
+    """
+    tally = Tally(settings.format)
+    for source in sources:
+        batches = decode_file(
+            source.path, settings.format, settings.decode, chunk_bytes=settings.chunk_bytes, batch_events=1
+        )
+        for decoded in batches:
+            tally.add(source, decoded)
+            if tally.n_events:
+                return
+    tally.require_events(sources)

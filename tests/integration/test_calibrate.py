@@ -85,6 +85,18 @@ def test_a_record_is_kept_and_told(lake: Path, capsys: pytest.CaptureFixture[str
     assert check(LocalStore.at(lake)) == []
 
 
+def test_a_record_that_cannot_be_kept_is_told_all_the_same(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (lake / "calibration").write_bytes(b"in the way")
+    assert calibrate(lake) == 2
+    out, error = capsys.readouterr()
+    assert out.startswith("In 2 pairs of ordinary times")
+    assert "Kept:" not in out
+    assert "The calibration cannot be written" in error
+    assert error.count("\n") == 1
+
+
 def test_the_same_seed_gives_the_same(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = []
     for number in (1, 2):
@@ -122,6 +134,7 @@ def test_a_damaged_record_is_passed_by(lake: Path, capsys: pytest.CaptureFixture
         (("--period", "2025-11-20T00:54/4m,2025-11-20T00:59:30/3m"), "windows of ordinary times; 6 of 6"),
         (("--setting", "nonsense=1"), "no such setting"),
         (("--setting", "alpha=x"), "alpha=x"),
+        (("--setting", "alpha=inf"), "alpha=inf"),
         (("--method", "nothing"), "There is no method 'nothing'"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -56,6 +57,71 @@ def test_report_is_printed_and_kept(lake: Path, capsys: pytest.CaptureFixture[st
     assert found["id"] == page.parent.name
     assert section(found, "mutations")["mutations"][0]["kind"] == "structural"
     assert [sample["requests"] for sample in found["samples"]] == [502, 1071]
+
+
+def test_a_lake_that_takes_no_report_costs_nothing_else(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shut = shutil.copytree(lake, tmp_path / "lake", ignore=shutil.ignore_patterns("reports"))
+    (shut / "reports").write_bytes(b"in the way")
+    files = {"--json": tmp_path / "o.json", "--html": tmp_path / "o.html"}
+    asked = [str(part) for option in files.items() for part in option]
+    capsys.readouterr()
+    assert run("compare", "--lake", str(shut), *RETURNED, *asked) == 1
+    out, error = capsys.readouterr()
+    assert error.count("\n") == 1
+    assert "No report can be written" in error
+    assert out.endswith(f"Report: {files['--html']}\n")
+    assert json.loads(files["--json"].read_text(encoding="utf-8"))["samples"]
+    assert files["--html"].read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert run("compare", "--lake", str(shut), *RETURNED) == 1
+    out, error = capsys.readouterr()
+    assert "structural mutation" in out
+    assert "Report:" not in out
+    assert "Use --json and --html" in error
+
+
+def test_a_file_that_cannot_be_written_costs_nothing_else(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    asked = ("--no-save", "--json", str(tmp_path / "no" / "o.json"), "--html", str(tmp_path / "o.html"))
+    assert run("compare", "--lake", str(lake), *RETURNED, *asked) == 2
+    out, error = capsys.readouterr()
+    assert "structural mutation" in out
+    assert "o.json' cannot be written" in error
+    assert (tmp_path / "o.html").exists()
+
+
+def test_a_report_is_kept_in_the_lake_that_was_looked_at(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """`--lake` is for periods that name none; here all name one."""
+    mine = shutil.copytree(lake, tmp_path / "lake", ignore=shutil.ignore_patterns("reports"))
+    periods = ("--reference", f"{mine}@2022-08-23T16:55/10m", "--problem", f"{mine}@2022-08-23T12:10/5m")
+    asked = ("--lake", str(tmp_path / "none"), *periods)
+    for command, code in ((("compare", *PAPER), 1), (("variance",), 0)):
+        assert run(*command, *asked) == code
+        page = Path(capsys.readouterr().out.rsplit("Report: ", 1)[1].strip())
+        assert page.parent.parent == mine / "reports"
+    assert list(tmp_path.iterdir()) == [mine]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--hosts", "role", "--host-role", "(x=web"), "--host-role cannot be '(x=web': '(x' is no regular"),
+        (("--blocks", "40000"), "Take fewer --blocks"),
+        (("--min-z", "inf"), "--min-z cannot be 'inf'"),
+        (("--cold-phi", "inf"), "--cold-phi cannot be 'inf'"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line(
+    lake: Path, options: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+):
+    assert run("compare", "--lake", str(lake), *RETURNED[:4], "--no-save", *options) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
 
 
 def test_mutations_join_back_to_their_requests(lake: Path):

@@ -271,6 +271,22 @@ def test_what_cannot_be_imported_leaves_the_lake_as_it_was(tmp_path: Path) -> No
     assert tree(lake) == before
 
 
+def test_an_import_that_is_refused_makes_no_lake(tmp_path: Path) -> None:
+    """Its windows would be those of every later import."""
+    lake, good, odd = tmp_path / "lake", tmp_path / "good.ndjson", tmp_path / "odd.txt"
+    write_native(good, 5)
+    odd.write_text("hello\n")
+    with pytest.raises(UnknownFormatError, match=r"odd\.txt"):
+        put(lake, odd)
+    with pytest.raises(InputError, match="missing"):
+        put(lake, tmp_path / "missing")
+    with pytest.raises(LakeError, match="There is no lake"):
+        open_manifest(LocalStore.at(lake))
+    minute = ImportSettings(window_length_ns=NS_PER_MINUTE)
+    assert put(lake, odd, good, settings=minute).commit == 1
+    assert open_manifest(LocalStore.at(lake)).info.window_length_ns == NS_PER_MINUTE
+
+
 def dead_letters(lake: Path) -> list[tuple[str, str]]:
     """(name of the file, reason) of each."""
     disk = LocalStore.at(lake)
@@ -283,9 +299,14 @@ def test_a_wrong_format_is_refused_and_the_right_one_can_follow(tmp_path: Path, 
     file.write_bytes(b"".join(lines[:3]))
     with pytest.raises(InputError, match=r"as zipkin; .*spans\.jsonl' \(missing-field: no trace id\)"):
         put(lake, file, settings=ImportSettings(format="zipkin"))
-    assert open_manifest(LocalStore.at(lake)).listing.num_rows == 0
-    assert not (lake / "stage" / "lane=0" / f"{1:012d}").exists()
+    assert not (lake / "flowdiff.json").exists()
     assert put(lake, file).counters.events_read == 300
+    before = tree(lake)
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(b"".join(lines[3:4]))
+    with pytest.raises(InputError, match="as zipkin"):
+        put(lake, other, settings=ImportSettings(format="zipkin"))
+    assert tree(lake) == before
     with pytest.raises(UnknownFormatError, match="'bogus' is not a format"):
         put(lake, file, settings=ImportSettings(format="bogus"))
     assert put(lake, file, settings=ImportSettings(format="zipkin")).commit is None

@@ -64,6 +64,36 @@ def test_a_query_for_flowdiff_sql_runs(everything: LakePeriod, number: str, text
     assert rows.num_rows > 0 or number in EMPTY
 
 
+def test_recipes_about_spans_show_something_in_the_lake_they_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made with the commands of the page."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()
+    commands = re.findall(r"^    flowdiff (.*)$", RECIPES, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["simulate", "import"]
+    for command in commands:
+        run(*command.split())
+    lake = resolve(parse_period("all", now_ns=0), default_lake="demo/spans")
+    with open_session(lake) as session:
+        for number, text in QUERIES:
+            assert number not in ("4", "5", "6") or session.query(text).num_rows > 0
+
+
+def test_requests_with_a_parameter_are_counted_once(everything: LakePeriod) -> None:
+    text = next(text for number, text in QUERIES if number == "10")
+    held = (
+        "SELECT count(*) AS n, avg(slow::INTEGER) AS share FROM (SELECT request_id, kind, response_us >"
+        " quantile_cont(response_us, 0.95) OVER () AS slow FROM requests) WHERE (request_id, kind) IN"
+        " (SELECT (request_id, kind) FROM params WHERE key = ? AND coalesce(text, num::VARCHAR) = ?)"
+    )
+    with open_session(everything) as session:
+        for row in session.query(text).to_pylist():
+            (found,) = session.query(held, [row["key"], row["value"]]).to_pylist()
+            assert row["requests"] == found["n"]
+            assert row["share_slow"] == pytest.approx(found["share"])
+
+
 def test_the_parts_of_the_response_add_up_to_it(everything: LakePeriod) -> None:
     text = next(text for number, text in QUERIES if number == "5").replace("LIMIT 10", "")
     with open_session(everything) as session:

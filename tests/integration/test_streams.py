@@ -66,6 +66,24 @@ def test_a_reader_that_leaves_is_no_error(place: Path, command: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("output", ["-o /dev/stdout", "-o -", "-o >(cat)"])
+def test_a_pipe_in_place_of_a_file(place: Path, output: str) -> None:
+    done = shell(f"flowdiff sql -c 'select count(*) n from requests' --format csv {output} | cat", place)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "n\n60\n", "")
+    assert shell(f"flowdiff export --format native {output} | wc -l", place).stdout.strip() not in ("", "0")
+
+
+def test_a_report_into_a_pipe(place: Path) -> None:
+    halves = "--reference-where 'duration > 2ns' --problem-where 'duration > 3ns'"
+    compare = f"flowdiff compare --reference all --problem all {halves} --no-save --fail-on never"
+    done = shell(f"{compare} --json >(cat >&2) >/dev/null", place)
+    assert done.stderr.startswith("{"), done.stderr
+    page = shell(f"{compare} --html - | head -c 15", place)
+    assert page.stdout == "<!doctype html>"
+    one_line(shell(f"{compare} --html - --json -", place), "both want standard output")
+    assert not (place / "-").exists()
+
+
 def test_what_is_done_is_not_undone_by_a_full_disk(place: Path) -> None:
     done = shell("flowdiff import a.ndjson --lake full >/dev/full", place)
     one_line(done, "The import is committed; that could not be printed: no space left on device.", 0)

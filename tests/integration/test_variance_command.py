@@ -87,6 +87,22 @@ def test_what_one_period_does_not_need_is_not_imported(lake: Path):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_period_without_a_whole_request_is_told(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Its 50 requests are incomplete, all of them."""
+    damaged = str(tmp_path / "lake")
+    assert run("import", str(shared_data / "zipkin" / "messaging2.json.gz"), "--lake", damaged) == 0
+    halves = ("--reference-where", "duration > 0ns", "--problem-where", "duration > 1ns")
+    both = ("--reference", "all", "--problem", "all", *halves)
+    for command in (("variance",), ("compare", "--method", "variance", *both)):
+        capsys.readouterr()
+        assert run(*command, "--lake", damaged) == 2
+        error = capsys.readouterr().err
+        assert "has a variance" in error
+        assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -127,6 +127,7 @@ def test_what_is_typed_is_in_the_model(typed: list[str], changed: dict[str, obje
     ("typed", "told"),
     [
         (["--share", "0"], "--share cannot be '0.0': input should be greater than 0"),
+        (["--ratio", "inf"], "--ratio cannot be 'inf': input should be a finite number"),
         (["--size", "4"], "--size cannot be '4': write 4K"),
         (["--roles", "web"], "--roles cannot be 'web': write A=B"),
         (["--mode", "b", "--no-steady"], "do not go together: mode b is steady"),

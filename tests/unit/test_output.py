@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 from flowdiff.options import TableFormat
 from flowdiff.output import open_output, write_csv, write_json, write_table
 from flowdiff.streams import tolerate_any_text
-from schemas.errors import InputError
+from schemas.errors import ConfigError, InputError, QueryError
 
 
 def as_csv(table: pa.Table) -> str:
@@ -65,6 +67,36 @@ def test_nothing_hides_in_csv_and_json():
     assert json.loads(written) == [{"t": text, "l": [text]}]
 
 
+def test_numbers_that_a_double_cannot_hold_keep_their_digits():
+    """DuckDB's sum of integers is a decimal(38, 0)."""
+    table = pa.table(
+        {
+            "sum": pa.array([27767, 46_116_860_184_273_879_041], pa.decimal128(38, 0)),
+            "part": pa.array([Decimal("1.10"), Decimal("12345678901234567890.123456")], pa.decimal128(38, 6)),
+            "tiny": pa.array([Decimal("1e-8"), None], pa.decimal128(20, 10)),
+        }
+    )
+    assert as_csv(table) == (
+        "sum,part,tiny\n27767,1.100000,0.0000000100\n46116860184273879041,12345678901234567890.123456,\n"
+    )
+    out = io.BytesIO()
+    nested = table.append_column("l", pa.array([[{"x": part}] for part in table["part"].to_pylist()]))
+    write_json(nested.to_reader(), out)
+    assert out.getvalue().decode() == (
+        '[\n{"sum": 27767, "part": 1.1, "tiny": 1e-08, "l": [{"x": 1.1}]},\n'
+        '{"sum": 46116860184273879041, "part": 12345678901234567890.123456, "tiny": null, '
+        '"l": [{"x": 12345678901234567890.123456}]}\n]\n'
+    )
+
+
+def test_a_column_that_parquet_has_no_type_for_is_named(tmp_path: Path):
+    interval = pa.array([pa.MonthDayNano([0, 0, 1])], pa.month_day_nano_interval())
+    table = pa.table({"n": [1], "i": interval})
+    with pytest.raises(QueryError, match=r"column 'i' \(month_day_nano_interval\)"):
+        write_table(table.to_reader(), TableFormat.PARQUET, tmp_path / "x.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_csv_of_no_rows_is_its_header():
     assert as_csv(pa.table({"a": pa.array([], pa.string()), "b": pa.array([], pa.int64())})) == "a,b\n"
 
@@ -98,6 +130,33 @@ def test_a_result_takes_the_place_of_the_old_one_with_its_rights(tmp_path: Path)
 def test_a_device_is_written_to_and_not_replaced():
     write_table(pa.table({"a": [1]}).to_reader(), TableFormat.CSV, Path(os.devnull))
     assert not Path(os.devnull).is_file()
+
+
+def test_a_pipe_is_written_to(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ends = [*os.pipe(), os.open(pipe, os.O_RDWR)]
+    try:
+        for place, end in ((Path(f"/dev/fd/{ends[1]}"), ends[0]), (pipe, ends[2])):
+            write_table(pa.table({"a": [1]}).to_reader(), TableFormat.CSV, place)
+            assert os.read(end, 100) == b"a\n1\n"
+    finally:
+        for end in ends:
+            os.close(end)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_dash_is_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("-", "/dev/stdout"):
+        write_table(pa.table({"a": [1]}).to_reader(), TableFormat.CSV, Path(name))
+        sys.stdout.flush()
+        assert capfdbinary.readouterr().out == b"a\n1\n"
+    with pytest.raises(ConfigError, match="Parquet does not go"):
+        write_table(pa.table({"a": [1]}).to_reader(), TableFormat.PARQUET, Path("-"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/x.csv", "."])

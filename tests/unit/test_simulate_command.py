@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,35 @@ def test_same_arguments_same_bytes(tmp_path: Path) -> None:
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
+def test_a_run_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Iterator[bytes]:
+        yield b"half"
+        raise KeyboardInterrupt
+
+    file = tmp_path / "keep.gz"
+    file.write_bytes(b"before")
+    monkeypatch.setattr("ingest.simulate.output.Run.lines", broken)
+    assert simulate("--requests", "20", "--out", str(file), "--workers", "1") == 130
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("keep.gz", b"before")]
+
+
+def test_traces_on_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    size = ("--requests", "20", "--workers", "1")
+    assert simulate(*size, "--out", str(tmp_path / "a.ndjson")) == 0
+    capfdbinary.readouterr()
+    assert simulate(*size, "--out", "-") == 0
+    out, error = capfdbinary.readouterr()
+    assert out == (tmp_path / "a.ndjson").read_bytes()
+    assert b"traced: 20" in error
+
+
+def test_the_fit_of_a_run_without_a_large_category(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--requests", "20", "--fit", "--json", "--workers", "1") == 0
+    fitted = json.loads(capsys.readouterr().out)["fit"]
+    assert (fitted["requests"], fitted["large_pct"], fitted["max_c2"]) == (20, 0, None)
+    assert simulate("--requests", "20", "--fit", "--workers", "1") == 0
+
+
 def test_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--list") == 0
     listed = capsys.readouterr().out
@@ -53,6 +83,8 @@ def test_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
         (("--out", "x.ndjson", "--fault", "F99"), "no fault"),
         (("--out", "x.ndjson", "--severity", "1"), "more severities"),
         (("--out", "x.ndjson", "--start", "noon"), "not a time"),
+        (("--out", "x.ndjson", "--start", "9999-01-01"), "outside 1990 to 2200"),
+        (("--out", "-", "--json"), "takes standard output"),
         (
             (
                 "--truth",

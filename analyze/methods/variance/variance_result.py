@@ -19,6 +19,7 @@ from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
 from analyze.sites.critical_times import path_times
+from schemas.errors import PeriodError
 from schemas.report.report import Verdict
 from schemas.report.section import Section
 from schemas.report.variance import VarianceChangeSection, VarianceSection
@@ -33,8 +34,9 @@ def variance_result(
     """Where the response times of the last sample vary, and what became more variable since the first.
 
     Markers hold that have not expired on the last day of the samples. Raises ConfigError for a category
-    that is not there.
+    that is not there, PeriodError where a sample has no request.
     """
+    _refuse_empty(population)
     times = path_times(population)
     day = day_of(max(sample.end_ns for sample in population.samples))
     labels = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
@@ -60,6 +62,19 @@ def variance_result(
         notes=_notes(first),
         weighed=[] if change is None else _weighed(change),
     )
+
+
+def _refuse_empty(population: Population) -> None:
+    """Raise PeriodError where a sample has no request: none was made, or none is complete."""
+    for number, sample in enumerate(population.samples):
+        if not any(
+            category.rows(number).stop > category.rows(number).start for category in population.categories
+        ):
+            told = "period" if sample.name == "period" else f"{sample.name} period"
+            raise PeriodError(
+                f"No request of the {told} has a variance.",
+                remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
+            )
 
 
 def _weighed(change: VarianceChangeSection) -> list[Weighed]:
