@@ -45,9 +45,9 @@ class Account(Frozen):
     """Tail: requests over this response time count."""
     before: float
     after: float
-    low: float
-    high: float
-    """95 % interval of after - before, noise between blocks included."""
+    low: float | None
+    high: float | None
+    """95 % interval of after - before, noise between blocks included; None: too few requests for a test."""
     changed: bool
     """By test: the interval excludes 0 and the change passes the floor."""
     mix: float

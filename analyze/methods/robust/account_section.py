@@ -125,7 +125,7 @@ def account_of(
     found: ExactAccount,
     measure: Measure,
     run: RobustRun,
-    interval: tuple[float, float, bool],
+    interval: tuple[float | None, float | None, bool],
     limits: ReportLimits,
 ) -> Account:
     """An exact account as the report has it; interval: (low, high, whether it changed by test)."""

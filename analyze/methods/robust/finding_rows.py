@@ -62,7 +62,7 @@ def evidence_of(change: Change, names: Names, consequence_of: int | None = None)
         unit=change.unit,
         before=change.before,
         after=change.after,
-        change=Interval(low=change.low, high=change.high),
+        change=_interval(change),
         requests0=change.n0,
         requests1=change.n1,
         p=change.p,
@@ -116,7 +116,6 @@ def _finding(
         update={"callers": max(len(callers), 1), "depth": run.context.depth[group.operation]}
     )
     suspect = group.suspect or (group.component if group.component != site.component else "")
-    change = Interval(low=lead.low, high=lead.high)
     return Finding(
         rank=rank,
         kind=lead.kind,
@@ -126,7 +125,7 @@ def _finding(
         unit=lead.unit,
         before=lead.before,
         after=lead.after,
-        change=change,
+        change=_interval(lead),
         share_of_change=None if share is None else _share_interval(share, lead),
         contribution_us=claim_ns / 1e3,
         affected0=affected[0],
@@ -143,6 +142,12 @@ def _finding(
         members=tuple(_members(run, at)[: limits.members]),
         members_total=len({found.category for found in at}),
         histogram=histogram_of(at, lead, names, limits),
+def _interval(change: Change) -> Interval:
+    """Of after - before; shares differ by 100 points at most."""
+    most = 1.0 if change.unit == "share" else np.inf
+    return Interval(low=max(change.low, -most), high=min(change.high, most))
+
+
         account=step_account(run, at, group),
         explanation=explanation_of(run, at, lead, settings) if explained else None,
         saves_us=None,
