@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyze.assurance.verdict import Explained
 from analyze.methods.robust.assured import Assured
-from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.finding_rows import site_of
+from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.titles import title
 from schemas.report.accounts import Account, HeldBack, VerdictSection
@@ -20,13 +21,11 @@ def verdict_section(
 ) -> VerdictSection:
     """The outcome and its reasons."""
     mean = accounts[0]
-    share = None
+    explained = None
     if mean.changed and mean.after != mean.before:
-        share = float(
-            np.clip(sum(f.contribution_us for f in findings) / (mean.after - mean.before), 0.0, 1.0)
-        )
+        explained = Explained(sum(f.contribution_us for f in findings), mean.after - mean.before)
     found = looked.whole.outcome(
-        len(findings), share, by_load=run.sifted.text("load"), torn=run.sifted.text("loss")
+        len(findings), explained, by_load=run.sifted.text("load"), torn=run.sifted.text("loss")
     )
     return VerdictSection(
         outcome=found.outcome,
@@ -36,11 +35,12 @@ def verdict_section(
         quality=looked.quality,
         visible=looked.whole.visible,
         untested_requests=_untested(run),
-        held_back=_held_back(run),
         missing_requests=found.missing_requests,
+        held_back=_held_back(run),
         equivalent_share=looked.whole.equivalent.share,
         calibration="",
     )
+
 
 def _held_back(run: RobustRun) -> HeldBack | None:
     """What ordinary times keep from being found: how much, and the largest with the window that had most."""
@@ -66,7 +66,6 @@ def _held_back(run: RobustRun) -> HeldBack | None:
         end_ns=max(slot.end_ns for slot in slots),
         in_history=all(slot.sample > PROBLEM for slot in slots),
     )
-
 
 
 def _untested(run: RobustRun) -> int:
