@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.errors import PeriodError
 from schemas.lake import PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.windows import NS_PER_MINUTE
 from stitch.graph.placed import END, POINT, START
@@ -324,6 +325,10 @@ class Population:
     stored_operations: ReadOperations = no_operations
     """Operations by stored position, of the structures that `Category.stored` names."""
 
+    def has_requests(self, sample: int) -> bool:
+        """Whether a sample has a request that tests may use."""
+        return any(c.rows(sample).stop > c.rows(sample).start for c in self.categories)
+
     def of_samples(self, first: int, past: int) -> Population:
         """Samples `first` to `past` (not included), as a population of its own: same graphs and keys."""
 
@@ -370,3 +375,11 @@ def _cut(host: Codes, rows: slice) -> Codes:
     """Some requests of a host matrix; a repeated row stays one."""
     part = host[:, rows]
     return part if host.strides[1] == 0 else np.ascontiguousarray(part)
+
+
+def no_testable_request(name: str) -> PeriodError:
+    """Why a comparison cannot be made whose sample of this name has no request that tests may use."""
+    return PeriodError(
+        f"No request of the {name} period can be tested.",
+        remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
+    )

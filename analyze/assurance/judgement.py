@@ -16,7 +16,7 @@ from analyze.assurance.load_change import MixChange, mix_change
 from analyze.assurance.ordinary_noise import LEAST_TAU, LEAST_WINDOWS, ordinary_noise
 from analyze.assurance.period_blocks import PeriodBlocks, block_means
 from analyze.assurance.period_tests import ALPHA, PeriodNoise, PeriodTest, period_tests
-from analyze.assurance.verdict import Outcome, outcome
+from analyze.assurance.verdict import Explained, Outcome, outcome
 from analyze.assurance.visible_change import visible_rows
 from schemas.report.accounts import VisibleRow
 
@@ -48,12 +48,12 @@ class Judgement:
         return next((test for test in self.tests if test.measure == measure), None)
 
     def outcome(
-        self, findings: int, share_explained: float | None, *, by_load: str = "", torn: str = ""
+        self, findings: int, explained: Explained | None, *, by_load: str = "", torn: str = ""
     ) -> Outcome:
         """See `verdict.outcome`."""
         return outcome(
             findings=findings,
-            share_explained=share_explained,
+            explained=explained,
             tests=self.tests,
             mix_changed=self.mix.changed,
             equivalent=self.equivalent,

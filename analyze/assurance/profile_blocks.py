@@ -29,8 +29,13 @@ def profile_thresholds(
     counts = np.bincount(table["bin"].to_numpy()[inside], table["n"].to_numpy()[inside])
     total = counts.sum()
     usable = [level for level in levels if total * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
-    places = np.searchsorted(np.cumsum(counts), np.array(usable) * total)
-    return tuple(float(value_of(float(place) + 1.0)) * _US for place in places)
+    return tuple(float(value_of(quantile_bin(counts, level) + 1.0)) * _US for level in usable)
+
+
+def quantile_bin(counts: npt.NDArray[np.number], level: float) -> int:
+    """The bin that holds a quantile. counts: [bins], not all 0."""
+    upto = np.cumsum(counts)
+    return int(np.searchsorted(upto, level * upto[-1]))
 
 
 def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,20 +28,47 @@ _MOVED = 1.4
 """A step that a request walks that many times as often, or as seldom, lies on a path that came or went."""
 
 
-def claims_ns(groups: Sequence[Group], parts: Parts, context: Context, call_ratio: F8) -> list[float]:
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What groups account for of a change of the mean, and what is left; ns, together the whole change."""
+
+    of_groups: tuple[float, ...]
+    rest: F8
+    """[rows] what no group claims of a row of the account."""
+    mix: F8
+    """[roots] what is of no row."""
+
+    def shares(self, ups: bool) -> tuple[float | None, ...]:
+        """Part of each group in all that added time (`ups`), or in all that took time away.
+
+        What adds is each group that does, as a whole, each rest of a row that does, and the mix: so the
+        shares add up to 1 at most, and none is 0 but of a group that accounts for nothing. None: the group
+        went the other way.
+        """
+        sign = 1.0 if ups else -1.0
+        every = np.concatenate([np.array(self.of_groups), self.rest, self.mix]) * sign
+        added = float(np.maximum(every, 0.0).sum())
+        return tuple(
+            None if claim * sign < 0 else claim * sign / added if claim else 0.0 for claim in self.of_groups
+        )
+
+
+def claims_ns(groups: Sequence[Group], parts: Parts, mix: F8, context: Context, call_ratio: F8) -> Claims:
     """Part of the change of each group, ns; groups in the order in which they claim.
 
-    parts: rows by path of the same names. call_ratio: [sites] calls a request, after over before.
-    O(groups · rows).
+    parts: rows by path of the same names; mix: [roots] what is of no row. call_ratio: [sites] calls a
+    request, after over before. O(groups · rows).
     """
     names = context.names
     row_site = np.array([names.paths[place].site for place in parts.place.tolist()], dtype=np.int64)
     free_time, free_calls = (np.ones(len(row_site), dtype=np.bool_) for _ in range(2))
     claims = []
+    rest = parts.total.astype(np.float64)
     for group in groups:
         timed = {change.site for change in group.changes if change.kind in TIME_KINDS}
         mine = free_time & np.isin(row_site, sorted(timed))
         total = float(parts.slower[mine].sum())
+        rest[mine] -= parts.slower[mine]
         free_time &= ~mine
         operations = {
             names.sites[change.site].operation for change in group.changes if change.kind not in TIME_KINDS
@@ -56,9 +84,10 @@ def claims_ns(groups: Sequence[Group], parts: Parts, context: Context, call_rati
                 mine = _below(operations, names)[parts.place]
             mine &= free_calls
             total += float((parts.calls + parts.structure)[mine].sum())
+            rest[mine] -= (parts.calls + parts.structure)[mine]
             free_calls &= ~mine
         claims.append(total)
-    return claims
+    return Claims(tuple(claims), rest, mix)
 
 
 def _below(operations: set[int], names: Names) -> B1:

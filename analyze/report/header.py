@@ -121,5 +121,7 @@ def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -
                 f"{wording.counted(left, 'flow') if place == 0 else wording.count(left)} of the {sample.name}"
                 for place, (left, sample) in enumerate(zip(counts, samples, strict=True))
             ]
-            notes.append(f"Left out of every test as {flag}: {', '.join(words)} period.")
+            # A sample that has no name of its own is called a period.
+            end = "" if samples[-1].name == "period" else " period"
+            notes.append(f"Left out of every test as {flag}: {', '.join(words)}{end}.")
     return tuple(notes)

@@ -14,6 +14,9 @@ UNKNOWN = 1e15
 """Ends of an interval from here on stand for none: thirty years, in µs."""
 
 
+UNTOLD = "interval not known"
+
+
 def value(unit: Unit, number: float) -> str:
     """`264 ms`, `4.1 %`, `1.5 calls`, `×2.2`."""
     if unit == "us":
@@ -50,7 +53,7 @@ def is_known(change: Interval) -> bool:
 def span(unit: Unit, change: Interval) -> str:
     """An interval of a difference: `+238 to +266 ms`, `−0.2 to +4.1 points`; or that it is not known."""
     if not is_known(change):
-        return "interval not known"
+        return UNTOLD
     if unit == "us":
         low, high = wording.change(change.low), wording.change(change.high)
         amount, _, scale = low.rpartition(NBSP)

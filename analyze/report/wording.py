@@ -21,7 +21,7 @@ def significant(value: float, digits: int = 3) -> str:
         return "0"
     text = f"{value:.{digits}g}"
     if "e" in text:
-        text = f"{value:.0f}" if abs(value) >= 1 else f"{float(text):.12f}".rstrip("0")
+        text = f"{value:.0f}" if abs(value) >= 1 else f"{float(text):.12f}".rstrip("0").rstrip(".")
     return text
 
 
@@ -76,10 +76,12 @@ def percent(share: float | None, *, sign: bool = False) -> str:
     if share == 0:
         return f"0{NBSP}%"
     value = abs(share * 100)
+    # Sums of one share in another order are told alike, also half way between two numbers.
+    value = round(value, 9) if value >= 0.05 else value
     digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
     if 0 < value < 0.05:
         digits = significant(value, 1)
-    mark = "−" if share < 0 and float(digits) else "+" if sign and share > 0 else ""
+    mark = "" if not float(digits) else "−" if share < 0 else "+" if sign else ""
     return f"{mark}{digits}{NBSP}%"
 
 

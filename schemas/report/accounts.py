@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from schemas.report.findings import Site
+from schemas.report.findings import ChangeKind, Site, Unit
 from schemas.report.parts import Frozen
 from schemas.report.section import Section
 
@@ -45,9 +45,9 @@ class Account(Frozen):
     """Tail: requests over this response time count."""
     before: float
     after: float
-    low: float
-    high: float
-    """95 % interval of after - before, noise between blocks included."""
+    low: float | None
+    high: float | None
+    """95 % interval of after - before, noise between blocks included; None: too few requests for a test."""
     changed: bool
     """By test: the interval excludes 0 and the change passes the floor."""
     mix: float
@@ -111,6 +111,27 @@ class QualityRow(Frozen):
     text: str
 
 
+class HeldBack(Frozen):
+    """Changes by test that are no findings, as ordinary times held such values, too."""
+
+    places: int
+    """Where; what has a finding is not counted."""
+    title: str
+    """The largest, one sentence."""
+    kind: ChangeKind
+    site: Site
+    unit: Unit
+    before: float
+    after: float
+    usual: float
+    """The value nearest to it, or beyond, in a window of ordinary times."""
+    start_ns: int
+    end_ns: int
+    """That window."""
+    in_history: bool
+    """Whether it is of the history; else of the reference."""
+
+
 class VerdictSection(Section):
     """How sure: data quality, what was and was not tested, the smallest visible change, the A/A record."""
 
@@ -128,6 +149,8 @@ class VerdictSection(Section):
     """Problem requests whose root type and sites no test reached."""
     missing_requests: int | None
     """Cannot tell: how many more requests would have been needed."""
+    held_back: HeldBack | None = None
+    """None: there is none."""
     equivalent_share: float | None
     """Share of the time in root types whose mean is shown to be equivalent (H.6)."""
     calibration: str

@@ -151,7 +151,8 @@ class Finding(Frozen):
     after: float
     change: Interval
     share_of_change: Interval | None
-    """Part of the change of the mean that it explains, 0 to 1; None where the mean did not change by test."""
+    """Part of all that added time (of a mean that fell: that took it away) that it explains, 0 to 1; of all
+    findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
     contribution_us: float
     """µs a request of the period; over findings and the rest of the account they add up to the change."""
     affected0: int

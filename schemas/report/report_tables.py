@@ -162,7 +162,12 @@ FINDINGS_SCHEMA = pa.schema(
         _f("suspect", pa.string(), "component to look at first where it is another one; else empty"),
         *_CHANGED,
         _f("contribution_us", pa.float64(), "part of the change of the mean response time, µs a request"),
-        _f("share", pa.float64(), "the same as a share of that change; null where it did not", nullable=True),
+        _f(
+            "share",
+            pa.float64(),
+            "the same as a share of all added (saved) time; null: no change, or the other way",
+            nullable=True,
+        ),
         _f("share_low", pa.float64(), "lower end of its 95 % interval", nullable=True),
         _f("share_high", pa.float64(), "upper end of its 95 % interval", nullable=True),
         _f("requests0", pa.int64(), "requests with the changed thing in them, reference"),

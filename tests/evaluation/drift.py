@@ -38,4 +38,5 @@ def drift_us(compared: Population, without_fault: Population) -> Sequence[float]
     ratio = run.tested.sums.call_ratio
     # Sites that the quiet run has alone are nobody's.
     padded = np.concatenate([ratio, np.ones(len(profile.names.sites) - len(ratio))])
-    return [claim / 1e3 for claim in claims_ns(run.groups, exact.parts, context, padded)]
+    claims = claims_ns(run.groups, exact.parts, exact.mix, context, padded)
+    return [claim / 1e3 for claim in claims.of_groups]

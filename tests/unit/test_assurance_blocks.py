@@ -15,6 +15,7 @@ from analyze.assurance.ordinary_noise import ordinary_noise
 from analyze.assurance.period_blocks import PeriodBlocks, period_requests, root_types
 from analyze.assurance.period_tests import PeriodNoise, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
+from analyze.assurance.verdict import Explained
 from analyze.assurance.visible_change import log_spread
 from analyze.sites.profile import Slot
 from analyze.sites.profiling import profile_of
@@ -103,7 +104,7 @@ def test_a_judgement_is_of_its_parts() -> None:
     assert mean is not None
     assert mean.changed
     assert slow.outcome(0, None).outcome == "not-explained"
-    assert slow.outcome(1, 0.9).outcome == "changed"
+    assert slow.outcome(1, Explained(900.0, 1_000.0)).outcome == "changed"
     empty = judge(*blocks_of(drawn(rng, 100), drawn(rng, 0)), ["a/x"], spread)
     assert empty.test("mean") is None
     assert empty.outcome(0, None).outcome == "cannot-tell"

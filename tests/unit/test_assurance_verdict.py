@@ -15,8 +15,9 @@ from analyze.assurance.external_cause import Arrivals, ExternalCause
 from analyze.assurance.period_blocks import PeriodBlocks, period_requests, root_types
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.quality_rows import excluded_rows, history_rows, quality_rows, sampling_rows
-from analyze.assurance.verdict import Outcome, outcome
+from analyze.assurance.verdict import Explained, Outcome, outcome
 from analyze.population import Population
+from analyze.report import wording
 from schemas.report.accounts import QualityRow, VerdictSection
 
 CALM = PeriodNoise(tau=0.0, phi=1.0)
@@ -47,7 +48,7 @@ STILL = a_test(
 def decide(**fields: object) -> Outcome:
     base: dict[str, object] = {
         "findings": 0,
-        "share_explained": None,
+        "explained": None,
         "tests": (a_test(),),
         "mix_changed": False,
         "equivalent": SAME,
@@ -72,7 +73,33 @@ def test_a_mean_that_changed_never_passes() -> None:
 
 @pytest.mark.parametrize(("share", "word"), [(0.95, "changed"), (0.7, "changed"), (0.4, "partly-explained")])
 def test_findings_explain_all_or_part(share: float, word: str) -> None:
-    assert decide(findings=2, share_explained=share, tests=(CHANGED,)).outcome == word
+    found = decide(findings=2, explained=Explained(share * 500.0, 500.0), tests=(CHANGED,))
+    assert found.outcome == word
+
+
+@pytest.mark.parametrize(
+    ("found_us", "change_us", "text"),
+    [
+        (9_200.0, 10_000.0, "1 finding explains 92 % of the change of the mean (+9.2 ms of +10 ms)."),
+        (-9_200.0, -10_000.0, "1 finding explains 92 % of the change of the mean (−9.2 ms of −10 ms)."),
+        (10_000.1, 10_000.0, "1 finding explains 100 % of the change of the mean (+10 ms of +10 ms)."),
+        (-1_000.0, 10_000.0, "1 finding explains 0 % of the change of the mean (−1 ms of +10 ms)."),
+        (
+            15_000.0,
+            10_400.0,
+            "1 finding explains more than the change of the mean (+15 ms of +10.4 ms): the rest took time "
+            "away.",
+        ),
+        (
+            -15_000.0,
+            -10_400.0,
+            "1 finding explains more than the change of the mean (−15 ms of −10.4 ms): the rest added time.",
+        ),
+    ],
+)
+def test_what_is_explained_is_told_with_what_it_is_of(found_us: float, change_us: float, text: str) -> None:
+    reasons = decide(findings=1, explained=Explained(found_us, change_us), tests=(CHANGED,)).reasons
+    assert reasons[-1].replace(wording.NBSP, " ") == text
 
 
 def test_findings_without_a_change_of_the_mean() -> None:
@@ -116,7 +143,7 @@ def judged(reference: list[Call], problem: list[Call]) -> Outcome:
     blocks = sides_of(found)
     tests = period_tests(*blocks, PeriodNoise())
     same = equivalence(*blocks, root_types(found), PeriodNoise())
-    return outcome(findings=0, share_explained=None, tests=tests, mix_changed=False, equivalent=same)
+    return outcome(findings=0, explained=None, tests=tests, mix_changed=False, equivalent=same)
 
 
 def test_twelve_failing_of_fourteen_and_one() -> None:
@@ -141,9 +168,7 @@ def test_outcomes_of_drawn_periods() -> None:
             same = equivalence(*sides, ["a/x"], CALM)
             tests = period_tests(*sides, CALM)
             found.append(
-                outcome(
-                    findings=0, share_explained=None, tests=tests, mix_changed=False, equivalent=same
-                ).outcome
+                outcome(findings=0, explained=None, tests=tests, mix_changed=False, equivalent=same).outcome
             )
     assert words[1.0].count("unchanged") >= 54
     assert "unchanged" not in words[1.2]

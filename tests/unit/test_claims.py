@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from analyze.findings.changes import Change
-from analyze.findings.claims import claims_ns
+from analyze.findings.claims import Claims, claims_ns
 from analyze.findings.groups import Group
 from analyze.findings.places import Context
 from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
 from analyze.sites.account import Parts
 from analyze.sites.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
+
+NO_MIX = np.zeros(1)
 
 
 def change(kind: ChangeKind, site: int, before: float = 1.0, after: float = 2.0, shape: int = -1) -> Change:
@@ -53,11 +55,24 @@ def test_a_path_claims_calls_below_it_and_a_slow_site_its_slowness_once() -> Non
     path = group("shop", 2.0, change(ChangeKind.NEW_PATH, 1), operation=1)
     slow = group("db", 1.0, change(ChangeKind.SLOWER, 2), operation=2)
     again = group("db", 0.5, change(ChangeKind.TAIL, 2), change(ChangeKind.ERRORS, 1), operation=2)
-    assert claims_ns([path, slow, again], parts, context, np.ones(3)) == pytest.approx([33.0, 4.0, 0.0])
+    found = claims_ns([path, slow, again], parts, NO_MIX, context, np.ones(3))
+    assert found.of_groups == pytest.approx([33.0, 4.0, 0.0])
+    # What is left of the rows: the first whole, of the second its slowness, of the third nothing.
+    assert found.rest == pytest.approx([700.0, 40.0, 0.0])
+    assert found.shares(ups=True) == pytest.approx([33 / 777, 4 / 777, 0.0])
     # Nothing is claimed twice, so nothing is more than the whole.
     whole = group("web", 1.0, *(change(kind, 0) for kind in (ChangeKind.SLOWER, ChangeKind.PATH)))
-    total = sum(claims_ns([path, slow, whole], parts, context, np.ones(3)))
+    total = sum(claims_ns([path, slow, whole], parts, NO_MIX, context, np.ones(3)).of_groups)
     assert total == pytest.approx(33 + 4 + 400 + 300)
+
+
+def test_shares_add_up_to_one_at_most_and_none_is_lost() -> None:
+    """The calls that went to the first place became fewer: it claims more than all rows together gained."""
+    found = Claims((1_520.0, 76.0, -10.0, 0.0), np.array([-112.0, 30.0, -5.0]), np.array([4.0, -2.0]))
+    ups = found.shares(ups=True)
+    assert ups == (pytest.approx(1_520 / 1_630), pytest.approx(76 / 1_630), None, 0.0)
+    assert sum(share for share in ups if share is not None) <= 1.0
+    assert found.shares(ups=False) == (None, None, pytest.approx(10 / 129), 0.0)
 
 
 def test_of_records_steps_that_moved_and_hang_together_are_claimed() -> None:
@@ -73,9 +88,9 @@ def test_of_records_steps_that_moved_and_hang_together_are_claimed() -> None:
     parts = Parts(np.zeros(6, np.int64), np.array(paths), 10.0 ** np.arange(6), np.zeros(6), np.zeros(6))
     context = Context.of(book.names())
     path = group("fs", 1.0, change(ChangeKind.NEW_PATH, point), operation=call)
-    assert claims_ns([path], parts, context, ratio) == pytest.approx([1_111.0])
+    assert claims_ns([path], parts, NO_MIX, context, ratio).of_groups == pytest.approx([1_111.0])
     loop = group("fs", 1.0, change(ChangeKind.MORE_CALLS, sites[2]), operation=far)
-    assert claims_ns([loop], parts, context, ratio) == pytest.approx([1_100.0])
+    assert claims_ns([loop], parts, NO_MIX, context, ratio).of_groups == pytest.approx([1_100.0])
 
 
 def moved_writes() -> tuple[NameBook, dict[str, int], Group]:

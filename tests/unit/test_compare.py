@@ -11,7 +11,9 @@ from pydantic import ValidationError
 
 from analyze.methods.spectroscope.mutation_rows import fair_shares
 from analyze.population import Category
+from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
+from schemas.errors import PeriodError
 from schemas.report.categories import CategoriesSection, Role
 from schemas.report.mutations import Direction, MutationKind, MutationsSection
 from schemas.report.report import content_id, from_json, to_json
@@ -237,12 +239,10 @@ def test_nothing_changed():
 
 
 @pytest.mark.parametrize("categories", [[], [constant_chain(CALM, 40, 0, 1000, 0)]])
-def test_an_empty_period_gives_a_report_all_the_same(categories: list[Category]):
-    found = run(population(*categories))
-    assert found.problem.requests == 0
-    assert found.problem.mean_us is None
-    assert found.change.delta_us is None
-    assert from_json(to_json(found.report), SECTIONS) == found.report
+def test_a_period_without_requests_is_refused(categories: list[Category]):
+    empty = "problem" if categories else "reference"
+    with pytest.raises(PeriodError, match=f"No request of the {empty} period can be tested"):
+        run(population(*categories))
 
 
 def test_weights_move_means_and_not_counts():
@@ -260,6 +260,15 @@ def test_notes_tell_what_was_left_out_and_that_load_differs():
     assert "2 flows of the reference, 1 of the problem" in found.report.notes[0]
     assert "×2.25 as many requests" in found.report.notes[1]
     assert found.report.notes[2] == "Clocks!"
+
+
+def test_a_period_that_is_alone_is_named_once():
+    p = population(constant_chain(CALM, 40, 40, 1000, 1000), excluded={"CYCLE": (1,)})
+    alone = run(population(constant_chain(CALM, 40, 40, 1000, 1000))).report.samples[:1]
+    named = (alone[0].model_copy(update={"name": "period"}),)
+    assert excluded_notes(named, p) == ("Left out of every test as CYCLE: 1 flow of the period.",)
+    other = (alone[0].model_copy(update={"name": "monday"}),)
+    assert excluded_notes(other, p) == ("Left out of every test as CYCLE: 1 flow of the monday period.",)
 
 
 def test_load_is_counted_over_the_time_in_which_there_was_traffic():

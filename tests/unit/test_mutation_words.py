@@ -209,6 +209,6 @@ def test_the_sides_of_an_edge_are_words():
 
 
 def test_a_kind_that_was_not_found_is_not_counted():
-    assert paper_outcome(population(constant_chain(("a", "b"), 0, 90, 0, 5))).report.verdict.text == (
+    assert paper_outcome(population(constant_chain(("a", "b"), 1, 90, 5, 5))).report.verdict.text == (
         "1 structural mutation found."
     )

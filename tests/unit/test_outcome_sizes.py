@@ -26,7 +26,7 @@ OUTSIDE = ExternalCause(Arrivals(9, 1, 1), Arrivals(6, 1, 2), 0.0, True, True, "
 def decide(tests: tuple[PeriodTest, ...] = TESTS, place: float | None = 0.4, **fields: object) -> Outcome:
     base: dict[str, object] = {
         "findings": 0,
-        "share_explained": None,
+        "explained": None,
         "tests": tests,
         "mix_changed": False,
         "equivalent": OPEN,

@@ -151,7 +151,7 @@ def test_page_names_stored_categories(page: str, shop: Outcome):
 
 
 def test_terminal_prints_markup_of_names_as_text():
-    p = population(constant_chain(("[red]x[/red]", "b"), 0, 90, 0, 100))
+    p = population(constant_chain(("[red]x[/red]", "b"), 1, 90, 100, 100))
     got = paper_outcome(named(p, "[bold]", "y"))
     text = told(got, 120)
     assert "[red]x[/red]" in text
@@ -160,7 +160,7 @@ def test_terminal_prints_markup_of_names_as_text():
 
 def test_control_characters_in_names_are_shown_and_not_obeyed():
     name = "svc\x1b[2J\x07\n\u202egnp"
-    p = population(constant_chain((f"{name}/op", "b", "c"), 0, 90, 0, 100))
+    p = population(constant_chain((f"{name}/op", "b", "c"), 1, 90, 100, 100))
     got = paper_outcome(p)
     text = told(got, 120)
     page = html(got)

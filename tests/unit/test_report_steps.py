@@ -124,7 +124,8 @@ def test_structural_account_holds_both_means_and_what_is_on_one_side_only() -> N
 
 def test_a_structure_without_precursor_has_the_steps_of_itself() -> None:
     def drawn(n0: int) -> str:
-        p = population(constant_chain(("web/a", "db/b", "db/c"), n0, n0 + 90, 100, 600))
+        others = constant_chain(("batch/x", "batch/y"), 40, 40, 100, 100)
+        p = population(constant_chain(("web/a", "db/b", "db/c"), n0, n0 + 90, 100, 600), others)
         outcome = paper_outcome(p)
         (mutation,) = (
             m for m in outcome.report.section(MutationsSection).mutations if m.kind is MutationKind.STRUCTURAL

@@ -24,9 +24,11 @@ from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
+from analyze.report.sections.account import account_words
+from analyze.report.wording import percent
 from schemas.errors import PeriodError
 from schemas.events import EventKind
-from schemas.report.accounts import AccountSection, VerdictSection
+from schemas.report.accounts import Account, AccountSection, VerdictSection
 from schemas.report.findings import FindingsSection
 
 SECOND_NS = 10**9
@@ -49,6 +51,12 @@ def outcome(
         categories = (replace(c, weight=np.full(c.n_requests, weight)) for c in found.categories)
         found = replace(found, categories=tuple(categories))
     return compare(found, [Chosen(METHOD, RobustSettings(paths=False))])
+
+
+def account(found: Outcome, measure: str) -> Account:
+    section = found.report.section(AccountSection)
+    assert section is not None
+    return next(account for account in section.accounts if account.measure == measure)
 
 
 def verdict(found: Outcome) -> VerdictSection:
@@ -119,6 +127,47 @@ def test_slow_requests_are_told_of_once() -> None:
         outcome([page(at) for at in range(600)], [page(at, 2_000) for at in range(600)], seconds=600)
     )
     assert sum("slow requests" in reason for reason in found.reasons) == 1
+
+
+@pytest.mark.parametrize("weight", [None, 3.0])
+def test_slow_requests_are_over_one_threshold(weight: float | None) -> None:
+    """The test counts in bins of 2.2 %, and the account counts the same requests."""
+    rng = np.random.default_rng(4)
+    before, after = (
+        [page(at, us) for at, us in enumerate(rng.lognormal(mu, 0.5, 600).tolist())] for mu in (7.0, 7.5)
+    )
+    found = outcome(before, after, seconds=600, weight=weight)
+    tail = account(found, "tail")
+    assert tail.threshold_us is not None
+    for share, requests in ((tail.before, before), (tail.after, after)):
+        slow = sum(request.end - request.start > tail.threshold_us for request in requests)
+        assert share == pytest.approx(slow / 600)
+    assert 0.04 < tail.before <= 0.05
+    told = f"The share of slow requests changed by test: {percent(tail.before)} → {percent(tail.after)}."
+    assert told in verdict(found).reasons
+    assert tail.low is not None
+    assert tail.high is not None
+    assert tail.low < tail.after - tail.before < tail.high
+
+
+def test_a_tail_of_few_requests_is_not_testable() -> None:
+    few = [page(at, 1_000 + 40 * at) for at in range(60)]
+    many = [page(at, 9_000 + at) for at in range(200)]
+    tail = account(outcome(few, many, seconds=200), "tail")
+    assert (tail.low, tail.high, tail.changed) == (None, None, False)
+    assert account_words.verdict(tail) == "not testable"
+    assert '"low":null' in tail.model_dump_json()
+
+
+def test_intervals_of_shares_are_possible() -> None:
+    """Three of six that fail, against none: the interval went beyond all of them."""
+    good = [page(at) for at in range(12)]
+    bad = [call("web/get", 0, 1_000 + at, call("db/read", 10, 900, status="timeout")) for at in range(12)]
+    section = outcome(good, bad).report.section(FindingsSection)
+    assert section is not None
+    changes = [thing for f in section.findings for thing in (f, *f.evidence) if thing.unit == "share"]
+    assert changes
+    assert all(-1 <= thing.change.low <= thing.change.high <= 1 for thing in changes)
 
 
 def test_affected_requests_are_a_table_by_finding() -> None:

@@ -15,9 +15,11 @@ from oracles.robust_report import (
     findings_section,
     robust_outcome,
     second_store,
+    site,
     slow_recommendations,
     verdict_section,
 )
+from oracles.robust_report import account as made_account
 from oracles.shop import HOSTILE
 from pydantic import BaseModel
 from rich.console import Console
@@ -26,6 +28,7 @@ from analyze.report.finding_tables import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
 from analyze.report.sections.account import account_words
+from analyze.report.sections.account.account_terminal import print_account
 from analyze.report.sections.findings import finding_words
 from analyze.report.sections.verdict import verdict_words
 from analyze.report.terminal import print_report
@@ -178,6 +181,59 @@ def test_terminal_tells_places_where_no_finding_does(outcome: Outcome):
     assert "by place" in text
     assert "redis-cart-2/HGETALL" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_terminal_cuts_no_number_of_a_place(width: int):
+    rows = [
+        (
+            site("a-component-of-a-long-name", f"AnOperationOfALongName#{at}"),
+            "root",
+            2e-6,
+            -0.000_3,
+            part,
+            None,
+        )
+        for at, part in enumerate((0.22, 0.023, 0.018))
+    ]
+    slow = made_account("tail", "share", 0.05, 0.05, rows, [], threshold_us=618_000.0)
+    out = StringIO()
+    one = account_section().model_copy(update={"accounts": (slow,)})
+    print_account(one, Console(file=out, width=width, color_system=None))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    places = [line for line in lines if "…" in line]
+    assert len(places) >= 3
+    assert all(re.search(r"…[^ ]* +\+?−?[0-9.]+\u00a0points", line) for line in places)
+    assert all("…" not in line.partition("…")[2] for line in places)
+
+
+def test_what_follows_is_told_apart_on_the_terminal(outcome: Outcome):
+    text = " ".join(told(outcome, outcome.report, 120).split())
+    assert "instead of 5.2: retries; 12 % of PlaceOrder" in text
+
+
+def test_a_finding_says_what_its_share_is_of(outcome: Outcome, page: str):
+    share = finding_words.share_sentence(slow_recommendations()).replace("\u00a0", " ")
+    assert share == "78 to 86 % of all added time"
+    assert share in " ".join(told(outcome, outcome.report).replace("\u00a0", " ").split())
+    assert share in " ".join(Reader(page).text).replace("\u00a0", " ")
+    faster = slow_recommendations().model_copy(update={"contribution_us": -5_000.0})
+    assert finding_words.share_sentence(faster).endswith("of all saved time")
+    other_way = faster.model_copy(update={"share_of_change": None})
+    assert finding_words.part_sentence(other_way).replace("\u00a0", " ") == "−5 ms a request"
+
+
+def test_what_was_not_tested_is_said_to_be_so(outcome: Outcome):
+    section = account_section()
+    untested = {"low": None, "high": None, "changed": False}
+    accounts = tuple(account.model_copy(update=untested) for account in section.accounts)
+    report = with_section(outcome.report, section.model_copy(update={"accounts": accounts}))
+    assert account_words.sentence(accounts[1]).endswith("(not testable).")
+    text = " ".join(Reader(render_html(report, outcome.views)).text)
+    assert "not testable" in text
+    assert "no change by test" not in text
+    assert from_json(to_json(report), SECTIONS) == report
 
 
 def test_json_is_the_model(outcome: Outcome):

@@ -169,7 +169,7 @@ def test_ids_of_the_page_are_there_once_where_methods_share_a_type_of_section():
 
 def test_mutations_of_two_methods_have_links_of_their_own():
     twin = replace(PAPER, name="twin", title="The same again")
-    mutated = population(constant_chain(("a", "b"), 0, 90, 0, 100))
+    mutated = population(constant_chain(("a", "b"), 1, 90, 100, 100))
     outcome = compare(named(mutated, "before", "after"), chosen(PAPER, twin))
     page = render_html(outcome.report, outcome.views)
     ids = re.findall(r'\sid="([^"]*)"', page)

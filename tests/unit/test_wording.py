@@ -41,6 +41,9 @@ def test_change(us: float | None, text: str):
         (-0.0000123, False, "−0.001 %"),
         (-0.5, False, "−50 %"),
         (12.17, True, "+1217 %"),
+        (1e-14, False, "0.000000000001 %"),
+        (1e-16, False, "0 %"),
+        (-1e-16, True, "0 %"),
     ],
 )
 def test_percent(share: float | None, sign: bool, text: str):
@@ -63,7 +66,15 @@ def test_clip_keeps_both_ends():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (0.00000211, "0.00000211"), (1234567.0, "1234567"), (0.183, "0.183")]
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.00000211, "0.00000211"),
+        (1234567.0, "1234567"),
+        (0.183, "0.183"),
+        (1e-14, "0"),
+        (1e-5, "0.00001"),
+    ],
 )
 def test_significant(value: float, text: str):
     assert wording.significant(value) == text

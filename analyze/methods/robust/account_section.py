@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.claims import claims_ns
+from analyze.findings.claims import Claims, claims_ns
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.report.header import watched_ns
@@ -56,9 +56,9 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
     return MeasuredRows(key >> 32, key & 0xFFFFFFFF, np.zeros(len(key), np.int64), calls, value)
 
 
-def claims_of(run: RobustRun, exact: ExactAccount) -> list[float]:
+def claims_of(run: RobustRun, exact: ExactAccount) -> Claims:
     """Part of a change of the mean, ns, that each group of the run accounts for."""
-    return claims_ns(run.groups, exact.parts, run.context, run.tested.sums.call_ratio)
+    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.sums.call_ratio)
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
@@ -123,7 +123,7 @@ def account_of(
     found: ExactAccount,
     measure: Measure,
     run: RobustRun,
-    interval: tuple[float, float, bool],
+    interval: tuple[float | None, float | None, bool],
     limits: ReportLimits,
 ) -> Account:
     """An exact account as the report has it; interval: (low, high, whether it changed by test)."""

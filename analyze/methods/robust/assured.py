@@ -40,15 +40,17 @@ class Assured:
     """Of requests with a failing node anywhere: what the account of errors is about."""
     quality: tuple[QualityRow, ...]
 
-    def interval(self, measure: Measure) -> tuple[float, float, bool]:
-        """(low, high, changed by test) of a measure; of tails the first."""
+    def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
+        """(low, high, changed by test) of a measure; of tails the first. None: nothing is known of that end,
+        as too few requests were recorded for a test."""
         tests = self.whole.tests
         if measure == "errors" and self.inner_errors is not None:
             tests = (self.inner_errors,)
         for test in tests:
             if test.measure == measure:
-                return (float(np.nan_to_num(test.low)), float(np.nan_to_num(test.high)), test.changed)
-        return (0.0, 0.0, False)
+                low, high = (end if np.isfinite(end) else None for end in (test.low, test.high))
+                return (low, high, test.changed)
+        return (None, None, False)
 
 
 def assured(run: RobustRun, settings: RobustSettings) -> Assured:

@@ -56,18 +56,18 @@ def call_changes(
         calls = sums.reference.calls + sums.problem.calls
         time_ns = np.nan_to_num((sums.reference.critical_ns + sums.problem.critical_ns) / calls)
         mean = np.exp(periods.log_median)
-    passes = noise.outside(periods.log_median[:, 1])
     if kind is SiteKind.STEP:
-        passes &= found.exceeds(settings.min_z, settings.time_floor)
+        passes = found.exceeds(settings.min_z, settings.time_floor)
         moved_ns = np.abs(mean[:, 1] - mean[:, 0]) * time_ns
         passes &= moved_ns > settings.time_share * sums.mean_response_ns
     else:  # of a call the time lies mostly below, and what it costs is for its account to say
-        passes &= found.exceeds(settings.min_z, 2 * settings.time_floor)
+        passes = found.exceeds(settings.min_z, 2 * settings.time_floor)
     tested = np.asarray((periods.n >= settings.min_requests).all(axis=1)) & wanted
     weight = sums.problem.w / max(sums.problem.requests, 1e-300) * np.minimum(np.abs(found.shift), 1.0)
     return found.candidates(
         np.flatnonzero(tested),
         passes,
+        noise,
         (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
         "calls",
         1.0,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import Change
+from analyze.methods.robust.noise_between import Noise
 from analyze.methods.robust.site_votes import Spread
 from analyze.sites.log_bins import BIN_LOG
 from analyze.stats.noise import enough_errors
@@ -22,6 +23,17 @@ Z95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
+class Usual:
+    """Tests that would count, had no block of ordinary times held such a value; arrays are [tests]."""
+
+    held: B1
+    block: I8
+    """Block with the value furthest in the direction of the change."""
+    value: F8
+    """That value, in the unit of the change."""
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """Tests of one family; arrays are [tests]. Tens of thousands are tested, and a few are ever looked at."""
 
@@ -31,6 +43,8 @@ class Candidates:
     """Clears the noise and the floors."""
     change: Callable[[int], Change]
     """The change of a row."""
+    usual: Usual | None = None
+    """What only ordinary times keep from counting; None: nothing."""
 
 
 def no_change(row: int) -> Change:
@@ -68,6 +82,7 @@ class LogShift:
         self,
         sites: I8,
         passes: B1,
+        noise: Noise,
         kinds: tuple[ChangeKind, ChangeKind],
         unit: Unit,
         scale: float,
@@ -77,7 +92,12 @@ class LogShift:
         weight: F8 | None = None,
     ) -> Candidates:
         """Of the sites tested; kinds: (of more, of less), values are exp(logarithm) * scale; the others [all
-        sites]."""
+        sites]. What passes must lie outside of the envelope of the noise, too."""
+        after = self.periods.log_median[:, 1]
+        outside = noise.outside(after)
+        block, furthest = noise.furthest(self.shift > 0)
+        usual = Usual((passes & ~outside)[sites], block[sites], np.exp(furthest[sites]) * scale)
+        passes = passes & outside
 
         def change(row: int) -> Change:
             site = int(sites[row])
@@ -108,4 +128,4 @@ class LogShift:
                 weight=0.0 if weight is None else float(weight[site]),
             )
 
-        return Candidates(sites, self.p[sites], passes[sites], change)
+        return Candidates(sites, self.p[sites], passes[sites], change, usual)

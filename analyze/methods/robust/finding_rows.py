@@ -29,23 +29,16 @@ _CHAIN = 5
 
 def findings_of(
     run: RobustRun,
-    change_us: tuple[float, bool],
-    gross_us: float,
     settings: RobustSettings,
     limits: ReportLimits,
     claims_ns: Sequence[float],
+    shares: Sequence[float | None],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
-    """Findings, the most important first, and whom they affect; change_us: (change of the mean, whether it is
-    one by test); claims_ns: part of the change of the mean of each group."""
+    """Findings, the most important first, and whom they affect; claims_ns: part of the change of the mean of
+    each group; shares: of all that added time (or took it away), where the mean changed by test."""
     found, affected = [], []
-    left = 1.0
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
-    for rank, (group, claim_ns) in enumerate(zip(run.groups, claims_ns, strict=True), 1):
-        share = None
-        if change_us[1] and gross_us > 0:
-            part = min(max(claim_ns / 1e3 * np.sign(change_us[0]) / gross_us, 0.0), left)
-            left -= part
-            share = part
+    for rank, (group, claim_ns, share) in enumerate(zip(run.groups, claims_ns, shares, strict=True), 1):
         at = requests_at(run.population, run.patterns.patterns, [group.lead, *group.leads])
         found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits, claim_ns))
         affected.append(affected_rows(at))
@@ -62,7 +55,7 @@ def evidence_of(change: Change, names: Names, consequence_of: int | None = None)
         unit=change.unit,
         before=change.before,
         after=change.after,
-        change=Interval(low=change.low, high=change.high),
+        change=_interval(change),
         requests0=change.n0,
         requests1=change.n1,
         p=change.p,
@@ -116,7 +109,6 @@ def _finding(
         update={"callers": max(len(callers), 1), "depth": run.context.depth[group.operation]}
     )
     suspect = group.suspect or (group.component if group.component != site.component else "")
-    change = Interval(low=lead.low, high=lead.high)
     return Finding(
         rank=rank,
         kind=lead.kind,
@@ -126,7 +118,7 @@ def _finding(
         unit=lead.unit,
         before=lead.before,
         after=lead.after,
-        change=change,
+        change=_interval(lead),
         share_of_change=None if share is None else _share_interval(share, lead),
         contribution_us=claim_ns / 1e3,
         affected0=affected[0],
@@ -148,6 +140,12 @@ def _finding(
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
     )
+
+
+def _interval(change: Change) -> Interval:
+    """Of after - before; shares differ by 100 points at most."""
+    most = 1.0 if change.unit == "share" else np.inf
+    return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
 def _with_spared(run: RobustRun, group: Group, at: Sequence[AtSite]) -> Sequence[AtSite]:

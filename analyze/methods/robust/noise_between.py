@@ -15,6 +15,7 @@ from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians
 from analyze.stats.proportions import share_dispersion
 
 F8 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
 
 LEAST_VOTES = 3
@@ -41,6 +42,8 @@ class Noise:
     """Whether there is an envelope."""
     freedom: F8
     """Degrees of freedom of the variance; infinite where it is what is assumed at least."""
+    blocks: F8
+    """[sites, blocks] log medians that the envelope is of; NaN for none."""
 
     def freedom_of(self, variance: F8) -> F8:
         """[sites] degrees of freedom of a variance that this one is part of (Welch and Satterthwaite)."""
@@ -51,6 +54,10 @@ class Noise:
     def outside(self, value: F8) -> B1:
         """[sites] whether a value lies outside the envelope, or there is none."""
         return np.asarray(~self.informed | ~((value >= self.low) & (value <= self.high)))
+
+    def furthest(self, up: B1) -> tuple[I8, F8]:
+        """[sites] (block, its log median) with the most, where `up`, or with the least."""
+        return furthest(self.blocks, up)
 
 
 def noise_between(
@@ -64,7 +71,8 @@ def noise_between(
     cold = settings.cold_tau if cold_tau is None else cold_tau
     floor = max(settings.min_tau, cold) if roles.cold else settings.min_tau
     found = window_noise(_told(blocks, LEAST_VOTES), floor=floor, trim=TRIM)
-    wide = window_noise(_told(blocks, LEAST_IN_ENVELOPE), floor=floor, trim=TRIM)
+    seen = _told(blocks, LEAST_IN_ENVELOPE)
+    wide = window_noise(seen, floor=floor, trim=TRIM)
     # What was seen to scatter is not pulled down to what the others do.
     tau2 = np.fmax(found.tau2, found.raw_tau2)
     assumed = tau2 <= floor**2 * (1 + 1e-9)
@@ -75,7 +83,16 @@ def noise_between(
         wide.high,
         wide.windows >= LEAST_FOR_ENVELOPE,
         np.where(assumed, np.inf, freedom),
+        np.where(np.isnan(seen.variance), np.nan, seen.value),
     )
+
+
+def furthest(blocks: F8, up: B1) -> tuple[I8, F8]:
+    """[rows] (block, its value) with the most of [rows, blocks], where `up`, or with the least; NaN where no
+    block has any."""
+    sign = np.where(up, 1.0, -1.0)[:, None]
+    block = np.where(np.isnan(blocks), -np.inf, blocks * sign).argmax(axis=1)
+    return block.astype(np.int64), blocks[np.arange(len(blocks)), block]
 
 
 def _told(blocks: Spread, least: int) -> LogMedians:

@@ -91,7 +91,7 @@ def child_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
             call_ratio=float(ratio[at[row]]),
         )
 
-    return Candidates(at[rows], found.p[rows], found.passes[rows], change)
+    return found.candidates(at[rows], rows, change)
 
 
 def unseen_changes(profile: Profile, roles: Roles, sums: BothSums, settings: RobustSettings) -> Candidates:
@@ -128,4 +128,4 @@ def unseen_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Rob
         )
 
     more = found.after[rows] > found.before[rows]
-    return Candidates(rows, found.p[rows], found.passes[rows] & more, change)
+    return found.candidates(rows, rows, change, more)

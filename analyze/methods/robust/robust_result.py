@@ -50,10 +50,9 @@ def robust_result(
     if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
         tail = looked.interval("tail")
         accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
-    gross = accounts[0].gross_up if exact.after >= exact.before else -accounts[0].gross_down
-    findings, affected = findings_of(
-        run, ((exact.after - exact.before) / 1e3, mean[2]), gross, settings, limits, claims_of(run, exact)
-    )
+    claims = claims_of(run, exact)
+    shares = claims.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.groups)
+    findings, affected = findings_of(run, settings, limits, claims.of_groups, shares)
     rest = _rest(run)
     verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)

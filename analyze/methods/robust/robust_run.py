@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analyze.assurance.period_blocks import TAIL_LEVELS
+from analyze.assurance.profile_blocks import quantile_bin
 from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
 from analyze.findings.groups import ERROR_KINDS, Group
@@ -20,12 +22,12 @@ from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components
-from analyze.population import Population
+from analyze.population import Population, no_testable_request
+from analyze.sites.log_bins import bin_of, value_of
 from analyze.sites.profile import Profile, Slot, joined
 from analyze.sites.profiling import Profiled, profile_of
 from analyze.sites.sample_profiles import SampleProfiles
 from analyze.sites.totals import totals
-from schemas.errors import PeriodError
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +135,30 @@ def _refuse_empty(compared: Population | SampleProfiles) -> None:
             mine = np.array([slot.sample == number for slot in compared.profile.slots], dtype=np.bool_)
             found = bool(mine[table["slot"].to_numpy()].any())
         else:
-            found = any(c.rows(number).stop > c.rows(number).start for c in compared.categories)
+            found = compared.has_requests(number)
         if not found:
-            raise PeriodError(
-                f"No request of the {sample.name} period can be tested.",
-                remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
-            )
+            raise no_testable_request(sample.name)
 
 
-def slow_response_ns(population: Population, part: float = 0.95) -> float:
-    """Response time that `part` of the reference's requests, by weight, do not exceed; inf without any."""
-    rows = [(category, category.rows(REFERENCE)) for category in population.categories]
-    if not any(mine.stop - mine.start for _, mine in rows):
+def slow_response_ns(population: Population, level: float = TAIL_LEVELS[0]) -> float:
+    """Response time over which a request is slow, ns; inf without requests of the reference.
+
+    The longest of the bin that holds the reference's quantile: the requests over it are those that the test
+    of the whole period counts (`profile_thresholds`).
+    """
+    response = np.concatenate(
+        [np.zeros(0, np.int64), *(c.response_ns[c.rows(REFERENCE)] for c in population.categories)]
+    )
+    if not len(response):
         return np.inf
-    response = np.concatenate([category.response_ns[mine] for category, mine in rows])
-    weight = np.concatenate([category.weight[mine] for category, mine in rows])
-    order = np.argsort(response, kind="stable")
-    upto = np.cumsum(weight[order])
-    return float(response[order[np.searchsorted(upto, part * upto[-1] * (1 - 1e-12))]])
+    place = quantile_bin(np.bincount(bin_of(response)), level)
+    longest = int(value_of(place + 1.0))
+    # The edge of a bin is no whole number of ns, or is rounded to one.
+    while bin_of(np.array([longest]))[0] > place:
+        longest -= 1
+    while bin_of(np.array([longest + 1]))[0] <= place:
+        longest += 1
+    return float(longest)
 
 
 def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profile:

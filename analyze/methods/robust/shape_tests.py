@@ -65,7 +65,7 @@ def shape_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
             call_ratio=float(ratio[at[row]]),
         )
 
-    return Candidates(at[rows], found.p[rows], found.passes[rows], change)
+    return found.candidates(at[rows], rows, change)
 
 
 def error_changes(profile: Profile, roles: Roles, sums: BothSums, settings: RobustSettings) -> Candidates:
@@ -93,4 +93,4 @@ def error_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Robu
             call_ratio=float(ratio[site]),
         )
 
-    return Candidates(rows, found.p[rows], found.passes[rows], change)
+    return found.candidates(rows, rows, change)

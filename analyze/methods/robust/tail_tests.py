@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import Change
-from analyze.methods.robust.candidates import Z95, Candidates
+from analyze.methods.robust.candidates import Z95, Candidates, Usual
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
     dispersion,
+    furthest,
     leaves_envelope,
     share_envelope,
     share_freedom,
@@ -62,17 +63,19 @@ def tail_changes(
         excess_ns = excess_sum / n[:, 1] * sums.calls_a_visit
     x0, n0, x1, n1 = (np.rint(v).astype(np.int64) for v in (x[:, 0], n[:, 0], x[:, 1], n[:, 1]))
     p = np.where(x1 > 0, fisher(x0, n0, x1, n1).p_more, 1.0)
-    upper = np.nan_to_num(share_envelope(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))[1])
+    seen = np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan)
+    upper = np.nan_to_num(share_envelope(seen)[1])
     # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
     freedom = share_freedom(phi, 1.0, n[:, 2:])
     passes = (x1 >= _LEAST_SLOW) & (moved > enough_errors(settings.min_z, freedom) * se)
     passes &= (moved > settings.tail_floor) | much
-    passes &= share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
-    passes &= leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
     passes &= excess_ns > settings.time_share * sums.mean_response_ns
     # A wait beside a longer one delays nobody: the time on the critical path must have grown as well.
     passes &= sums.slower_a_visit_ns > settings.time_share * sums.mean_response_ns / 2
+    outside = share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
+    held = passes & ~outside
+    passes &= outside & leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
     far = far_tails(votes, _alike(names), roles, sums, settings)
     instead = far.passes & ~passes & (sums.slower_a_visit_ns > far.excess_ns * sums.calls_a_visit / 2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -107,7 +110,9 @@ def tail_changes(
             call_ratio=float(ratio[site]),
         )
 
-    return Candidates(sites, p[sites], passes[sites], change)
+    block, most = furthest(seen, np.ones(n_sites, dtype=np.bool_))
+    usual = Usual((held & ~instead)[sites], block[sites], most[sites])
+    return Candidates(sites, p[sites], passes[sites], change, usual)
 
 
 def _alike(names: Names) -> tuple[I8, I8]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import log
 
 import numpy as np
+import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, TIME_KINDS
@@ -24,8 +26,21 @@ from analyze.sites.profile import Profile
 from analyze.stats.multiple import q_values
 from schemas.report.findings import ChangeKind
 
+B1 = npt.NDArray[np.bool_]
+
 _MOST_OF_IT = 0.7
 """Part of the logarithm of a ratio of calls that the caller's own explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A change that would count, had no block of ordinary times held such a value."""
+
+    change: Change
+    block: int
+    """The block of noise with the value furthest in the change's direction."""
+    value: float
+    """That value, in the unit of the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,8 @@ class Tested:
     """Sites that some test reached."""
     sums: BothSums
     own: OwnTimes
+    held_back: tuple[HeldBack, ...]
+    """The largest of each place where nothing counts; the largest place first."""
 
 
 def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> Tested:
@@ -66,20 +83,53 @@ def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> 
         frozenset(site for family in (*first, *second) for site in np.unique(family.site).tolist()),
         sums,
         own,
+        _held_back((first, second), settings.q, kept, profile.names),
     )
+
+
+def _held_back(
+    rounds: Sequence[Sequence[Candidates]], level: float, kept: Sequence[Change], names: Names
+) -> tuple[HeldBack, ...]:
+    """By their part of the change of the mean, then by how sure they are."""
+    told = {names.sites[change.site].operation for change in kept}
+    places: dict[int, HeldBack] = {}
+    for family, row, q in chain.from_iterable(_significant(one, level, _held) for one in rounds):
+        usual = family.usual
+        operation = names.sites[int(family.site[row])].operation
+        if usual is None or operation in told:
+            continue
+        found = HeldBack(replace(family.change(row), q=q), int(usual.block[row]), float(usual.value[row]))
+        known = places.get(operation)
+        if known is None or _size(found) > _size(known):
+            places[operation] = found
+    return tuple(sorted(places.values(), key=_size, reverse=True))
+
+
+def _held(family: Candidates) -> B1:
+    return np.zeros(len(family.p), dtype=np.bool_) if family.usual is None else family.usual.held
+
+
+def _size(found: HeldBack) -> tuple[float, float]:
+    return abs(found.change.contribution_ns), abs(found.change.z)
 
 
 def _kept(families: Sequence[Candidates], level: float) -> list[Change]:
     """Candidates that count; the families are corrected together."""
+    found = _significant(families, level, lambda family: family.passes)
+    return [replace(family.change(row), q=q) for family, row, q in found]
+
+
+def _significant(
+    families: Sequence[Candidates], level: float, wanted: Callable[[Candidates], B1]
+) -> Iterator[tuple[Candidates, int, float]]:
+    """(family, row, q) of the wanted rows at a level of q; the families are corrected together."""
     q = q_values(np.concatenate([family.p for family in families]))
-    kept = []
     first = 0
     for family in families:
         mine = q[first : first + len(family.p)]
         first += len(family.p)
-        counts = np.flatnonzero(family.passes & (mine <= level)).tolist()
-        kept += [replace(family.change(row), q=float(mine[row])) for row in counts]
-    return kept
+        for row in np.flatnonzero(wanted(family) & (mine <= level)).tolist():
+            yield family, row, float(mine[row])
 
 
 def _inherited(changes: Sequence[Change], names: Names) -> set[int]:

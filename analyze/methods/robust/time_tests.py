@@ -36,12 +36,13 @@ def time_changes(
     plain &= (periods.n >= _PLAIN_REQUESTS).all(axis=1)
     least = np.where(plain, _PLAIN_SHARE, 1.0) * settings.time_share * sums.mean_response_ns
     passes = found.exceeds(settings.min_z, settings.time_floor)
-    passes &= noise.outside(periods.log_median[:, 1]) & (moved_ns > least)
+    passes &= moved_ns > least
     # The response must have waited for it: means on the critical path move the same way, and by enough.
     passes &= sums.slower_a_visit_ns * np.sign(change) > least / 2
     shifts = found.candidates(
         np.flatnonzero((periods.n >= settings.min_requests).all(axis=1)),
         passes,
+        noise,
         (ChangeKind.SLOWER, ChangeKind.FASTER),
         "us",
         1e-3,
@@ -61,7 +62,8 @@ def overlap_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Ro
     passes = found.exceeds(settings.min_z, 2 * settings.time_floor)
     return found.candidates(
         np.flatnonzero((found.periods.n >= settings.min_requests).all(axis=1)),
-        passes & noise.outside(found.periods.log_median[:, 1]),
+        passes,
+        noise,
         (ChangeKind.PARALLEL, ChangeKind.SERIAL),
         "ratio",
         1 / RATIO_SCALE,

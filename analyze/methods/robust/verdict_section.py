@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analyze.assurance.verdict import Explained
 from analyze.methods.robust.assured import Assured
+from analyze.methods.robust.finding_rows import site_of
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
-from schemas.report.accounts import Account, VerdictSection
+from analyze.methods.robust.titles import title
+from schemas.report.accounts import Account, HeldBack, VerdictSection
 from schemas.report.findings import Finding
 
 
@@ -18,13 +21,11 @@ def verdict_section(
 ) -> VerdictSection:
     """The outcome and its reasons."""
     mean = accounts[0]
-    share = None
+    explained = None
     if mean.changed and mean.after != mean.before:
-        share = float(
-            np.clip(sum(f.contribution_us for f in findings) / (mean.after - mean.before), 0.0, 1.0)
-        )
+        explained = Explained(sum(f.contribution_us for f in findings), mean.after - mean.before)
     found = looked.whole.outcome(
-        len(findings), share, by_load=run.sifted.text("load"), torn=run.sifted.text("loss")
+        len(findings), explained, by_load=run.sifted.text("load"), torn=run.sifted.text("loss")
     )
     return VerdictSection(
         outcome=found.outcome,
@@ -35,8 +36,35 @@ def verdict_section(
         visible=looked.whole.visible,
         untested_requests=_untested(run),
         missing_requests=found.missing_requests,
+        held_back=_held_back(run),
         equivalent_share=looked.whole.equivalent.share,
         calibration="",
+    )
+
+
+def _held_back(run: RobustRun) -> HeldBack | None:
+    """What ordinary times keep from being found: how much, and the largest with the window that had most."""
+    found = run.tested.held_back
+    if not found:
+        return None
+    largest, names = found[0].change, run.profile.names
+    slots = [
+        slot
+        for slot, block in zip(run.profile.slots, run.roles.noise.tolist(), strict=True)
+        if block == found[0].block
+    ]
+    return HeldBack(
+        places=len(found),
+        title=title(largest, [largest], names),
+        kind=largest.kind,
+        site=site_of(largest, names),
+        unit=largest.unit,
+        before=largest.before,
+        after=largest.after,
+        usual=found[0].value,
+        start_ns=min(slot.start_ns for slot in slots),
+        end_ns=max(slot.end_ns for slot in slots),
+        in_history=all(slot.sample > PROBLEM for slot in slots),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import Change
-from analyze.methods.robust.candidates import Z95
+from analyze.methods.robust.candidates import Z95, Candidates, Usual
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
     dispersion,
+    furthest,
     leaves_envelope,
     share_envelope,
     share_freedom,
@@ -87,6 +89,16 @@ class Shares:
     """[rows, columns]"""
     freedom: F8
     """Degrees of freedom of `se`."""
+    usual: Usual
+    """What only blocks of ordinary times with such shares keep from passing."""
+
+    def candidates(
+        self, site: I8, rows: I8, change: Callable[[int], Change], also: B1 | None = None
+    ) -> Candidates:
+        """Those of some of the rows; site: [rows] of each. also: [those rows] what more they must pass."""
+        allowed = np.ones(len(rows), dtype=np.bool_) if also is None else also
+        usual = Usual(self.usual.held[rows] & allowed, self.usual.block[rows], self.usual.value[rows])
+        return Candidates(site, self.p[rows], self.passes[rows] & allowed, change, usual)
 
     def path_kind(self, row: int) -> ChangeKind:
         """New, lost, or as it was known."""
@@ -157,14 +169,16 @@ def tested_shares(
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.maximum(pooled * (1 - pooled), 0.25 / (n[:, 0] + n[:, 1]))
         se = np.sqrt(variance * phi * (1 / n[:, 0] + 1 / n[:, 1]))
-        low, high = share_envelope(np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan))
+        seen = np.where(n[:, 2:] >= LEAST_IN_ENVELOPE, share[:, 2:], np.nan)
+        low, high = share_envelope(seen)
     whole = [np.rint(values).astype(np.int64) for values in (x[:, 0], n[:, 0], x[:, 1], n[:, 1])]
     floor = np.where(new, settings.new_floor, settings.shape_floor)
-    left = np.isnan(low) | (after > high + _MARGIN) | (after < low - _MARGIN)
-    left &= leaves_envelope(x[:, 1], n[:, 1], low, high)
+    beyond = np.isnan(low) | (after > high + _MARGIN) | (after < low - _MARGIN)
+    left = beyond & leaves_envelope(x[:, 1], n[:, 1], low, high)
     size = np.abs(after - before)
     freedom = share_freedom(phi, np.where(appears, 1.0, prior), n[:, 2:])
-    passes = (size > enough_errors(settings.min_z, freedom) * se) & (size > floor) & left
+    passes = (size > enough_errors(settings.min_z, freedom) * se) & (size > floor)
     passes &= np.maximum(requests[:, 0], requests[:, 1]) >= _LEAST_NEW
     tested = np.asarray((n[:, :2] >= settings.min_requests).all(axis=1))
-    return Shares(before, after, se, fisher(*whole).p, passes, tested, new, n, freedom)
+    usual = Usual(passes & ~beyond, *furthest(seen, after > before))
+    return Shares(before, after, se, fisher(*whole).p, passes & left, tested, new, n, freedom, usual)

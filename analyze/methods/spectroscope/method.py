@@ -8,7 +8,7 @@ import numpy as np
 
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.population import Population
+from analyze.population import Population, no_testable_request
 from analyze.report import wording
 from analyze.report.header import load_ratio
 from analyze.report.limits import ReportLimits
@@ -33,7 +33,13 @@ WEIGHT_NOTE_CHANGE: Final = 0.01
 def analyse(
     population: Population, _history: Population | None, settings: PaperSettings, limits: ReportLimits
 ) -> Result:
-    """Mutations of the second sample against the first. History is not looked at: the papers had none."""
+    """Mutations of the second sample against the first. History is not looked at: the papers had none.
+
+    Raises PeriodError where a sample has no request that tests may use.
+    """
+    for number, sample in enumerate(population.samples):
+        if not population.has_requests(number):
+            raise no_testable_request(sample.name)
     # Here, so that the command line has the options without scipy.
     from analyze.methods.spectroscope.category_rows import category_rows, root_rows, sums
     from analyze.methods.spectroscope.mutation_rows import mutations_section

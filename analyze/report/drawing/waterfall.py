@@ -24,26 +24,27 @@ class Waterfall:
     before: Bar
     parts: tuple[Bar, ...]
     after: Bar
-    interval: Bar
-    """Where the value after may lie."""
+    interval: Bar | None
+    """Where the value after may lie; None: not known."""
     start: float
     """Value at which the axis begins."""
 
 
-def waterfall(before: float, parts: Sequence[float], low: float, high: float) -> Waterfall:
+def waterfall(before: float, parts: Sequence[float], low: float | None, high: float | None) -> Waterfall:
     """Bars of parts that lead from `before` to `before` + their sum, each from where the last one ended.
 
-    low, high: interval of the sum, drawn as far as the axis goes. Values before and after are >= 0; what is
-    reached in between may be less. O(parts).
+    low, high: interval of the sum, drawn as far as the axis goes; None: not known. Values before and after
+    are >= 0; what is reached in between may be less. O(parts).
     """
     reached = [before]
     for part in parts:
         reached.append(reached[-1] + part)
     least, most = min(reached), max(reached)
     spread = most - least
-    low_end, high_end = before + low, before + high
-    # An interval that would take more room than all that moved is cut: the numbers tell how far it goes.
-    least, most = min(least, max(low_end, least - spread)), max(most, min(high_end, most + spread))
+    ends = None if low is None or high is None else (before + low, before + high)
+    if ends is not None:
+        # An interval that would take more room than all that moved is cut: the numbers tell how far it goes.
+        least, most = min(least, max(ends[0], least - spread)), max(most, min(ends[1], most + spread))
     start = min(0.0, *reached) if spread >= _FROM_ZERO * most else max(least - 2 * _ROOM * spread, 0.0)
     length = (most - start) * (1 + _ROOM) or 1.0
     end = start + length
@@ -58,6 +59,6 @@ def waterfall(before: float, parts: Sequence[float], low: float, high: float) ->
         before=bar(base, before),
         parts=tuple(bar(a, b) for a, b in itertools.pairwise(reached)),
         after=bar(base, reached[-1]),
-        interval=bar(low_end, high_end),
+        interval=None if ends is None else bar(*ends),
         start=start,
     )

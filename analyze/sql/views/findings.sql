@@ -15,7 +15,7 @@
 -- low              DOUBLE    lower end of the 95 % interval of after - before, noise included
 -- high             DOUBLE    its upper end
 -- contribution_us  DOUBLE    part of the change of the mean response time, microseconds a request
--- share            DOUBLE    the same as a share of that change; null where the mean did not change
+-- share            DOUBLE    the same as a share of all added (or saved) time; null: no change, or the other way
 -- requests0        BIGINT    requests with the changed thing in them, reference
 -- requests1        BIGINT    requests with the changed thing in them, problem
 -- share0           DOUBLE    requests0 as a share of all requests of the reference

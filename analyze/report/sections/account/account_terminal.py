@@ -47,9 +47,11 @@ def _places(account: Account, width: int) -> Table:
         kept.pop()
     room = max(_room(kept, cells, width), 1)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column(f"{words.title(account)} by place", no_wrap=True)
+    title = f"{words.title(account)} by place"
+    table.add_column(title if len(title) <= room else "Place"[:room], no_wrap=True)
     for i in kept:
-        table.add_column(_PARTS[i], justify="right", no_wrap=True)
+        # Of its own width whatever the room is: a name can be clipped, a number cannot.
+        table.add_column(_PARTS[i], justify="right", no_wrap=True, min_width=_wide(i, cells))
     for line, row in zip(lines, cells, strict=True):
         name = line.text if line.row is None else line.row.site.text
         shown = Text(wording.clip(wording.visible(name), room), style="dim" if line.row is None else "")
@@ -59,4 +61,9 @@ def _places(account: Account, width: int) -> Table:
 
 def _room(kept: list[int], cells: list[list[str]], width: int) -> int:
     """Columns left for the places, a blank after each of the others."""
-    return width - sum(max(len(_PARTS[i]), *(len(row[i]) for row in cells)) + 1 for i in kept) - 1
+    return width - sum(_wide(i, cells) + 1 for i in kept) - 1
+
+
+def _wide(i: int, cells: list[list[str]]) -> int:
+    """Columns that a part and its numbers take."""
+    return max(len(_PARTS[i]), *(len(row[i]) for row in cells))

@@ -49,15 +49,18 @@ def moved(account: Account) -> str:
 
 def interval(account: Account) -> str:
     """`+110 to +124 ms`."""
-    return measures.span(account.unit, _ends(account))
+    ends = _ends(account)
+    return measures.UNTOLD if ends is None else measures.span(account.unit, ends)
 
 
 def certainty(account: Account) -> str:
     """What stands behind an interval; empty where there is none."""
-    return " with 95 % certainty" if measures.is_known(_ends(account)) else ""
+    return "" if _ends(account) is None else " with 95 % certainty"
 
 
-def _ends(account: Account) -> Interval:
+def _ends(account: Account) -> Interval | None:
+    if account.low is None or account.high is None:
+        return None
     return Interval(low=account.low, high=account.high)
 
 
@@ -65,13 +68,14 @@ def verdict(account: Account) -> str:
     """`changed`, `no change by test`, or that there is no test."""
     if account.changed:
         return "changed"
-    return "no change by test" if measures.is_known(_ends(account)) else "not testable"
+    return "not testable" if _ends(account) is None else "no change by test"
 
 
 def sentence(account: Account) -> str:
     """`Failed requests: 0.2 % → 4.1 % (+3.5 to +4.3 points).`"""
-    calm = "" if account.changed else f", {verdict(account)}"
-    return f"{title(account)}: {moved(account)} ({interval(account)}{calm})."
+    told = [interval(account)] if certainty(account) else []
+    told += [] if account.changed else [verdict(account)]
+    return f"{title(account)}: {moved(account)} ({', '.join(told)})."
 
 
 def parts(account: Account) -> str:

@@ -48,7 +48,7 @@ def _lines(finding: Finding) -> list[Text]:
     if finding.explanation is not None:
         lines.append(_told("What differs", words.differs(finding.explanation)))
     if finding.chain:
-        lines.append(_told("Then", " ".join(finding.chain[:CHAIN])))
+        lines.append(_told("Then", "; ".join(step.rstrip(".") for step in finding.chain[:CHAIN])))
     example = next((example for example in finding.examples if example.sample == "problem"), None)
     look = [finding.suspect] if finding.suspect else []
     if example is not None:

@@ -91,18 +91,22 @@ def interval(thing: Finding | Evidence) -> str:
     return measures.span(thing.unit, thing.change)
 
 
-def of_the_change(finding: Finding) -> str:
-    """Its part of the change of the mean: a share with its interval; an amount where the mean stayed."""
-    if finding.share_of_change is None:
-        return f"{measures.shift('us', finding.contribution_us)} a request"
-    return measures.share_span(finding.share_of_change)
+def amount(finding: Finding) -> str:
+    """What it adds to the mean, or takes away: `+99.2 ms a request`."""
+    return f"{measures.shift('us', finding.contribution_us)} a request"
+
+
+def share_sentence(finding: Finding) -> str:
+    """`78 to 86 % of all added time`; empty where the mean did not change, or the other way."""
+    if finding.share_of_change is None or not finding.contribution_us:
+        return ""
+    whole = "all added time" if finding.contribution_us > 0 else "all saved time"
+    return f"{measures.share_span(finding.share_of_change)} of {whole}"
 
 
 def part_sentence(finding: Finding) -> str:
-    """The same as a clause: `78 to 86 % of the change`."""
-    if finding.share_of_change is None:
-        return of_the_change(finding)
-    return f"{of_the_change(finding)} of the change"
+    """The share where there is one, else the amount."""
+    return share_sentence(finding) or amount(finding)
 
 
 def how_sure(q: float, z: float | None) -> str:

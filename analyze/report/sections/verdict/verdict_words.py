@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from analyze.report import wording
+from analyze.report import measures, wording
 from analyze.report.wording import counted, percent
+from schemas.periods import Period
 from schemas.report.accounts import VerdictSection, VisibleRow
 
 OUTCOME: Final = {
@@ -42,7 +43,8 @@ def meaning(section: VerdictSection) -> str:
 
 def warnings(section: VerdictSection) -> tuple[str, ...]:
     """What a reader must know before the headline."""
-    return tuple(row.text for row in section.quality if row.severe)
+    severe = tuple(row.text for row in section.quality if row.severe)
+    return (*severe, held_back(section)) if _matters(section) else severe
 
 
 def gaps(section: VerdictSection) -> tuple[str, ...]:
@@ -57,7 +59,30 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
             f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
             "of their kind."
         )
+    if section.held_back is not None and not _matters(section):
+        told.append(held_back(section))
     return tuple(told)
+
+
+def _matters(section: VerdictSection) -> bool:
+    """Whether what ordinary times keep from being found may be what is looked for."""
+    return section.held_back is not None and section.outcome not in ("unchanged", "changed")
+
+
+def held_back(section: VerdictSection) -> str:
+    """What changed by test and is no finding, and which window held such a value; empty where nothing did."""
+    held = section.held_back
+    if held is None:
+        return ""
+    where = "history" if held.in_history else "reference"
+    one = held.places == 1
+    usual = measures.value(held.unit, held.usual)
+    window = Period(None, held.start_ns, held.end_ns).text
+    return (
+        f"At {counted(held.places, 'place')} a change by test is no finding, as ordinary times held such "
+        f"values{':' if one else '. The largest:'} {held.title} (in the {where} {usual}, {window}). "
+        f"Leave incidents out of the {where} to see {'it' if one else 'them'}."
+    )
 
 
 def equivalent(section: VerdictSection) -> str:
