@@ -63,7 +63,7 @@ class Publish(Config):
     """Bytes at the end of the file that say where all else is, which checksums of pages do not guard."""
     footer_sha256: str
     last_ns: int | None = None
-    """`flows`: when the last response of the file was over; None for other tables."""
+    """`flows`: when the last response of the file was over; `late`: its latest time; else None."""
 
 
 class Segment(Config):

@@ -141,6 +141,18 @@ class Manifest:
             wanted &= pc.is_in(self.listing["window_ns"], value_set=starts).to_numpy(zero_copy_only=False)
         return self._checked(self.listing.filter(pa.array(wanted)))
 
+    def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
+        """Files that may hold something from a time on (None: all), by windows and by what commits say.
+
+        Late files of commits that do not say it are left out.
+        """
+        wanted = _of_table(self.listing, table)
+        if since_ns is not None:
+            ends = pc.add(self.listing["window_ns"], self.info.window_length_ns)
+            last = pc.max_element_wise(ends, self.listing["last_ns"])
+            wanted &= pc.fill_null(last, _NOTHING).to_numpy() > since_ns
+        return self._checked(self.listing.filter(pa.array(wanted)))
+
     def files_near(self, table: WindowTable, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
         """Files of a table that may hold a request of the given windows (their starts, ascending).
 

@@ -91,11 +91,17 @@ def described(
         rows=table.num_rows,
         footer_size=footer.size,
         footer_sha256=hashlib.sha256(footer).hexdigest(),
-        last_ns=_last_ns(table) if table_name == "flows" else None,
+        last_ns=_last_ns(table_name, table),
     )
 
 
-def _last_ns(flows: pa.Table) -> int:
-    """When the last response of some flows was over; at least one flow."""
-    ends = pc.add(flows["start_ns"], flows["response_ns"])
-    return int(pc.max(ends).as_py())
+def _last_ns(table_name: str, table: pa.Table) -> int | None:
+    """When the last response of flows was over, or the last event of late ones; None where none tells."""
+    if table_name == "flows":
+        ends = pc.add(table["start_ns"], table["response_ns"])
+    elif table_name == "late":
+        ends = pc.max_element_wise(table["ts_ns"], table["end_ns"])
+    else:
+        return None
+    last: int | None = pc.max(ends).as_py()
+    return last

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+from io import BytesIO
+from pathlib import Path
 
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
@@ -12,6 +14,8 @@ from oracles.memory_disk import MemoryDisk
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from stitch.drivers.batch import import_files
+from stitch.drivers.import_settings import ImportSettings
 from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.watch import LaneState
@@ -19,8 +23,19 @@ from stitch.lake.chain import lanes, read_chain
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
+from stitch.lake.retiring import retire
 
 SENT = requests(12, partitions=2, spread_s=100)
+
+
+class Quiet:
+    """Shows nothing of an import."""
+
+    def begin(self, total_bytes: int) -> None: ...
+
+    def decoded(self, file_bytes: int, events: int) -> None: ...
+
+    def stitched(self, flows: int) -> None: ...
 
 
 def run_to_end(world: World, name: str = "process") -> LiveRun:
@@ -223,11 +238,18 @@ def test_a_record_after_its_window_closed_is_late_and_a_copy_is_dropped() -> Non
 
 
 def test_a_silent_partition_does_not_hold_up_the_seal() -> None:
-    world = World(requests(12, partitions=2, spread_s=100), partitions=3)
-    run_to_end(world)
+    world = World(requests(36, partitions=2, spread_s=300), partitions=3)
+    world.sent = [
+        sent for sent in world.sent if sent.partition == 0 or sent.at_ns < START_NS + 60 * NS_PER_SECOND
+    ]
+    run = world.start("process")
+    for turn in world.turns("process"):
+        if turn == 70:
+            break
     sealed = open_manifest(world.store).sealed_to_ns
     assert sealed is not None
-    assert sealed >= START_NS + 100 * NS_PER_SECOND - NS_PER_MINUTE
+    assert sealed > world.now_ns - 2 * NS_PER_MINUTE
+    run.stop()
     idle = {name for commit in commits(world) for name in commit.standing.idle}
     assert "spans/2" in idle
 
@@ -285,6 +307,74 @@ def test_a_request_without_end_is_closed_by_age_and_the_seal_goes_on() -> None:
     assert len(world.published()) == 13
     assert sum(commit.counters.quality.get("INCOMPLETE", 0) for commit in commits(world)) == 1
     assert "endless" in late_ids(world)
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+@pytest.mark.parametrize("restarts", [(), (100, 150)])
+def test_a_request_longer_than_its_age_is_one_flow_whoever_has_the_lane(
+    restarts: tuple[int, ...], has_id: bool
+) -> None:
+    long = [
+        Sent(at, 0, record("long", at) if has_id else nameless("long", at))
+        for at in (START_NS + after * NS_PER_SECOND for after in range(0, 700, 5))
+    ]
+    others = requests(70, partitions=1, spread_s=700)
+    stitch = SETTINGS.stitch.model_copy(
+        update={"idle_ns": 20 * NS_PER_SECOND, "max_age_ns": 120 * NS_PER_SECOND}
+    )
+    world = World(
+        sorted([*long, *others], key=lambda sent: sent.at_ns),
+        settings=replace_settings(stitch=stitch),
+        partitions=1,
+    )
+    name = "first"
+    world.start(name)
+    while not world.over:
+        for turn in world.turns(name):
+            if turn in restarts:
+                break
+        world.processes[name].stop()
+        world.bury(name)
+        name, restarts = f"after {restarts[:1]}", restarts[1:]
+        world.start(name)
+    world.processes[name].stop()
+    assert check(world.store) == []
+    assert len(world.published()) == 71  # raises where one is there twice
+
+
+def nameless(breadcrumb: str, at_ns: int) -> bytes:
+    told = {"breadcrumb": breadcrumb, "ts": at_ns, "component": "web", "point": "p", "kind": "event"}
+    return json.dumps(told).encode()
+
+
+def test_a_backlog_older_than_what_was_retired_is_late_and_not_hidden(tmp_path: Path) -> None:
+    world = World(SENT)
+    later = START_NS + 600 * NS_PER_SECOND
+    file = tmp_path / "later.ndjson"
+    file.write_bytes(record("imported", later, kind="end"))
+    import_files(
+        world.store,
+        tmp_path / "scratch",
+        [str(file)],
+        ImportSettings(window_length_ns=NS_PER_MINUTE),
+        owner="import",
+        created_by="test",
+        stdin=BytesIO(),
+        progress=Quiet(),
+    )
+    retired = retire(
+        world.store,
+        "lake",
+        keep_ns=10 * NS_PER_SECOND,
+        grace_ns=0,
+        now_ns=later + 3600 * NS_PER_SECOND,
+        owner="retire",
+        created_by="test",
+    )
+    assert retired.to_ns is not None
+    run_to_end(world)
+    assert sum(commit.counters.flows for commit in commits(world)) == 1
+    assert len(late_ids(world)) == len(world.sent)
 
 
 def test_a_new_partition_is_a_new_lane() -> None:

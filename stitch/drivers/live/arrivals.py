@@ -42,8 +42,8 @@ class Routed:
     late: pa.Table
     n_copies: int
     refused: tuple[tuple[Reason, pa.Table], ...]
-    goes_on: tuple[U8, I8] = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
-    """Keys of requests that are closed and go on all the same, and the times of what came."""
+    goes_on: pa.Table | None = None
+    """Of `late`, events of requests that are closed and go on all the same."""
 
 
 def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns: int | None) -> Routed:
@@ -74,6 +74,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
     places = np.flatnonzero(closed)
     copies = memory.events.has(print_events(events.take(pa.array(places)).combine_chunks(), key[places]))
     late[places[copies]] = False
+    goes_on = closed & late
     open_ = ~(gone | late | closed)
     return Routed(
         events=_rows(events, open_),
@@ -82,7 +83,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
         late=_rows(events, late),
         n_copies=int(np.count_nonzero(copies)),
         refused=tables,
-        goes_on=(key[places[~copies]], first[places[~copies]]),
+        goes_on=_rows(events, goes_on) if goes_on.any() else None,
     )
 
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.windows import NS_PER_MINUTE
-from stitch.drivers.live.request_keys import flow_keys
+from stitch.closing import NEVER, event_times
+from stitch.drivers.live.request_keys import flow_keys, record_words, request_keys
 
 U8 = npt.NDArray[np.uint64]
 I8 = npt.NDArray[np.int64]
@@ -119,10 +120,30 @@ class ClosedMemory:
         return self.requests.bytes + self.words.bytes + self.events.bytes
 
     def remember_flows(self, flows: pa.Table, window_length_ns: int) -> None:
-        """Requests that the lake has: `request_id`, `kind` and `start_ns` of published flows."""
+        """Requests that the lake has: `request_id`, `kind`, `start_ns` and `response_ns` of flows."""
         if flows.num_rows:
-            ends = window_ends(flows["start_ns"].to_numpy(), window_length_ns)
-            self.requests.add(flow_keys(flows), ends)
+            over = flows["start_ns"].to_numpy() + flows["response_ns"].to_numpy()
+            self.requests.add(flow_keys(flows), window_ends(over, window_length_ns))
+
+    def remember_late(self, events: pa.Table, window_length_ns: int) -> None:
+        """Requests of events that came when theirs was closed: one that goes on must not begin anew.
+
+        events: EVENT_SCHEMA, one chunk a column.
+        """
+        first, _ = event_times(events)
+        events = events.filter(pa.array(first != NEVER)).combine_chunks()
+        if not events.num_rows:
+            return
+        ends = window_ends(first[first != NEVER], window_length_ns)
+        keys, loose = request_keys(events)
+        if loose is None:
+            loose = np.zeros(len(keys), dtype=np.bool_)
+        known, sample = np.unique(keys[~loose], return_index=True)
+        self.requests.add(known, ends[~loose][sample])
+        rows = np.flatnonzero(loose)
+        if len(rows):
+            row, word = record_words(events.take(pa.array(rows)).combine_chunks())
+            self.words.add(word, ends[rows[row]])
 
     def forget(self, window_end_ns: int) -> None:
         """Forget the windows that end there or before."""

@@ -172,17 +172,11 @@ class LaneBuffer:
             earliest_ns=self._earliest_ns(),
         )
         self._arrivals.take(routed)
-        self._remember_longer(*routed.goes_on)
+        if routed.goes_on is not None:  # closed by age: it must not begin anew once it is forgotten
+            self._memory.remember_late(routed.goes_on, self._length_ns)
         if routed.events.num_rows:
             self._new += routed.events.num_rows
             self._open_up(routed.events, routed.key, routed.loose)
-
-    def _remember_longer(self, key: U8, at_ns: I8) -> None:
-        """A request that goes on after it was closed by age must not begin anew once it is forgotten."""
-        known = at_ns != NEVER
-        if known.any():
-            keys, sample = np.unique(key[known], return_index=True)
-            self._memory.requests.add(keys, window_ends(at_ns[known][sample], self._length_ns))
 
     def _earliest_ns(self) -> int | None:
         """Events before are late."""

@@ -58,6 +58,7 @@ class LiveLane:
         took for whole stays so.
         """
         self._store = store
+        self._length_ns = info.window_length_ns
         self._settings = settings
         self._cluster_id = cluster_id
         self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=lane, fence=True)
@@ -178,11 +179,20 @@ class LiveLane:
             self._buffer.advance(reached.ns)
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether to commit now: the interval is over and something came, or a window can be sealed."""
+        """Whether to commit now: a window can be sealed, or there is something to say and it is time."""
         if self._committed_at_ns is None:
             return True
         waited = now_ns - self._committed_at_ns >= self._settings.commit_interval_ns
-        return (waited and self._changed) or self._buffer.seals
+        return (waited and (self._changed or self._holds_the_seal)) or self._buffer.seals
+
+    @property
+    def _holds_the_seal(self) -> bool:
+        """Whether a window is over of which this lane, silent, has not said that it has nothing of it."""
+        times = [time for time in (self._watermark_ns, self._buffer.oldest_open_ns) if time is not None]
+        sealed_to_ns = self._buffer.sealed_to_ns
+        if self._watermark_ns is None:
+            return False
+        return sealed_to_ns is None or min(times) - min(times) % self._length_ns > sealed_to_ns
 
     def commit(self, now_ns: int, *, whole: bool = False, early: bool = False) -> tuple[CommitRecord, float]:
         """Commit what came since the last time; returns the record and the seconds it took.

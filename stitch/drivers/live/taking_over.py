@@ -13,6 +13,7 @@ from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.encoding import decode
+from stitch.lake.late_events import lane_of, read_events
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.reading import unreadable
 from stitch.lake.segment_files import read_segment
@@ -21,7 +22,7 @@ from stitch.lake.upkeep import UPKEEP_LANE
 
 MEMORY_SHARE: Final = 192
 """Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""
-_REMEMBERED: Final = ["request_id", "kind", "start_ns", "lane"]
+_REMEMBERED: Final = ["request_id", "kind", "start_ns", "response_ns", "lane"]
 
 
 def taken_over(
@@ -39,6 +40,8 @@ def taken_over(
     """
     manifest = open_manifest(store)
     reached = standing.sealed_to_ns if standing.sealed_to_ns is not None else sealed_to_ns
+    if manifest.retired_to_ns is not None:  # a backlog older than what was retired would be hidden
+        reached = max(manifest.retired_to_ns, manifest.retired_to_ns if reached is None else reached)
     segments = [read_segment(store, segment) for segment in standing.segments]
     share = max(1_000, settings.memory_bytes // MEMORY_SHARE)
     memory = ClosedMemory(requests=2 * share, words=share, events=share)
@@ -56,14 +59,10 @@ def taken_over(
 
 
 def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: ClosedMemory) -> None:
-    """Requests that the lane published in windows of which something may still come."""
+    """Requests of the lane that were over when something of them may still come, or went on after that."""
     length = manifest.info.window_length_ns
-    windows = [
-        entry.window
-        for entry in manifest.windows()
-        if horizon_ns is None or entry.window.end_ns + length > horizon_ns
-    ]
-    for file in manifest.files("flows", windows):
+    since_ns = None if horizon_ns is None else horizon_ns - length
+    for file in manifest.files_since("flows", since_ns):
         if file.lane not in (lane, UPKEEP_LANE):
             continue
         try:
@@ -73,3 +72,6 @@ def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: Clo
         if file.lane == UPKEEP_LANE:  # flows of several lanes in one file
             flows = flows.filter(pc.equal(flows["lane"], lane))
         memory.remember_flows(flows, length)
+    for file in manifest.files_since("late", since_ns):
+        if lane_of(file) == lane:
+            memory.remember_late(read_events(manifest, [file]), length)

@@ -20,10 +20,10 @@ from schemas.windows import Window
 from stitch.drivers.dead_letters import KERNEL_SOURCE
 from stitch.drivers.repair.kept_events import kept_segments, read_kept, related
 from stitch.drivers.repair.lane_settings import LaneSettings, lane_settings
-from stitch.drivers.repair.late_records import late_files, read_events
 from stitch.drivers.repair.mending import Bounds, Mended, Verdict, mend
 from stitch.drivers.repair.settling import Share, shares
 from stitch.lake.known import KnownRequests
+from stitch.lake.late_events import late_files, read_events
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.rewriting import behind_pending, by_window, rewrite, settle_published
 from stitch.lake.store import Store
