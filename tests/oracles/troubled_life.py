@@ -155,6 +155,7 @@ class TroubledLife:
         self._heal()
         while not self._rests():
             self._pass()
+        self._compact()  # the next run finishes what the last one could not publish
         for name in [*self.world.processes]:
             self._stop(name, whole=True)
 
