@@ -11,8 +11,10 @@ import pyarrow as pa
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-_SKIPPABLE = b"\x2a\x4d\x18"
-"""Behind 0x50 to 0x5f."""
+_SKIPPABLE = tuple(bytes((first, 0x2A, 0x4D, 0x18)) for first in range(0x50, 0x60))
+"""Zstd frames without content; pzstd begins with one."""
+PACKED = (GZIP, ZSTD, *_SKIPPABLE)
+"""What begins like this is unpacked."""
 _STEP = 1 << 16
 """Bytes asked for at a time. Never more is held than asked for: a decompression bomb costs time only."""
 _ZSTD_STEP = 1 << 12
@@ -33,7 +35,7 @@ class ByteSource:
         if head.startswith(GZIP):
             # One raw read a call: what was unpacked before the damage has been handed out when it fails.
             self._read_some = gzip.GzipFile(fileobj=stream, mode="rb").read1
-        elif head == ZSTD:
+        elif head.startswith(PACKED):
             self._read_some = _ZstdFrames(stream).read
             self._step = _ZSTD_STEP
         self.failure: str | None = None
@@ -94,7 +96,7 @@ class _ZstdFrames:
             if magic == ZSTD:
                 pieces = pa.PythonFile(_ZstdPieces(self._raw), mode="r")
                 self._frame = pa.CompressedInputStream(pieces, "zstd")
-            elif magic[1:] == _SKIPPABLE and magic[0] & 0xF0 == 0x50:
+            elif magic in _SKIPPABLE:
                 self._skip(int.from_bytes(_read_exactly(self._raw, 4), "little"))
             else:
                 raise OSError("what follows the last zstd frame is none")

@@ -60,7 +60,8 @@ FORMATS: Final = (
         "otlp-json",
         "ingest.codecs.otlp.otlp_json:OtlpJsonCodec",
         Layout.LINES,
-        keys=(frozenset({"resourceSpans"}), frozenset({"resource_spans"})),
+        # As exporters and protobuf write it, and as Tempo's API does.
+        keys=(frozenset({"resourceSpans"}), frozenset({"resource_spans"}), frozenset({"batches"})),
     ),
     Format(
         "zipkin-proto",

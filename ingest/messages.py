@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Final, TypeGuard, cast
 
-from ingest.compressed import GZIP, ZSTD, ByteSource
+from ingest.compressed import PACKED, ByteSource
 from ingest.formats import format_of
 from ingest.source import Payloads
 from schemas.config import DecodeConfig
@@ -22,8 +22,8 @@ from schemas.rejects import Reason, Reject
 POLL_BYTES: Final = 32 * 2**20
 """Of payload in one piece, and at most one payload more: unpacked, a poll of 500 messages may be 8 GB."""
 TOMBSTONE: Final = "a message without a value"
-_PACKED: Final = (GZIP, ZSTD)
-_PACKED_BYTES: Final = frozenset(magic[0] for magic in _PACKED)
+_PACKED_BYTES: Final = frozenset(magic[0] for magic in PACKED)
+_HEAD: Final = itemgetter(slice(max(map(len, PACKED))))
 
 
 def payloads_of_messages(
@@ -58,7 +58,7 @@ def payloads_of_messages(
             yield Payloads(stream, name, payloads, positions, offset, rejects)
             payloads, positions, rejects, size = [], [], [], 0
         payload: bytes | Reject
-        if value and len(value) <= limit and not value.startswith(_PACKED):
+        if value and len(value) <= limit and not value.startswith(PACKED):
             payload = value
         else:
             payload = _content(value, offset, limit)
@@ -78,7 +78,10 @@ def _are_plain(values: Sequence[bytes | None], limit: int, poll_bytes: int) -> T
     filled = cast(Sequence[bytes], values)
     sizes = list(map(len, filled))
     first = set(map(itemgetter(0), filled))
-    return max(sizes) <= limit and sum(sizes) <= poll_bytes and first.isdisjoint(_PACKED_BYTES)
+    if max(sizes) > limit or sum(sizes) > poll_bytes:
+        return False
+    # A JSON array begins with a byte that an archive may begin with.
+    return first.isdisjoint(_PACKED_BYTES) or not any(h.startswith(PACKED) for h in set(map(_HEAD, filled)))
 
 
 def _content(value: bytes | None, offset: int, limit: int) -> bytes | Reject:

@@ -87,7 +87,10 @@ def _format_of_json(text: bytes) -> Format | None:
 
 
 def _keys_of_first_object(text: str) -> Set[str]:
-    """Keys of the outermost object, or of the first in a list; of all objects seen if it is cut off."""
+    """Keys of the outermost object, or of the first in a list; of all objects seen if it is cut off.
+
+    Those of what it wraps as its `trace` are among them.
+    """
     start = text.find("{")
     if start < 0 or text[:start].strip(" \t\r\n["):
         return frozenset()
@@ -95,4 +98,5 @@ def _keys_of_first_object(text: str) -> Set[str]:
         value, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return frozenset(_KEY.findall(text))
-    return frozenset(value)
+    wrapped = value.get("trace")
+    return frozenset(value) | frozenset(wrapped if isinstance(wrapped, dict) else ())

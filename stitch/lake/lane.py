@@ -247,11 +247,18 @@ class Lane:
 
 
 def verify_target(store: Store, item: Publish) -> None:
-    """Raises LakeError where a file of this name is there and is not what was committed."""
+    """Raises LakeError where a file of this name is there and is not what was committed.
+
+    Upkeep may set it aside at any time: then it is not there.
+    """
     size = store.size(item.final)
     if size is None:
         return
-    if size != item.size or hashlib.sha256(store.read(item.final)).hexdigest() != item.sha256:
+    try:
+        is_ours = size == item.size and hashlib.sha256(store.read(item.final)).hexdigest() == item.sha256
+    except FileNotFoundError:
+        return
+    if not is_ours:
         raise LakeError(
             f"'{item.final}' is there already, with other content than was committed.",
             remedy="Restore it from a backup; nothing was overwritten.",

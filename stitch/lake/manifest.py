@@ -6,6 +6,7 @@ costs a listing of names, the last checkpoint and the few commits behind it, how
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
@@ -206,19 +207,25 @@ class Manifest:
     def _check(self, name: str, size: int, footer_size: int, footer_sha256: bytes) -> None:
         """Its size, and its footer, which a reader would believe; pages have checksums of their own."""
         try:
-            at = name
-            there = self.store.size(at)
-            if there is None:  # set aside since the snapshot was taken, perhaps
-                at = f"{name}{ASIDE}"
-                there = self.store.size(at)
-            whole = there == size
-            whole = whole and hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
+            try:
+                whole = self._is_whole(name, size, footer_size, footer_sha256)
+            except FileNotFoundError:  # set aside since the snapshot was taken, perhaps just now
+                whole = self._is_whole(f"{name}{ASIDE}", size, footer_size, footer_sha256)
         except OSError as error:
             # Not Arrow's own text, which names the file and the errno again.
             why = os.strerror(error.errno).lower() if error.errno else ""
             raise unreadable(self.lake, name, why) from error
         if not whole:
             raise unreadable(self.lake, name)
+
+    def _is_whole(self, at: str, size: int, footer_size: int, footer_sha256: bytes) -> bool:
+        """Whether what is there is what was committed. Raises OSError."""
+        there = self.store.size(at)
+        if there is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), at)
+        if there != size:
+            return False
+        return hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
 
 
 def _of_table(listed: pa.Table, table: str) -> npt.NDArray[np.bool_]:

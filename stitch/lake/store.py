@@ -8,7 +8,7 @@ and folders do not exist (`stitch.lake.bucket`); links, renames and syncs are `L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -20,6 +20,8 @@ from stitch.lake.disk import Disk, LocalDisk
 
 DRAFTS: Final = "drafts"
 """Folder below a stage folder for what is not yet under its own name."""
+MAX_KNOWN_FOLDERS: Final = 4096
+"""Remembered by a store on a disk: a day of windows of a minute in two tables, half a MB, 1 ms a remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class LocalStore:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._made: set[str] = set()
-        """Folders made or found by us, not yet durable perhaps."""
+        """Folders made or found by us, not yet durable perhaps. Some of them, as below."""
         self._settled: set[str] = set()
         """Folders whose names are durable."""
 
@@ -173,7 +175,7 @@ class LocalStore:
         for folder in _path(_parent(name)):
             if folder not in self._made:
                 self._disk.make_folder(folder)
-                self._made.add(folder)
+                _remember(self._made, {folder})
         self._disk.create(name, data)
 
     def persist(self, names: Sequence[str]) -> None:
@@ -202,8 +204,8 @@ class LocalStore:
                 self._disk.make_folder(folder)
             for parent in sorted({_parent(folder) for folder in level}):
                 self._disk.sync_folder(parent)
-        self._settled |= wanted
-        self._made |= wanted
+        _remember(self._settled, wanted)
+        _remember(self._made, wanted)
 
     def put_if_absent(self, name: str, data: bytes, stage: str) -> None:
         """See Store: a draft is written and synced, then linked, and the folder synced."""
@@ -270,6 +272,13 @@ class LocalStore:
 
 def _uncertain(name: str, error: OSError) -> UncertainError:
     return UncertainError(error.errno, f"{error.strerror or error}; '{name}' may be there or not")
+
+
+def _remember(known: set[str], folders: Set[str]) -> None:
+    """All are forgotten where there are too many: one that is needed again costs a mkdir and a sync."""
+    if len(known) + len(folders) > MAX_KNOWN_FOLDERS:
+        known.clear()
+    known |= folders
 
 
 def _parent(name: str) -> str:

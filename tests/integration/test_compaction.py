@@ -350,6 +350,40 @@ def test_a_snapshot_opened_while_files_are_set_aside_is_whole() -> None:
     assert rows_of(content(store)) == expected
 
 
+class CompactedMeanwhile(LocalStore):
+    """Another process compacts the lake between a look at a file and its reading."""
+
+    def read(self, name: str) -> pa.Buffer:
+        self._meanwhile(name)
+        return super().read(name)
+
+    def read_end(self, name: str, n_bytes: int) -> pa.Buffer:
+        self._meanwhile(name)
+        return super().read_end(name, n_bytes)
+
+    def _meanwhile(self, name: str) -> None:
+        other = LocalStore(self._disk)
+        if name.startswith("flows/") and not other.names(f"control/commits/lane={2**31 - 1}"):
+            assert compacted(other).windows == 3
+            assert other.size(name) is None
+
+
+def test_a_file_that_is_set_aside_between_a_look_at_it_and_its_reading_is_there() -> None:
+    disk = MemoryDisk()
+    made(disk)
+    reader = open_manifest(CompactedMeanwhile(disk), "L")
+    files = reader.files("flows")
+    assert sum(decode("flows", reader.read(file)).num_rows for file in files) == 12
+
+
+def test_a_lane_is_taken_over_while_files_of_its_last_commit_are_set_aside() -> None:
+    disk = MemoryDisk()
+    made(disk)
+    open_lane(CompactedMeanwhile(disk))
+    assert rows_of(content(LocalStore(disk))) == EXPECTED
+    assert check(LocalStore(disk)) == []
+
+
 def test_what_was_set_aside_and_is_not_replaced_is_found(tmp_path: Path) -> None:
     store = on_a_folder(tmp_path)
     path = sorted(tmp_path.glob("flows/*/*.parquet"))[0]

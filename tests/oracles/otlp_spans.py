@@ -120,6 +120,12 @@ def as_json(request: ExportTraceServiceRequest) -> bytes:
     return json.dumps(document or {"resourceSpans": []}).encode()
 
 
+def as_printed(request: ExportTraceServiceRequest, *, enum_names: bool) -> bytes:
+    """The request as protobuf's own JSON printers write it: ids in base64."""
+    text = json_format.MessageToJson(request, use_integers_for_enums=not enum_names)
+    return text.encode() if json.loads(text) else b'{"resourceSpans": []}'
+
+
 def _hex_ids(fields: dict[str, str]) -> None:
     for name in ("traceId", "spanId", "parentSpanId"):
         if name in fields:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from oracles.otlp_spans import as_json, read_slowly, requests
+from oracles.otlp_spans import as_json, as_printed, read_slowly, requests
 
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
@@ -28,6 +28,9 @@ def test_protobuf_json_and_the_slow_parser_agree(batch: list[ExportTraceServiceR
     json_ = codec_for("otlp-json").decode([as_json(r) for r in batch], CONFIG)
     assert rows(fast.events) == rows(slow)
     assert rows(json_.events) == rows(slow)
+    for enum_names in (False, True):  # by columns, item by item
+        printed = codec_for("otlp-json").decode([as_printed(r, enum_names=enum_names) for r in batch], CONFIG)
+        assert rows(printed.events) == rows(slow)
     assert fast.oddities == json_.oddities
     assert [(r.payload, r.item, r.reason) for r in fast.rejects] == [
         (r.payload, r.item, r.reason) for r in json_.rejects

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from oracles.otlp_bytes import otlp_messages
 
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
+from ingest.files import decode_file
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig, ParamRules
 from schemas.events import EventKind, with_text_ids
@@ -276,6 +278,69 @@ def test_other_spellings_read_the_same() -> None:
         indent=2,
     ).encode()
     assert decode(other) == decode(usual)
+
+
+def in_base64(digits: str, *, for_urls: bool = False) -> str:
+    encode = base64.urlsafe_b64encode if for_urls else base64.b64encode
+    return encode(bytes.fromhex(digits)).decode()
+
+
+@pytest.mark.parametrize("kind", [2, "SPAN_KIND_SERVER"])  # by columns, item by item
+@pytest.mark.parametrize("for_urls", [False, True])
+def test_ids_in_base64_read_as_those_in_hex(kind: object, *, for_urls: bool) -> None:
+    trace, parent = "fbff" * 8, "fbef" * 4
+    links = [{"traceId": trace, "spanId": parent}]
+    usual = span(traceId=trace, parentSpanId=parent, links=links, kind=2)
+    other = span(kind=kind, links=[{n: in_base64(v, for_urls=for_urls) for n, v in links[0].items()}])
+    for name, digits in (("traceId", trace), ("spanId", SPAN), ("parentSpanId", parent)):
+        other[name] = in_base64(digits, for_urls=for_urls)
+    (row,) = decode(document(usual))
+    assert (row["request_id"], row["parents"], row["links"]) == (trace, [parent], [f"{trace}/{parent}"])
+    assert decode(document(other)) == [row]
+    assert decode(document(other, usual)) == [row, row]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["=" * 12, "A" * 11 + "==", "A" * 23 + "=", "A" * 10 + "é=", "AAAAAAAAAAA=\n"]
+)
+@pytest.mark.parametrize("kind", [2, "SPAN_KIND_SERVER"])
+def test_what_only_looks_like_base64_is_no_id(kind: object, wrong: str) -> None:
+    decoded = codec_for("otlp-json").decode([document(span(spanId=wrong, kind=kind), span())], CONFIG)
+    assert [(r.reason, r.item) for r in decoded.rejects] == [(Reason.BAD_ID, 0)]
+    assert decoded.events.num_rows == 1
+
+
+def test_an_id_of_zeros_is_none_in_base64_too() -> None:
+    (row,) = decode(document(span(parentSpanId="AAAAAAAAAAA=")))
+    assert not row["parents"]
+
+
+def test_an_array_of_requests_is_read_one_by_one() -> None:
+    one, two = document(span()), document(span(spanId=PARENT))
+    decoded = codec_for("otlp-json").decode([b" [%b,\n 7, %b]" % (one, two), two], CONFIG)
+    assert with_text_ids(decoded.events)["id"].to_pylist() == [SPAN, PARENT, PARENT]
+    assert [(r.reason, r.payload, r.item) for r in decoded.rejects] == [(Reason.WRONG_SHAPE, 0, 1)]
+    nothing = codec_for("otlp-json").decode([b"[]", b"[1, 2]", b"[" + one], CONFIG)
+    assert [r.reason for r in nothing.rejects] == [Reason.WRONG_SHAPE] * 2 + [Reason.BAD_JSON]
+
+
+def test_what_the_api_of_tempo_answers_is_read(tmp_path: Path) -> None:
+    usual = document(span())
+    batches = json.loads(usual)["resourceSpans"]
+    answers = (
+        {"batches": batches},
+        {"trace": {"resourceSpans": batches}, "metrics": {}},
+        {"trace": {"batches": batches}},
+    )
+    path = tmp_path / "answer.json"
+    for answer in answers:
+        for text in (json.dumps(answer), json.dumps([answer, answer], indent=1)):
+            path.write_text(text)
+            read = [batch.events for batch in decode_file(path, None, CONFIG)]
+            assert pa.concat_tables(read).num_rows == (2 if text[0] == "[" else 1)
+        assert decode(json.dumps(answer).encode()) == decode(usual)
+    refused = codec_for("otlp-json").decode([b'{"trace": {}}', b'{"batches": null}'], CONFIG)
+    assert len(refused.rejects) == 2
 
 
 def test_lines_in_one_payload_are_documents() -> None:

@@ -84,6 +84,16 @@ def test_compression_is_known_by_content(tmp_path: Path, pack: Callable[[bytes],
     assert rejects.num_rows == 0
 
 
+@pytest.mark.parametrize("first", [0x50, 0x5F])
+def test_zstd_may_begin_with_a_frame_to_skip(tmp_path: Path, first: int) -> None:
+    path = tmp_path / "records"
+    skippable = bytes((first, 0x2A, 0x4D, 0x18)) + (4).to_bytes(4, "little") + b"size"
+    path.write_bytes((skippable + pa.compress(record(0) + b"\n", "zstd", asbytes=True)) * 2)
+    table, rejects = read(path)
+    assert table["breadcrumb"].to_pylist() == ["b0", "b0"]
+    assert rejects.num_rows == 0
+
+
 def test_gzip_of_several_members_is_one_stream(tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(gzip.compress(record(0) + b"\n") + gzip.compress(record(1)))

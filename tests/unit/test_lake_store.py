@@ -9,6 +9,7 @@ import pytest
 from oracles.lake_script import HISTORY, make, open_lane
 from oracles.memory_disk import MemoryDisk
 
+from stitch.lake import store as store_module
 from stitch.lake.store import LocalStore, Move, UncertainError
 
 
@@ -70,6 +71,25 @@ def test_each_folder_is_synced_once(tmp_path: Path) -> None:
     syncs = [step for step in disk.log if step.startswith("sync_folder")]
     assert len(syncs) == len(set(syncs)) == 10 + 3  # windows; the root, `flows` and the stage
     assert sum(step.startswith("make_folder") for step in disk.log) == 11
+
+
+def test_few_folders_are_remembered_and_one_that_was_forgotten_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_module, "MAX_KNOWN_FOLDERS", 8)
+    disk = MemoryDisk()
+    store = LocalStore(disk)
+    for n in range(40):
+        store.put(f"stage/{n}/a", b"x")
+        store.persist([f"stage/{n}/a"])
+        store.publish([Move(f"stage/{n}/a", f"flows/window={n}/a")])
+        store.remove(f"stage/{n}")
+        assert max(len(store._made), len(store._settled)) <= 8
+    store.put("stage/0/a", b"x")
+    store.publish([Move("stage/0/a", "flows/window=0/b")])
+    disk.lose_power()
+    assert store.names("flows/window=0") == ["a", "b"]
+    assert len(store.names("flows")) == 40
 
 
 @pytest.mark.parametrize(("operation", "error"), [("create", OSError), ("link", UncertainError)])

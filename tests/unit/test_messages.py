@@ -68,7 +68,11 @@ def test_a_poll_of_a_gap_covers_it() -> None:
     assert (piece.format, piece.payloads, piece.until) == (None, [], 7)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd])
+def pzstd(content: bytes) -> bytes:
+    return b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size" + zstd(content)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd, pzstd])
 def test_a_message_that_was_packed_is_unpacked(pack: Callable[[bytes], bytes]) -> None:
     (piece,) = pieces([record(0), pack(record(1)), record(2)])
     assert piece.payloads == [record(0), record(1), record(2)]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.codecs.otlp.base64_ids import hex_of_base64
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, no_attributes
 from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_binary, hex_of_text
@@ -142,11 +143,15 @@ class _Fields:
 
 
 def _trace_ids(column: pa.Array) -> tuple[pa.Array, B1]:
-    return hex_of_binary(column, (8, 16)) if pa.types.is_binary(column.type) else hex_of_text(column)
+    if pa.types.is_binary(column.type):
+        return hex_of_binary(column, (8, 16))
+    return hex_of_text(hex_of_base64(column))
 
 
 def _span_ids(column: pa.Array) -> tuple[pa.Array, B1]:
-    return bytes_of_binary(column, 8) if pa.types.is_binary(column.type) else bytes_of_text(column)
+    if pa.types.is_binary(column.type):
+        return bytes_of_binary(column, 8)
+    return bytes_of_text(hex_of_base64(column))
 
 
 def _kinds(column: pa.Array) -> npt.NDArray[np.uint8]:
@@ -173,7 +178,8 @@ def _links(column: pa.Array, spell: Callable[[str], str]) -> Owned:
     fields = _Fields(links, spell)
     trace, _ = _trace_ids(fields["trace_id"])
     column = fields["span_id"]
-    span, _ = hex_of_binary(column, (8,)) if pa.types.is_binary(column.type) else hex_of_text(column)
+    is_binary = pa.types.is_binary(column.type)
+    span, _ = hex_of_binary(column, (8,)) if is_binary else hex_of_text(hex_of_base64(column))
     text = pc.binary_join_element_wise(trace, span, "/")
     there = np.asarray(pc.is_valid(text).to_numpy(zero_copy_only=False))
     owner = owners(lengths)

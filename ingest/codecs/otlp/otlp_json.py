@@ -1,4 +1,4 @@
-"""OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, or one a line.
+"""OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, one a line, or an array of them.
 
 pyarrow.json reads all documents at once into nested Arrow if they are spelt as exporters spell them. A list
 that it refuses is halved until the culprits are few; those, and documents in which a span is refused, are
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -21,7 +22,7 @@ import pyarrow.json as pj
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.otlp.otlp_arrow import OtlpArrowReader
 from ingest.codecs.otlp.otlp_json_items import add_document, any_value, base64_text, span_values
-from ingest.codecs.payloads import documents_of, json_bytes, parse_json, refuse_dense, sized
+from ingest.codecs.payloads import JSON_ERRORS, documents_of, json_bytes, parse_json, refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.json_runs import is_plain_object, json_table, read_runs
 from ingest.codecs.spans.span_batch import SpanBatch, log_bad_spans
@@ -33,17 +34,17 @@ from schemas.rejects import Reject
 
 
 class OtlpJsonCodec:
-    """`otlp-json`: one request object a payload, or one a line."""
+    """`otlp-json`: one request object a payload, one a line, or an array of them."""
 
     name = "otlp-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
-        """See `Codec.decode`. In a payload of several lines, `item` is the line. O(bytes)."""
+        """See `Codec.decode`. In a payload of several documents, `item` is the document. O(bytes)."""
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
         documents: list[_Document] = []
         for index in good:
-            texts = documents_of(payloads[index])
+            texts = _texts_of(payloads[index])
             documents += [
                 _Document(text, index, line if len(texts) > 1 else None) for line, text in enumerate(texts)
             ]
@@ -66,7 +67,20 @@ class _Document:
     text: bytes
     payload: int
     line: int | None
-    """Line in its payload; None: the payload is one document."""
+    """Line in its payload, or place in its array; None: the payload is one document."""
+
+
+def _texts_of(payload: bytes) -> list[bytes]:
+    """The documents of a payload; of an array its elements, if some are objects."""
+    texts: list[bytes] = []
+    for text in documents_of(payload):
+        elements: list[msgspec.Raw] = []
+        if text.lstrip()[:1] == b"[":
+            with suppress(*JSON_ERRORS):  # told where it is read
+                elements = _ELEMENTS.decode(text)
+        parts = [bytes(element) for element in elements]
+        texts += parts if any(part.startswith(b"{") for part in parts) else [text]
+    return texts
 
 
 def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
@@ -129,6 +143,9 @@ def _raw_spans(value: object) -> Callable[[int], bytes]:
 
 def _camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
+
+
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _TooNestedError(Exception):

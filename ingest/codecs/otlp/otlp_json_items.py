@@ -1,8 +1,8 @@
 """OTLP JSON item by item: for payloads that the columnar reader does not take as they are.
 
 Takes what the protobuf JSON mapping allows beyond what exporters write (numbers as text or not, enum names,
-snake_case field names, nested attribute values, the older `instrumentationLibrarySpans`), and names each
-item that is wrong.
+snake_case field names, ids in base64, nested attribute values, the older `instrumentationLibrarySpans`) and
+what Tempo's API answers (`batches`, `{"trace": …}`), and names each item that is wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.otlp.base64_ids import hex_of_base64_id
 from ingest.codecs.spans.span_batch import NO_TIME
 from ingest.codecs.spans.span_rows import SpanRows, ns
 from ingest.codecs.values.attributes import plain_value
@@ -37,7 +38,7 @@ def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog)
     """Every good span of a decoded payload as a row; the others, and wrong containers, go to the log."""
     item = 0
     try:
-        resources = array(_object(document, "the payload"), "resourceSpans", required=True)
+        resources = _resources(document)
     except ItemError as error:
         refuse(log, error, document, payload, 0)
         return
@@ -64,10 +65,20 @@ def add_document(rows: SpanRows, payload: int, document: object, log: RejectLog)
                 item += 1
 
 
+def _resources(document: object) -> list[object]:
+    """The resources of a document. Raises ItemError."""
+    fields = _object(document, "the payload")
+    if "resourceSpans" not in fields and isinstance(fields.get("trace"), dict):
+        fields = _object(fields["trace"], "trace")
+    if "resourceSpans" not in fields and "batches" in fields:
+        return array(fields, "batches", required=True)
+    return array(fields, "resourceSpans", required=True)
+
+
 def span_values(document: object) -> list[object]:
     """The spans of a document that `add_document` has read, by item."""
     out: list[object] = []
-    for resource in array(_object(document, "the payload"), "resourceSpans"):
+    for resource in _resources(document):
         try:
             entry = _object(resource, "")
             _pairs(_child(entry, "resource"))
@@ -84,7 +95,7 @@ def span_values(document: object) -> list[object]:
 
 def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: int) -> None:
     # Everything is read before anything is added: a span that is wrong leaves no trace.
-    ids = (text(span, "traceId"), text(span, "spanId"), text(span, "parentSpanId"))
+    ids = (_id(span, "traceId"), _id(span, "spanId"), _id(span, "parentSpanId"))
     name = text(span, "name") or ""
     kind = _number(span, "kind", _KINDS)
     times = (_time(span, "startTimeUnixNano"), _time(span, "endTimeUnixNano"))
@@ -93,7 +104,7 @@ def _add_span(rows: SpanRows, payload: int, item: int, span: Object, resource: i
     code, message = _number(status, "code", _STATUS), text(status, "message")
     state = text(span, "traceState")
     events = [(text(e, "name") or "", _time(e, "timeUnixNano"), _pairs(e)) for e in _objects(span, "events")]
-    links = [(text(k, "traceId") or "", text(k, "spanId") or "") for k in _objects(span, "links")]
+    links = [(_id(k, "traceId") or "", _id(k, "spanId") or "") for k in _objects(span, "links")]
     rows.add(
         payload,
         item,
@@ -135,6 +146,10 @@ def _child(parent: Object, name: str) -> Object:
 
 def _objects(parent: Object, name: str) -> Iterator[Object]:
     return (_object(value, f"an element of {name}") for value in array(parent, name))
+
+
+def _id(parent: Object, name: str) -> str | None:
+    return hex_of_base64_id(text(parent, name))
 
 
 def _number(parent: Object, name: str, words: dict[str, int]) -> int:
