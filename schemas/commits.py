@@ -195,6 +195,9 @@ class Standing(Config):
     """Event time up to which the lane expects nothing more."""
     sealed_to_ns: int | None = None
     """Every window that ends here or before is published whole; None: not one yet."""
+    ended_to_ns: int | None = None
+    """The lane was ended by order: it has nothing open and holds no seal until it is taken over and commits
+    again. Everything that it had is in windows that end here or before; 0: it had nothing."""
     idle: tuple[str, ...] = ()
     """Streams (`topic/partition`) that were silent, so that the watermark went by the clock for them."""
     segments: tuple[Segment, ...] = ()
