@@ -183,6 +183,9 @@ class Upkeep(Config):
     """Ascending; of a window the last one with a file in it counts."""
     replaced: tuple[Replaced, ...] = ()
     """Ascending; of a table the last one holds for readers, it says all that earlier ones said."""
+    late_to_ns: int | None = None
+    """Late events of this time or before that the next repair cannot fold in leave the lake by it: what it
+    writes anew looks young, so the age of its file does not tell. None: nothing was said."""
 
 
 class Standing(Config):
@@ -227,7 +230,7 @@ class Repair(Config):
     late: int
     """Late events that were looked at: those that still wait, and those that leave `late/` by this commit."""
     expired: int = 0
-    """Of these, dropped: older than all windows of the lake."""
+    """Of these, dropped: older than all windows of the lake, or past the age of late events."""
     events: int
     """Of these, settled: in flows now, or dropped as a copy, or refused as a conflict."""
     requests: int
