@@ -79,6 +79,10 @@ COMMANDS: Final = {
     "compact": Listed(
         "compact", "Write sealed windows of many small files anew, as one file a table, with the same rows."
     ),
+    "end-lane": Listed(
+        "end_lane",
+        "End a lane whose partitions are gone for good: what is open is published, and it holds no seal.",
+    ),
     "calibrate": Listed(
         "calibrate",
         "Compare ordinary times of a lake with each other and count the findings, all of them false.",

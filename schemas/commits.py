@@ -183,6 +183,9 @@ class Upkeep(Config):
     """Ascending; of a window the last one with a file in it counts."""
     replaced: tuple[Replaced, ...] = ()
     """Ascending; of a table the last one holds for readers, it says all that earlier ones said."""
+    late_to_ns: int | None = None
+    """Late events of this time or before that the next repair cannot fold in leave the lake by it: what it
+    writes anew looks young, so the age of its file does not tell. None: nothing was said."""
 
 
 class Standing(Config):
@@ -195,6 +198,9 @@ class Standing(Config):
     """Event time up to which the lane expects nothing more."""
     sealed_to_ns: int | None = None
     """Every window that ends here or before is published whole; None: not one yet."""
+    ended_to_ns: int | None = None
+    """The lane was ended by order: it has nothing open and holds no seal until it is taken over and commits
+    again. Everything that it had is in windows that end here or before; 0: it had nothing."""
     idle: tuple[str, ...] = ()
     """Streams (`topic/partition`) that were silent, so that the watermark went by the clock for them."""
     segments: tuple[Segment, ...] = ()
@@ -224,7 +230,7 @@ class Repair(Config):
     late: int
     """Late events that were looked at: those that still wait, and those that leave `late/` by this commit."""
     expired: int = 0
-    """Of these, dropped: older than all windows of the lake."""
+    """Of these, dropped: older than all windows of the lake, or past the age of late events."""
     events: int
     """Of these, settled: in flows now, or dropped as a copy, or refused as a conflict."""
     requests: int

@@ -33,6 +33,8 @@ class Reason(StrEnum):
     BAD_ID = "bad-id"
     CONFLICT = "conflict"
     """The same id with other content (found by the kernel)."""
+    RETIRED = "retired"
+    """Of a request that began in a window which retention took out of the lake before it was imported."""
 
 
 REJECT_SCHEMA = pa.schema(

@@ -124,6 +124,8 @@ def _print(summary: ImportSummary, lake: str, *, as_json: bool) -> None:
         typer.echo(f"{rejected:,} rejected: flowdiff sql --lake {shlex.quote(lake)} -c '{query}'")
     if absurd := summary.counters.rejects.get(Reason.ABSURD_TIME, 0):
         typer.echo(f"{absurd:,} quarantined for their time: --any-time keeps them")
+    if retired := summary.counters.rejects.get(Reason.RETIRED, 0):
+        typer.echo(f"{retired:,} refused: their requests began in windows that were retired from this lake")
 
 
 def _param_rules(patterns: Mapping[str, list[str] | None], key_file: Path | None) -> ParamRules:

@@ -59,6 +59,8 @@ def command(
     ):
         if n := done.events.get(verdict, 0):
             typer.echo(f"{n:,} {text}")
+    if done.aged:
+        typer.echo(f"{done.aged:,} {would}dropped: not to be folded in, and past the age of flowdiff retain")
     if not dry_run:
         typer.echo(
             f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago"

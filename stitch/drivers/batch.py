@@ -11,7 +11,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -27,19 +26,21 @@ from ingest.formats import format_of
 from schemas.commits import CommitBody, CommitRecord, Counters, InputFile
 from schemas.errors import LakeError
 from schemas.events import with_text_ids
-from schemas.rejects import Reason, Reject, rejects_table
+from schemas.rejects import Reason, rejects_table
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.columnar.chunks import whole
 from stitch.columnar.content import hash_rows
 from stitch.drivers.dead_letters import KERNEL_SOURCE, DeadLetters
-from stitch.drivers.flow_counts import count_flags, shared_params
+from stitch.drivers.flow_counts import shared_params
+from stitch.drivers.group_outcome import GroupOutcome
 from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, Tally, open_sources, refuse_without_events, sort_out
 from stitch.drivers.prefetch import prefetch
-from stitch.drivers.quarantine import DaysSeen, is_absurd
+from stitch.drivers.quarantine import ABSURD_DETAIL, DaysSeen, is_absurd
+from stitch.drivers.retired_requests import RETIRED_DETAIL, of_retired, refuse_all_retired
 from stitch.drivers.small_windows import HELD_SHARE, SmallWindows, is_small, merged, own_copy
 from stitch.drivers.spill import EventSpill, Load
-from stitch.kernel import Stitched, reject_rows, stitch
+from stitch.kernel import stitch
 from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.known import KnownRequests, rows_of
@@ -186,30 +187,6 @@ def _summary(
     )
 
 
-@dataclass(slots=True)
-class _Outcome:
-    """What became of one group."""
-
-    totals: Counter[str] = field(default_factory=Counter)
-    quality: Counter[str] = field(default_factory=Counter)
-    rejects: list[Reject] = field(default_factory=list)
-    refused: Counter[str] = field(default_factory=Counter)
-    """By reason: `rejects`, and those that were only counted."""
-    waiting: list[WindowPart] = field(default_factory=list)
-    """Parts of small windows, not written yet."""
-
-    def count(self, made: Stitched, n_events: int) -> None:
-        """Book `n_events` events that the kernel made flows of."""
-        duplicate, rejected = made.counts["duplicates"], made.counts["rejected"]
-        self.totals["flows"] += made.flows.num_rows
-        self.totals["events_duplicate"] += duplicate
-        self.totals["events_rejected"] += rejected
-        self.totals["events_published"] += n_events - duplicate - rejected
-        self.rejects += made.rejects
-        self.refused.update(reject.reason.value for reject in made.rejects)
-        self.quality.update(count_flags(made.flows))
-
-
 class _Import:
     """One run of the driver: its parts share the stage and the ledger."""
 
@@ -235,7 +212,7 @@ class _Import:
     def run(self, sources: Sequence[Source], scratch: Path) -> tuple[Counters, bool]:
         """Everything up to the commit. Returns the ledger and whether events went to disk.
 
-        Raises as `Tally.require_events`, LakeError and InputError.
+        Raises as `Tally.require_events` and `refuse_all_retired`, LakeError and InputError.
         """
         limit_bytes = self._settings.memory_bytes // BUDGET_PER_PAYLOAD_BYTE
         spill = EventSpill(scratch, limit_bytes)
@@ -245,7 +222,7 @@ class _Import:
         if not self._settings.any_time:
             self._absurd_days = self._days.absurd()
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="stitch") as pool:
-            running: deque[tuple[int, Future[_Outcome]]] = deque()
+            running: deque[tuple[int, Future[GroupOutcome]]] = deque()
             for part, load in enumerate(spill.groups()):
                 if len(running) == WORKERS:
                     self._finish(*running.popleft(), pool)
@@ -253,8 +230,10 @@ class _Import:
             while running:
                 self._finish(*running.popleft(), pool)
             self._write_small(pool)
+        counters, manifest = self._counters(), self._manifest
+        refuse_all_retired(counters, sources, manifest.retired_to_ns, manifest.info.window_length_ns)
         self._dead_letters.flush()
-        return self._counters(), spill.spilled
+        return counters, spill.spilled
 
     def input_file(self, source: Source) -> InputFile:
         """What the commit says of a file. After `run`."""
@@ -310,12 +289,13 @@ class _Import:
             source.refuse_if_changed()
             yield source, None
 
-    def _work(self, load: Load, part: int) -> _Outcome:
+    def _work(self, load: Load, part: int) -> GroupOutcome:
         """Flows of one group onto the stage. Runs in a worker; nothing shared is changed but the stage."""
         events = load()
-        outcome = _Outcome()
+        outcome = GroupOutcome(self._settings.max_dead_letters_per_file)
         if len(self._absurd_days):
-            events = self._without_absurd(events, outcome)
+            absurd = is_absurd(events["ts_ns"], self._absurd_days)
+            events = outcome.refuse(events, absurd, Reason.ABSURD_TIME, ABSURD_DETAIL)
         length_ns = self._manifest.info.window_length_ns
         known = KnownRequests(
             self._manifest, events["ts_ns"], max(length_ns, self._settings.stitch.max_age_ns)
@@ -325,6 +305,9 @@ class _Import:
             if len(ids):
                 self._overlap(rows_of(events, ids, keep=True), known, part, outcome)
                 events = rows_of(events, ids, keep=False)
+        if (retired_to_ns := self._manifest.retired_to_ns) is not None:
+            retired = of_retired(events, retired_to_ns, self._settings.stitch, self._memo)
+            events = outcome.refuse(events, retired, Reason.RETIRED, RETIRED_DETAIL)
         n_events = events.num_rows
         made = stitch(events, self._settings.stitch, memo=self._memo)
         del events  # the largest thing there is, and writing takes a while
@@ -356,20 +339,7 @@ class _Import:
                     remedy="Use a longer --window in a new lake, import in parts, or raise --max-windows.",
                 )
 
-    def _without_absurd(self, events: pa.Table, outcome: _Outcome) -> pa.Table:
-        """The events but those of absurd days, which become dead letters."""
-        absurd = is_absurd(events["ts_ns"], self._absurd_days)
-        refused = events.filter(pa.array(absurd))
-        if not refused.num_rows:
-            return events
-        kept = np.argsort(hash_rows(refused), kind="stable")[: self._settings.max_dead_letters_per_file]
-        detail = "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
-        outcome.rejects += reject_rows(refused, kept, Reason.ABSURD_TIME, detail)
-        outcome.refused[Reason.ABSURD_TIME.value] += refused.num_rows
-        outcome.totals["events_rejected"] += refused.num_rows
-        return events.filter(pa.array(~absurd))
-
-    def _overlap(self, events: pa.Table, known: KnownRequests, part: int, outcome: _Outcome) -> None:
+    def _overlap(self, events: pa.Table, known: KnownRequests, part: int, outcome: GroupOutcome) -> None:
         """Events of requests that the lake has: the same flow again is a duplicate, any other is late."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = known.unchanged(made.flows)
@@ -383,7 +353,7 @@ class _Import:
         outcome.totals["flows_duplicate"] += n_same
         outcome.totals["flows_late"] += made.flows.num_rows - n_same
 
-    def _finish(self, part: int, work: Future[_Outcome], pool: Executor) -> None:
+    def _finish(self, part: int, work: Future[GroupOutcome], pool: Executor) -> None:
         """Book what a worker did; in the order of the groups, whoever was first."""
         outcome = work.result()
         self._small.add(part, outcome.waiting)

@@ -34,6 +34,9 @@ MAX_SILENCE_DAYS: Final = 31
 """A recording may pause for a month; clocks that are wrong are so by years."""
 BULK_SHARE: Final = 0.1
 """Of a file's events: a smaller island is not what the file is about."""
+ABSURD_DETAIL: Final = (
+    "far away from the bulk of its file: a wrong clock, or a wrong unit; --any-time keeps it"
+)
 
 
 class DaysSeen:

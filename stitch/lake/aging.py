@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable
 from stitch.lake.manifest import Manifest
 from stitch.lake.store import Store
+from stitch.lake.upkeep import UPKEEP_LANE
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ def aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide
             through = {lane: max(seq for each, seq, _ in old if each == lane) for lane, _, _ in old}
             found.append(AgedSide(table, tuple(sorted(through.items())), len(old), sum(n for *_, n in old)))
     return found
+
+
+def has_waiting(manifest: Manifest) -> bool:
+    """Whether there are late events that a repair wrote anew."""
+    table, lane = manifest.listing["table"].cast(pa.string()), manifest.listing["lane"]
+    found = pc.any(pc.and_(pc.equal(table, "late"), pc.equal(lane, UPKEEP_LANE))).as_py()
+    return bool(found)
 
 
 def aged_reports(store: Store, limit_ns: int) -> list[str]:

@@ -292,9 +292,13 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
 
 def sealed_to_ns(store: Store) -> int | None:
     """How far every live lane of a lake is: windows that end there or before are sealed. None: no live lane
-    says anything yet. Raises LakeError.
+    says anything yet. Where all were ended: as far as anything of them reaches. Raises LakeError.
     """
-    reached = _sealed_to_ns(read_tail(store, lane) for lane in lanes(store))
+    tails = [read_tail(store, lane) for lane in lanes(store)]
+    reached = _sealed_to_ns(tails)
+    if reached is None:
+        ended = (tail.records[-1].record.standing.ended_to_ns for tail in tails if tail.records)
+        return max((end for end in ended if end is not None), default=None)
     return None if reached == _NOTHING else reached
 
 
@@ -324,9 +328,9 @@ def _waiting(store: Store, tail: Tail, hidden: Hidden, lake: str) -> list[str]:
 
 
 def _sealed_to_ns(tails: Iterable[Tail]) -> int | None:
-    """How far every live lane is; None where there is none. A lane that sealed nothing seals nothing."""
+    """How far every live lane is; None where there is none. A lane that sealed nothing seals nothing, one
+    that was ended does not count.
+    """
     last = [tail.records[-1].record.standing for tail in tails if tail.records]
-    return min(
-        (_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in last if at.positions),
-        default=None,
-    )
+    live = [at for at in last if at.positions and at.ended_to_ns is None]
+    return min((_NOTHING if at.sealed_to_ns is None else at.sealed_to_ns for at in live), default=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.commits import Replaced, Retirement
-from stitch.lake.aging import AgedSide, aged_reports, aged_sides
+from stitch.lake.aging import AgedSide, aged_reports, aged_sides, has_waiting
 from stitch.lake.manifest import WindowEntry, open_manifest
 from stitch.lake.store import Store
 from stitch.lake.sweeping import swept
@@ -50,7 +50,9 @@ def retire(
     """Retire windows that ended `keep_ns` before `now_ns` or earlier, and sweep what went `grace_ns` ago.
 
     Windows that are not sealed stay: a live lane may still publish into them. keep_late_ns: late events,
-    those of repairs and dead letters, by when they were written; None: as windows. keep_reports_ns: None
+    those of repairs and dead letters, by when they were written; None: as windows. Of late events that a
+    repair wrote anew, as they waited, nobody knows any more when they came: the next repair lets those go
+    whose own time is past the age. keep_reports_ns: None
     keeps all. On a disk the caller holds `exclusive_lock`. Raises LakeError, CommitTakenError (another upkeep
     ran: run it again), OSError.
     """
@@ -60,15 +62,18 @@ def retire(
     gone = tuple(entry for entry in old if entry.sealed)
     to_ns = max((entry.window.end_ns for entry in gone), default=None)
     held_back = len(old) - len(gone)
-    sides = tuple(aged_sides(store, manifest, now_ns - (keep_ns if keep_late_ns is None else keep_late_ns)))
+    late_limit_ns = now_ns - (keep_ns if keep_late_ns is None else keep_late_ns)
+    sides = tuple(aged_sides(store, manifest, late_limit_ns))
+    late_to_ns = late_limit_ns if has_waiting(manifest) else None
     reports = () if keep_reports_ns is None else tuple(aged_reports(store, now_ns - keep_reports_ns))
     if dry_run:
         hidden = read_hidden(store, manifest.info.window_length_ns, until_ns=now_ns - grace_ns)
         return Retired(to_ns, gone, len(swept(store, hidden)), held_back, sides, reports)
     removed = 0
-    if to_ns is not None or sides or manifest.has_upkeep:
+    said = (to_ns, late_to_ns) != (None, None) or bool(sides)
+    if said or manifest.has_upkeep:
         lane = UpkeepLane(store, manifest.info, owner=owner, created_by=created_by)
-        if to_ns is not None or sides:
+        if said:
             lane.retire(
                 None if to_ns is None else Retirement(to_ns=to_ns, at_ns=now_ns),
                 [
@@ -76,6 +81,7 @@ def retire(
                     for side in sides
                 ],
                 grace_ns,
+                late_to_ns,
             )
         removed = lane.sweep(now_ns - grace_ns)
     for report in reports:

@@ -45,17 +45,24 @@ class UpkeepLane:
             yield staging
 
     def retire(
-        self, retirement: Retirement | None, replaced: Sequence[Replaced], grace_ns: int
+        self,
+        retirement: Retirement | None,
+        replaced: Sequence[Replaced],
+        grace_ns: int,
+        late_to_ns: int | None = None,
     ) -> CommitRecord:
         """Windows that end at `to_ns` or before leave the lake, and files of tables without windows.
 
+        late_to_ns: so do late events of that time, with the next repair that cannot fold them in.
         What was said longer than the grace ago is summed up, as every sweep takes it together.
         """
         upkeep = self._said()
-        for told in replaced:
-            upkeep = _and_replaced(upkeep, told, grace_ns)
+        for each in replaced:
+            upkeep = _and_replaced(upkeep, each, grace_ns)
         if retirement is not None:
             upkeep = _and_retired(upkeep, retirement, grace_ns)
+        told = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
+        upkeep = upkeep.model_copy(update={"late_to_ns": max(told, default=None)})
         with self.stage() as staging:
             return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
 

@@ -331,6 +331,38 @@ def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
     assert repaired(made.store).events == {}
 
 
+def test_late_events_that_cannot_be_folded_in_go_at_their_age_however_often_repairs_run() -> None:
+    stuck = sent(150, 1, record("r0", 1.5, "of another lane", breadcrumb="b0"))
+    waves = [sent(160 + 40 * k, 0, record(f"late{k}", 30, "alone", "end")) for k in range(5)]
+    made = World(sorted([*TRAFFIC, stuck, *waves], key=lambda message: message.at_ns), settings=KEEPS)
+    made.start("process")
+    gone_s = None
+    for n in made.turns("process"):
+        made.disk.now_ns = made.now_ns
+        if n % 10:
+            continue
+        repair(made.store, "L", grace_ns=0, now_ns=made.now_ns, owner="t", created_by="t")
+        retire(
+            made.store,
+            "L",
+            keep_ns=NOW_NS,
+            keep_late_ns=100 * S,
+            grace_ns=0,
+            now_ns=made.now_ns,
+            owner="t",
+            created_by="t",
+        )
+        assert check(made.store) == []
+        if made.now_ns > START_NS + 200 * S and "r0 of another lane" not in late_rows(made.store):
+            gone_s = gone_s or (made.now_ns - START_NS) // S
+    made.processes["process"].stop()
+    # It came after 150 s. Each repair folds in what came since, and wrote it anew: it never grew old.
+    assert gone_s is not None
+    assert gone_s <= 150 + 100 + 80
+    flows = made.published()
+    assert {f"late{k}" for k in range(5)} <= set(flows)
+
+
 def test_a_lake_in_a_bucket_is_repaired_under_a_reader(
     bucket_server: BucketServer, bucket_environ: dict[str, str]
 ) -> None:

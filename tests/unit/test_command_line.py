@@ -60,6 +60,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
         ("compact", "--help"),
         ("retain", "--help"),
         ("repair", "--help"),
+        ("end-lane", "--help"),
     ],
 )
 def test_help_imports_nothing_that_works(arguments: tuple[str, ...]) -> None:

@@ -73,6 +73,8 @@ class Bounds:
     retired_to_ns: int | None
     unsure: I8
     """Ascending starts of windows that cannot be replaced now."""
+    late_to_ns: int | None = None
+    """Late events that end there or before need not be kept; None: all are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +87,8 @@ class Mended:
     late_unit: I8
     expired: B1
     """[late] older than all windows of the lake."""
+    aged: B1
+    """[late] past the age of late events, all of the unit."""
     verdict: I8
     """[units] Verdict."""
     gone: pa.Table
@@ -187,6 +191,7 @@ def _mend(
         late=late,
         late_unit=number[unit[:n_late]],
         expired=_expired(late, bounds),
+        aged=_aged(late, unit[:n_late], bounds),
         verdict=verdict[has_late],
         gone=there.filter(pa.array(gone)).combine_chunks(),
         gone_unit=number[of_there[gone]],
@@ -238,6 +243,15 @@ def _expired(late: pa.Table, bounds: Bounds) -> B1:
         return np.zeros(late.num_rows, dtype=np.bool_)
     expired: B1 = (np.maximum(first, last) < bounds.retired_to_ns) & (last > -NEVER)
     return expired
+
+
+def _aged(late: pa.Table, unit: I8, bounds: Bounds) -> B1:
+    if bounds.late_to_ns is None:
+        return np.zeros(late.num_rows, dtype=np.bool_)
+    young = np.zeros(int(unit.max(initial=-1)) + 1, dtype=np.bool_)
+    young[unit[event_times(late)[1] > bounds.late_to_ns]] = True
+    aged: B1 = ~young[unit]
+    return aged
 
 
 def _held_back(events: pa.Table, unit: I8, n: int, bounds: Bounds) -> tuple[B1, B1]:

@@ -21,13 +21,14 @@ from stitch.drivers.dead_letters import KERNEL_SOURCE
 from stitch.drivers.repair.kept_events import kept_segments, read_kept, related
 from stitch.drivers.repair.lane_settings import LaneSettings, lane_settings
 from stitch.drivers.repair.mending import Bounds, Mended, Verdict, mend
-from stitch.drivers.repair.settling import Share, shares
+from stitch.drivers.repair.settling import Share, past_age, shares
+from stitch.lake.checkpoint import read_tail
 from stitch.lake.known import KnownRequests
 from stitch.lake.late_events import late_files, read_events
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
 from stitch.lake.rewriting import behind_pending, by_window, rewrite, settle_published
 from stitch.lake.store import Store
-from stitch.lake.upkeep import UPKEEP_LANE
+from stitch.lake.upkeep import UPKEEP_LANE, upkeep_of
 from stitch.lake.upkeep_lane import UpkeepLane
 
 
@@ -40,7 +41,9 @@ class Repaired:
     windows: int
     """Written anew."""
     events: dict[Verdict, int]
-    """Late events by what became of them; verdicts that occur."""
+    """Late events by what became of them; verdicts that occur. Without those past their age."""
+    aged: int
+    """Late events that could not be folded in and are dropped: past their age (`flowdiff retain`)."""
     removed: int
     """Files removed from the store: replaced for longer than the grace."""
 
@@ -72,7 +75,8 @@ def repair(
     mended = [*_mended(store, manifest, finished=finished)]
     events = {verdict: sum(_count(part, verdict) for part in mended) for verdict in Verdict}
     requests = sum(int(np.count_nonzero(part.verdict == Verdict.FOLDED)) for part in mended)
-    told = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, 0)
+    aged = sum(int(np.count_nonzero(past_age(part))) for part in mended)
+    told = Repaired(requests, 0, {verdict: n for verdict, n in events.items() if n}, aged, 0)
     todo = shares(mended, manifest.info.window_length_ns)
     if lane is None:
         return replace(told, windows=len({window for share in todo for window in share.windows}))
@@ -87,13 +91,14 @@ def repair(
 
 
 def _count(part: Mended, verdict: Verdict) -> int:
-    return int(np.count_nonzero(part.verdict[part.late_unit] == verdict))
+    return int(np.count_nonzero((part.verdict[part.late_unit] == verdict) & ~past_age(part)))
 
 
 def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]:
     settled = late_files(manifest, "repaired")
     found: list[Mended] = []
     unsure = behind_pending(manifest) - {None}
+    late_to_ns = upkeep_of(read_tail(store, UPKEEP_LANE)).late_to_ns
     for lane, files in late_files(manifest, "late").items():
         settings = lane_settings(store, lane)
         late = read_events(manifest, files)
@@ -107,6 +112,7 @@ def _mended(store: Store, manifest: Manifest, *, finished: bool) -> list[Mended]
             sealed_to_ns=manifest.sealed_to_ns,
             retired_to_ns=manifest.retired_to_ns,
             unsure=np.array(sorted(start for start in unsure if start is not None), dtype=np.int64),
+            late_to_ns=late_to_ns,
         )
         found += _mend_lane(manifest, lane, late, kept, settings, bounds)
     return found

@@ -25,6 +25,8 @@ B1 = npt.NDArray[np.bool_]
 WINDOWS_A_COMMIT: Final = 128
 """Bounds the record, about 1 KB a window, and what is lost by an interruption. Of windows in which a unit
 begins: those that it moves out of or into come on top."""
+_STUCK: Final = (Verdict.LOST, Verdict.SPLIT, Verdict.RETIRED)
+"""What does not come right by waiting."""
 _DETAILS: Final = {
     Reason.CONFLICT: "another version of this id was kept",
     Reason.BAD_TIME: "no event of the request has a time",
@@ -143,9 +145,15 @@ def shares(mended: Sequence[Mended], length_ns: int) -> list[Share]:
     ]
 
 
+def past_age(part: Mended) -> B1:
+    """[late] dropped: they cannot be folded in, and `flowdiff retain` keeps late events no longer."""
+    gone: B1 = part.aged & np.isin(part.verdict[part.late_unit], _STUCK)
+    return gone
+
+
 def _gone(part: Mended) -> B1:
-    """[late] dropped: nothing of the lake is so old."""
-    gone: B1 = part.expired & (part.verdict[part.late_unit] == Verdict.RETIRED)
+    """[late] dropped: nothing of the lake is so old, or they are past the age of late events."""
+    gone: B1 = past_age(part) | (part.expired & (part.verdict[part.late_unit] == Verdict.RETIRED))
     return gone
 
 

@@ -1,0 +1,73 @@
+"""`flowdiff end-lane`: a lane whose partitions are gone no longer holds back the others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowdiff.options import LAKE_HELP
+from flowdiff.upkeep_run import upkeep
+from schemas.windows import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from stitch.lake.store import Store
+
+
+def command(
+    lake: Annotated[str, typer.Argument(envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)],
+    lane: Annotated[
+        int | None,
+        typer.Option(
+            help="Lane to end: of partition n it is n + 1. Without it lanes are listed.", metavar="N"
+        ),
+    ] = None,
+) -> None:
+    """End a lane whose partitions are gone for good: what is open is published, and it holds no seal.
+
+    Raw events that were kept of it for `flowdiff repair` go. Should its partitions come back, it goes on at
+    its positions; a process that has them takes the lane back.
+    """
+    with upkeep(lake, "Ending a lane") as at:
+        from stitch.drivers.ending import end_lane
+
+        if lane is None:
+            _list(at.store)
+            return
+        done = end_lane(at.store, lake, lane, owner=at.owner, created_by=at.created_by)
+    streams = ", ".join(stream.name for stream in done.streams)
+    typer.echo(
+        f"lane {lane} ({streams}) ended: {done.flows:,} flows of {done.events:,} open events published "
+        f"in {done.windows:,} windows"
+    )
+
+
+def _list(store: Store) -> None:
+    """Lanes of partitions, and how far each is."""
+    from flowdiff.listing import Heading, Kind, print_rows
+    from stitch.drivers.ending import lanes_of_partitions
+
+    def reached(sealed_ns: int | None, ended_ns: int | None) -> str:
+        if ended_ns is not None:
+            return "ended"
+        if sealed_ns is None:
+            return "nothing"
+        return f"{datetime.fromtimestamp(sealed_ns // NS_PER_SECOND, UTC):%Y-%m-%d %H:%M}"
+
+    rows = [
+        [
+            str(found.lane),
+            reached(found.standing.sealed_to_ns, found.standing.ended_to_ns),
+            f"{found.commit:,}",
+            ", ".join(stream.name for stream in found.streams),
+        ]
+        for found in lanes_of_partitions(store)
+    ]
+    columns = [
+        Heading("lane", Kind.NUMBER),
+        Heading("sealed to (UTC)", Kind.EXACT),
+        Heading("commits", Kind.NUMBER),
+        Heading("partitions"),
+    ]
+    print_rows(columns, rows)

@@ -1,0 +1,111 @@
+"""The end of a lane whose partitions are gone: what is open is published, and it holds no seal any more.
+
+A lane that nobody owns seals nothing, and windows are sealed once every lane has sealed them. So one that is
+not to come back must be ended, by order. Its positions stay: should its partitions come back after all, the
+lane goes on there, as a new one would, behind what the other lanes have sealed meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.source import StreamId
+from schemas.commits import CommitBody, Standing
+from schemas.errors import LakeError
+from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.taking_over import taken_over
+from stitch.drivers.repair.lane_settings import lane_settings
+from stitch.lake.chain import lanes
+from stitch.lake.checkpoint import read_tail
+from stitch.lake.lane import Lane
+from stitch.lake.manifest import open_manifest
+from stitch.lake.segment_files import KeptSegments
+from stitch.lake.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class LaneOfPartitions:
+    """What the last commit of a lane says."""
+
+    lane: int
+    commit: int
+    standing: Standing
+
+    @property
+    def streams(self) -> tuple[StreamId, ...]:
+        """Every partition that it ever took from, sorted."""
+        return tuple(sorted(StreamId(p.topic, p.partition) for p in self.standing.positions))
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the last commit of a lane published."""
+
+    streams: tuple[StreamId, ...]
+    windows: int
+    flows: int
+    events: int
+    """That were open."""
+
+
+def lanes_of_partitions(store: Store) -> list[LaneOfPartitions]:
+    """Lanes that took from a log, ascending; those that were ended, too. Raises LakeError."""
+    found = []
+    for number in lanes(store):
+        tail = read_tail(store, number)
+        if tail.records and tail.records[-1].record.standing.positions:
+            found.append(LaneOfPartitions(number, tail.head, tail.records[-1].record.standing))
+    return found
+
+
+def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: str) -> Ended:
+    """Take a lane over, publish all that is open, and let it hold no seal.
+
+    Whoever owned it is fenced off, and told so by its next commit; if the lane is still its own by then, it
+    takes it back and the lane is ended no more. Raw events that were kept of the lane for a repair go. On a
+    disk the caller holds `exclusive_lock`. Raises LakeError where the lane is none of a partition or was
+    ended before, CommitTakenError (an owner went on: run it again), OSError.
+    """
+    info = open_manifest(store, lake).info
+    known = {lane.lane: lane for lane in lanes_of_partitions(store)}
+    if number not in known:
+        there = ", ".join(map(str, known)) or "none"
+        raise LakeError(
+            f"Lane {number} of '{lake}' is none of a partition; these are: {there}.",
+            remedy="The lane of partition n is n + 1.",
+        )
+    if known[number].standing.ended_to_ns is not None:
+        raise LakeError(f"Lane {number} of '{lake}' was ended before.", remedy="There is nothing to do.")
+    told = lane_settings(store, number)
+    settings = LiveSettings(stitch=told.stitch, params_share=told.params_share)
+    lane = Lane(store, info, owner=owner, created_by=created_by, lane=number, fence=True)
+    before = lane.standing
+    due = taken_over(store, number, settings, before, lane.events_open, None).everything()
+    with lane.stage() as staging:
+        for place, part in enumerate(due.windows):
+            staging.add_window("flows", part.window, place, part.flows)
+            staging.add_window("structures", part.window, place, part.structures)
+            staging.add_window("params", part.window, place, part.params)
+        staging.add_side("late", 0, due.late)
+        staging.add_side("dead_letters", 0, due.dead_letters)
+        lane.commit(
+            staging,
+            CommitBody(
+                kind="live",
+                counters=due.counters,
+                config=settings.model_dump(mode="json", include={"params_share", "stitch"}),
+                standing=Standing(
+                    cluster_id=before.cluster_id,
+                    positions=before.kept().positions,
+                    watermark_ns=before.watermark_ns,
+                    ended_to_ns=0 if due.sealed_to_ns is None else due.sealed_to_ns,
+                ),
+            ),
+        )
+    KeptSegments(store, number, 0).sweep((), lane.seq)
+    return Ended(
+        streams=known[number].streams,
+        windows=len({part.window for part in due.windows}),
+        flows=due.counters.flows,
+        events=due.counters.events_carried,
+    )
