@@ -54,6 +54,15 @@ def test_a_profile_has_the_blocks_of_its_requests() -> None:
     assert [test.measure for test in period_tests(ours, problem, PeriodNoise())] == ["mean", "tail", "errors"]
 
 
+def test_requests_that_all_fail_are_all_recorded_as_failures() -> None:
+    """No status of the population is `ok` then."""
+    found = population([call("a/x", 0, 100, status="no") for _ in range(5)], [])
+    starts = period_requests(found, 0).start_ns
+    profile = profile_of(found, [Slot(0, int(starts.min()), int(starts.max()) + 1)]).profile
+    assert sum(profile.responses["failed"].to_pylist()) == 5
+    assert sum(profile.responses["failed_n"].to_pylist()) == 5
+
+
 def windows(rng: np.random.Generator, n: int, tau: float, failing: float = 0.0) -> PeriodBlocks:
     """One block a window, each with a mean of its own."""
     parts = [
