@@ -118,7 +118,7 @@ def _mean(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise) ->
     sampling = np.array([float(side.variance) for side in sides])
     change = after - before
     between = noise.tau**2 * (before**2 / max(noise.windows0, 1) + after**2 / max(noise.windows1, 1))
-    n0, n1 = _effective(reference), _effective(problem)
+    n0, n1 = effective_requests(reference), effective_requests(problem)
     band = mean_band(noise) * before
     if np.isnan(sampling).any():  # a single request
         return PeriodTest(
@@ -168,12 +168,12 @@ def _errors(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise) 
             problem.weight.sum(axis=1),
         ),
     )
-    n0, n1 = _effective(reference), _effective(problem)
+    n0, n1 = effective_requests(reference), effective_requests(problem)
     return _share("errors", None, sides, (n0, n1), noise, ALPHA, ERRORS_FLOOR, ERRORS_MARGIN)
 
 
 def _tails(reference: PeriodBlocks, problem: PeriodBlocks, noise: PeriodNoise) -> Iterator[PeriodTest]:
-    n = _effective(reference), _effective(problem)
+    n = effective_requests(reference), effective_requests(problem)
     weights = reference.weight.sum(axis=1), problem.weight.sum(axis=1)
     levels = len(reference.thresholds_us)
     for level, limit in enumerate(reference.thresholds_us):
@@ -217,7 +217,7 @@ def _share(
     )
 
 
-def _effective(side: PeriodBlocks) -> float:
+def effective_requests(side: PeriodBlocks) -> float:
     """Kish's number of requests."""
     return float(side.weight.sum() ** 2 / side.weight2.sum())
 

@@ -20,22 +20,23 @@ _US = 1e-3
 def profile_thresholds(
     profile: Profile, reference: npt.NDArray[np.bool_], levels: Sequence[float] = TAIL_LEVELS
 ) -> tuple[float, ...]:
-    """Response times over which a request is slow, µs: upper ends of the bins that hold the quantiles.
+    """Response times over which a request is slow, µs: upper ends of the bins that hold the weighted
+    quantiles.
 
-    Of levels that enough of the reference lies above. reference: [slots] which slots are its.
+    Of levels that enough recorded requests of the reference lie above. reference: [slots] which are its.
     """
     table = profile.responses
     inside = reference[table["slot"].to_numpy()]
-    counts = np.bincount(table["bin"].to_numpy()[inside], table["n"].to_numpy()[inside])
-    total = counts.sum()
+    weights = np.bincount(table["bin"].to_numpy()[inside], table["w"].to_numpy()[inside])
+    total = table["n"].to_numpy()[inside].sum()
     usable = [level for level in levels if total * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
-    return tuple(float(value_of(quantile_bin(counts, level) + 1.0)) * _US for level in usable)
+    return tuple(float(value_of(quantile_bin(weights, level) + 1.0)) * _US for level in usable)
 
 
-def quantile_bin(counts: npt.NDArray[np.number], level: float) -> int:
-    """The bin that holds a quantile. counts: [bins], not all 0."""
-    upto = np.cumsum(counts)
-    return int(np.searchsorted(upto, level * upto[-1]))
+def quantile_bin(weights: npt.NDArray[np.number], level: float) -> int:
+    """The bin that holds a quantile, in whatever order weights were added up. weights: [bins], not all 0."""
+    upto = np.cumsum(weights)
+    return int(np.searchsorted(upto, level * upto[-1] * (1 - 1e-9)))
 
 
 def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:

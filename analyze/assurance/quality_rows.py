@@ -10,7 +10,7 @@ import numpy as np
 from analyze.assurance.label_hygiene import Hygiene, label_hygiene
 from analyze.assurance.load_change import RateChange, mix_change, rate_changes
 from analyze.assurance.period_blocks import PeriodBlocks, block_means
-from analyze.assurance.period_tests import exact_p
+from analyze.assurance.period_tests import effective_requests, exact_p
 from analyze.population import Population
 from analyze.report.wording import duration, percent
 from schemas.quality import MEANINGS, Quality
@@ -205,16 +205,13 @@ def history_rows(reference: PeriodBlocks, history: Sequence[PeriodBlocks]) -> It
         )
     rates = np.array([float(w.failed.sum() / w.weight.sum()) for w in windows])
     failed = float(reference.failed.sum() / reference.weight.sum())
-    if (
-        failed > rates.max() + EXCLUDED_FLOOR
-        and exact_p(
-            round(sum(w.failed.sum() for w in windows)),
-            sum(w.n_requests for w in windows),
-            round(failed * reference.n_requests),
-            reference.n_requests,
-        )
-        < ALPHA
-    ):
+    # A request that stands for many shows as much as one.
+    sizes = np.array([effective_requests(w) for w in windows])
+    size = effective_requests(reference)
+    p = exact_p(
+        round(float((rates * sizes).sum())), round(float(sizes.sum())), round(failed * size), round(size)
+    )
+    if failed > rates.max() + EXCLUDED_FLOOR and p < ALPHA:
         yield QualityRow(
             kind="history",
             severe=True,

@@ -62,7 +62,7 @@ def _failed(population: Population, sample: int) -> tuple[int, float]:
 def headline(samples: tuple[SampleSummary, ...], ratio: float | None) -> Headline:
     """What happened from the first sample to the second; of one sample, or of many, what there is.
 
-    ratio: the second's requests a second over the first's.
+    ratio: the second's requests a second over the first's, weighted.
     """
     if len(samples) != 2:
         return Headline(sentence=_sentence(samples), change=None)
@@ -97,9 +97,9 @@ def load_ratio(population: Population) -> float | None:
 
 
 def _rate(population: Population, sample: int) -> float | None:
-    """Requests per ns while they were watched; None if they are not apart."""
+    """Requests per ns while they were watched, weighted; None if they are not apart."""
     length = watched_ns(population, sample)
-    requests = sum(c.rows(sample).stop - c.rows(sample).start for c in population.categories)
+    requests = sum(float(c.weight[c.rows(sample)].sum()) for c in population.categories)
     return requests / length if length > 0 else None
 
 

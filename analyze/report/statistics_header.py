@@ -42,11 +42,11 @@ def statistics_summary(compared: SampleProfiles, sample: int) -> SampleSummary:
 
 
 def statistics_load_ratio(compared: SampleProfiles) -> float | None:
-    """Requests a second of the second sample over those of the first, over the windows that hold any."""
+    """Weighted requests a second, second sample over first, over the windows that hold any."""
     rates = []
     for sample in (0, 1):
         seconds = sum(slot.seconds for slot in compared.profile.slots if slot.sample == sample)
-        rates.append(_rows(compared, sample)["n"].sum() / seconds if seconds else 0.0)
+        rates.append(_rows(compared, sample)["w"].sum() / seconds if seconds else 0.0)
     return float(rates[1] / rates[0]) if all(rates) else None
 
 

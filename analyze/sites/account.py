@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from analyze.sites.keyed_sums import numbered
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 
@@ -80,13 +81,12 @@ def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "cr
     root, path, shape, slot = (
         table[name].to_numpy().astype(np.int64) for name in ("root", "path", "shape", "slot")
     )
-    key = (root << 48) + (path << 24) + shape
-    found, code = np.unique(key, return_inverse=True)
+    code, first = numbered([root, path, shape])
     sums = [
-        np.stack([totals(code, values * inside[slot], len(found)) for inside in (reference, problem)], axis=1)
+        np.stack([totals(code, values * inside[slot], len(first)) for inside in (reference, problem)], axis=1)
         for values in (table["calls"].to_numpy(), table[column].to_numpy())
     ]
-    return MeasuredRows(found >> 48, found >> 24 & 0xFFFFFF, found & 0xFFFFFF, *sums)
+    return MeasuredRows(root[first], path[first], shape[first], *sums)
 
 
 def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:

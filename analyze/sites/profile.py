@@ -17,7 +17,7 @@ import pyarrow as pa
 from analyze.sites.keyed_sums import keyed_sums
 from analyze.sites.names import NameBook, Names
 
-PROFILE_VERSION: Final = 4
+PROFILE_VERSION: Final = 5
 """Of the meaning of a stored profile; another one is made anew."""
 
 OWN_TIME, OVERLAP, CALLS = 0, 1, 2

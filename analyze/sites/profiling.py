@@ -157,9 +157,10 @@ class _Maker:
 
     def _responses(self, category: Category, runs: SlotRuns, root: int) -> None:
         response = runs.ordered(category.response_ns).astype(np.float64)
+        statuses = self.population.statuses
         failed = np.zeros(len(response))
-        if OK in self.population.statuses:
-            ok = self.population.statuses.index(OK)
+        if statuses:
+            ok = statuses.index(OK) if OK in statuses else -1  # none is where all fail
             failed = (runs.ordered(category.status) != ok).astype(np.float64)
         found, inverse = np.unique(runs.slot << 16 | bin_of(response), return_inverse=True)
         w = runs.weight

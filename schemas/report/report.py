@@ -64,8 +64,8 @@ class Change(Frozen):
     requests0: int
     requests1: int
     load_ratio: float | None
-    """Requests per second, problem / reference, each from its first to its last request (a period may hold
-    windows without traffic); None where a period has fewer than two."""
+    """Weighted requests per second, problem / reference, each from its first to its last request (a period
+    may hold windows without traffic); None where a period has fewer than two."""
     total_change_us: float
     """Change of the summed response time, n1·mean1 - n0·mean0."""
 

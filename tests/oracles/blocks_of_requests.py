@@ -20,10 +20,11 @@ _LEAST_US = 1e-3
 
 
 def tail_thresholds(reference: PeriodRequests, levels: Sequence[float] = TAIL_LEVELS) -> tuple[float, ...]:
-    """Response times over which a request is slow, µs: quantiles that enough of the reference lies above."""
+    """Response times over which a request is slow, µs: weighted quantiles that enough lie above."""
     n = len(reference.response_us)
     usable = [level for level in levels if n * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
-    return tuple(float(np.quantile(reference.response_us, level, method="inverted_cdf")) for level in usable)
+    us, weight = reference.response_us, reference.weight
+    return tuple(float(np.quantile(us, level, method="inverted_cdf", weights=weight)) for level in usable)
 
 
 def period_blocks(

@@ -105,7 +105,7 @@ def _request(population: Population, category: Category, row: int, path: set[int
         start_ns=int(category.start_ns[row]),
         weight=float(category.weight[row]),
         response_ns=int(category.response_ns[row]),
-        failed="ok" in population.statuses and status != "ok",
+        failed=status != "ok",
         units=units,
         shaped=shaped,
         failing=failing,

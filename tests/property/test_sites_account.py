@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,8 @@ from oracles.sites import PlainAccount, plain_account, requests, words_of
 from analyze.methods.robust.account_section import error_rows
 from analyze.population import Population
 from analyze.sites.account import ExactAccount, account_rows, exact_account, root_requests
-from analyze.sites.profile import Profile
+from analyze.sites.names import NameBook
+from analyze.sites.profile import SCHEMAS, Profile, Slot
 from analyze.sites.profiling import profile_of
 
 THRESHOLD_NS = 60_000.0
@@ -116,3 +118,19 @@ def test_an_account_does_not_see_load(found: Population, measure: str, load: flo
     one, other = account(profile, periods, measure), account(profiled(heavier)[0], periods, measure)
     assert other.mix == pytest.approx(one.mix, rel=1e-9, abs=1e-6)
     assert other.parts.total == pytest.approx(one.parts.total, rel=1e-9, abs=1e-6)
+
+
+def test_there_may_be_more_root_types_than_sixteen_bits_number() -> None:
+    root = np.array([0, 32_767, 32_768, 40_000, 1 << 20])
+    keys = {"root": root, "path": 7 * root, "shape": 3 * root, "slot": np.array([0, 1, 0, 1, 0])}
+    columns = {**keys, "calls": np.ones(5), "critical_ns": np.arange(5.0), "over": np.zeros(5)}
+    tables = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
+    tables["account"] = pa.table(
+        {name: pa.array(values).cast(SCHEMAS["account"].field(name).type) for name, values in columns.items()}
+    )
+    profile = Profile(NameBook().names(), (Slot(0, 0, 1), Slot(1, 1, 2)), **tables)
+    rows = account_rows(profile, np.array([True, False]), np.array([False, True]))
+    assert rows.root.tolist() == root.tolist()
+    assert rows.place.tolist() == (7 * root).tolist()
+    assert rows.shape.tolist() == (3 * root).tolist()
+    assert rows.value.tolist() == [[0, 0], [0, 1], [2, 0], [0, 3], [4, 0]]

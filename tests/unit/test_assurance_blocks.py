@@ -17,6 +17,7 @@ from analyze.assurance.period_tests import PeriodNoise, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.verdict import Explained
 from analyze.assurance.visible_change import log_spread
+from analyze.methods.robust.robust_run import slow_response_ns
 from analyze.sites.profile import Slot
 from analyze.sites.profiling import profile_of
 
@@ -52,6 +53,34 @@ def test_a_profile_has_the_blocks_of_its_requests() -> None:
     assert np.allclose(spread, log_spread(before.response_us, before.weight, before.root, 2), atol=0.01)
     problem = profile_blocks(profile, np.array([-1] * 8 + list(range(8))), limits)
     assert [test.measure for test in period_tests(ours, problem, PeriodNoise())] == ["mean", "tail", "errors"]
+
+
+def test_thresholds_are_of_all_requests_whatever_part_was_kept() -> None:
+    """Slow requests were all kept, of others one in ten."""
+    took = np.random.default_rng(7).lognormal(7, 0.5, 6_000)
+    kept = (took > np.quantile(took, 0.9)) | (np.arange(len(took)) % 10 == 0)
+    (category,) = population([call("a/x", 0, float(us)) for us in took[kept]], []).categories
+    weight = np.where(category.response_ns > 1_000 * np.quantile(took, 0.9), 1.0, 10.0)
+    found = replace(population([call("a/x", 0, 1)], []), categories=(replace(category, weight=weight),))
+    requests = period_requests(found, 0)
+    starts = requests.start_ns
+    profile = profile_of(found, [Slot(0, int(starts.min()), int(starts.max()) + 1)]).profile
+    limits = profile_thresholds(profile, np.array([True]))
+    exact = tail_thresholds(requests)
+    assert len(limits) == len(exact) == 2
+    assert all(true <= limit <= true * 1.03 for true, limit in zip(exact, limits, strict=True))
+    assert limits == pytest.approx(np.quantile(took, [0.95, 0.99]), rel=0.05)
+    # The account's threshold is in the same bin: whole ns at its end.
+    assert slow_response_ns(found) / 1_000 == pytest.approx(limits[0], abs=0.002)
+
+
+def test_requests_that_all_fail_are_all_recorded_as_failures() -> None:
+    """No status of the population is `ok` then."""
+    found = population([call("a/x", 0, 100, status="no") for _ in range(5)], [])
+    starts = period_requests(found, 0).start_ns
+    profile = profile_of(found, [Slot(0, int(starts.min()), int(starts.max()) + 1)]).profile
+    assert sum(profile.responses["failed"].to_pylist()) == 5
+    assert sum(profile.responses["failed_n"].to_pylist()) == 5
 
 
 def windows(rng: np.random.Generator, n: int, tau: float, failing: float = 0.0) -> PeriodBlocks:

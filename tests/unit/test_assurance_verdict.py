@@ -251,6 +251,19 @@ def test_a_reference_that_is_not_normal() -> None:
     assert not list(history_rows(windows[0], windows[:3]))
 
 
+@pytest.mark.parametrize("weight", [1.0, 10.0, 40.0])
+def test_failures_of_sampled_windows_are_held_against_what_was_recorded(weight: float) -> None:
+    rng = np.random.default_rng(5)
+
+    def window(failed: int) -> PeriodBlocks:
+        requests = drawn(rng, 100, weight=weight)
+        return period_blocks(replace(requests, failed=np.arange(100) < failed), 1, [PERIOD])
+
+    windows = [window(3) for _ in range(10)]
+    said = [bool([row for row in history_rows(window(n), windows) if "fail" in row.text]) for n in (3, 6, 15)]
+    assert said == [False, False, True]
+
+
 def test_ordinary_references_are_seldom_called_abnormal() -> None:
     rng = np.random.default_rng(4)
     said = 0

@@ -1,6 +1,7 @@
 """Paper mode from population to report model: what is found, ranked, summed, and bounded."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +11,13 @@ from oracles.populations import category, chain, constant_chain, graph, populati
 from pydantic import ValidationError
 
 from analyze.methods.spectroscope.mutation_rows import fair_shares
-from analyze.population import Category
+from analyze.population import Category, Sample
 from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
+from analyze.report.statistics_header import statistics_load_ratio
+from analyze.sites.profile import Slot
+from analyze.sites.profiling import profile_of
+from analyze.sites.sample_profiles import SampleProfiles
 from schemas.errors import PeriodError
 from schemas.report.categories import CategoriesSection, Role
 from schemas.report.mutations import Direction, MutationKind, MutationsSection
@@ -275,6 +280,15 @@ def test_load_is_counted_over_the_time_in_which_there_was_traffic():
     p = population(constant_chain(CALM, 11, 21, 1000, 1000))  # start_ns 0..10 and 11..31
     assert run(p).change.load_ratio == pytest.approx((21 / 20) / (11 / 10))
     assert run(population(constant_chain(CALM, 11, 1, 9, 9))).change.load_ratio is None
+
+
+def test_load_is_that_of_all_requests_whatever_part_was_kept():
+    (calm,) = population(constant_chain(CALM, 11, 11, 1000, 1000)).categories
+    sampled = replace(calm, weight=np.where(calm.sample == 1, 4.0, 1.0))
+    assert run(population(sampled)).change.load_ratio == pytest.approx(4)
+    profile = profile_of(population(sampled), [Slot(0, 0, 11), Slot(1, 11, 22)]).profile
+    assert profile.responses.num_rows == 2
+    assert statistics_load_ratio(SampleProfiles((Sample("a"), Sample("b")), profile)) == pytest.approx(4)
 
 
 def test_json_round_trip_and_version():

@@ -12,6 +12,7 @@ from oracles.span_events import T0
 from analyze.methods.robust.place_equivalence import place_equivalence
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.vetoes.lost_records import loss_of
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
 from analyze.refine.clock_fit import Bounds as ClockBounds
@@ -37,12 +38,14 @@ def requests(
     ]
 
 
-def run(before: list[Call], after: list[Call]) -> RobustRun:
+def run(before: list[Call], after: list[Call], weight: float = 1.0) -> RobustRun:
     samples = tuple(
         Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 400 * SECOND_NS)
         for at, name in enumerate(("reference", "problem"))
     )
-    return robust_run(replace(population(before, after), samples=samples), None, SETTINGS)
+    found = population(before, after)
+    sampled = tuple(replace(category, weight=weight * category.weight) for category in found.categories)
+    return robust_run(replace(found, categories=sampled, samples=samples), None, SETTINGS)
 
 
 def test_a_renamed_call_is_one_statement() -> None:
@@ -74,6 +77,39 @@ def test_another_call_is_no_rename(after: list[Call]) -> None:
     found = run([*requests(200, 1, other="db/ping")], after)
     assert found.sifted.text("rename") == ""
     assert found.groups
+
+
+def now_and_then(n: int, seed: int, name: str, times: int) -> list[Call]:
+    """Requests of which some make one call more."""
+    rare = requests(times, seed + 100, other=name)
+    return [*rare, *requests(n - times, seed)]
+
+
+@pytest.mark.parametrize("weight", [1.0, 20.0])
+@pytest.mark.parametrize(("times", "renamed"), [((2, 2), False), ((20, 27), True), ((30, 90), False)])
+def test_renames_rest_on_requests_that_were_recorded(
+    weight: float, times: tuple[int, int], renamed: bool
+) -> None:
+    before, after = now_and_then(200, 1, "db/old", times[0]), now_and_then(200, 2, "db/new", times[1])
+    assert bool(run(before, after, weight).sifted.text("rename")) is renamed
+
+
+@pytest.mark.parametrize("weight", [1.0, 20.0])
+@pytest.mark.parametrize("n", [12, 200])
+def test_a_component_that_told_seldom_is_not_missed(weight: float, n: int) -> None:
+    found = run(calling(n, 1), calling(n, 2, tells=False), weight)
+    assert bool(found.sifted.text("loss")) is (n > 20)
+
+
+@pytest.mark.parametrize("weight", [1.0, 20.0])
+@pytest.mark.parametrize("n", [30, 200])
+def test_what_few_recorded_requests_lack_tells_of_no_loss(weight: float, n: int) -> None:
+    busy = [call(f"db/{name}", 10 * at, 10 * at + 5) for at, name in enumerate("abcdef")]
+    page = [call("web/get", 0, 400 + at, *busy) for at in range(n)]
+    found = run(page, page, weight)
+    loss = loss_of(found.profile, found.roles, incomplete=((0, 1_000), (100, 1_000)))
+    assert loss is not None
+    assert bool(loss.places) is (n > 50)
 
 
 def calling(n: int, seed: int, *, tells: bool = True, answers: str = "ok", scale: float = 1.0) -> list[Call]:

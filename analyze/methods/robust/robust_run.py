@@ -143,15 +143,15 @@ def _refuse_empty(compared: Population | SampleProfiles) -> None:
 def slow_response_ns(population: Population, level: float = TAIL_LEVELS[0]) -> float:
     """Response time over which a request is slow, ns; inf without requests of the reference.
 
-    The longest of the bin that holds the reference's quantile: the requests over it are those that the test
-    of the whole period counts (`profile_thresholds`).
+    The longest of the bin that holds the reference's weighted quantile: the requests over it are those that
+    the test of the whole period counts (`profile_thresholds`).
     """
-    response = np.concatenate(
-        [np.zeros(0, np.int64), *(c.response_ns[c.rows(REFERENCE)] for c in population.categories)]
-    )
+    inside = [(category, category.rows(REFERENCE)) for category in population.categories]
+    response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in inside)])
     if not len(response):
         return np.inf
-    place = quantile_bin(np.bincount(bin_of(response)), level)
+    weight = np.concatenate([c.weight[rows] for c, rows in inside])
+    place = quantile_bin(np.bincount(bin_of(response), weight), level)
     longest = int(value_of(place + 1.0))
     # The edge of a bin is no whole number of ns, or is rounded to one.
     while bin_of(np.array([longest]))[0] > place:

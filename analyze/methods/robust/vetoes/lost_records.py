@@ -40,6 +40,7 @@ LEAST_PLACES = 5
 _ALWAYS = 0.9
 """A call that at least so many requests make is one whose lack shows a loss."""
 _LEAST_REQUESTS = 50
+"""Recorded requests of either period at a place that tells of the rate."""
 ALLOWED = 1.5
 """Times what loss makes on average that one place may lack: places differ, and losses come together."""
 _SE = 2.0
@@ -91,17 +92,26 @@ def _lacks(profile: Profile, whole: B1, torn: B1) -> F8:
         for child in profile.names.shapes[shape]:
             present[site, child.operation] += votes
     found = []
+    recorded = np.stack([_requests(profile, period) for period in (whole, torn)], axis=1)
     for (site, _), votes in present.items():
         n = shapes.total[site]
-        if (n < _LEAST_REQUESTS).any() or votes[0] < _ALWAYS * n[0]:
+        if (recorded[site] < _LEAST_REQUESTS).any() or votes[0] < _ALWAYS * n[0]:
             continue
         found.append(1 - (votes[1] / n[1]) / (votes[0] / n[0]))
     return np.array(found)
 
 
+def _requests(profile: Profile, period: B1) -> F8:
+    """[sites] recorded requests that pass."""
+    visits = profile.visits
+    inside = period[visits["slot"].to_numpy()]
+    passing = visits["n"].to_numpy()[inside]
+    return totals(visits["site"].to_numpy()[inside], passing, len(profile.names.sites))
+
+
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Local shapes of both periods: rows (site, shape), votes [rows, 2]; total [sites, 2]."""
+    """Local shapes of both periods: rows (site, shape), weighted votes [rows, 2]; total [sites, 2]."""
 
     site: I8
     shape: I8

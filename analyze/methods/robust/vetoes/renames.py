@@ -24,7 +24,7 @@ from analyze.sites.totals import totals
 F8 = npt.NDArray[np.float64]
 
 LEAST_REQUESTS = 20
-"""Requests of either period that must pass the name: fewer could be two rare things."""
+"""Recorded requests of either period that must pass the name: fewer could be two rare things."""
 SAME_SHARE = 0.1
 """Relative difference of the share of requests that pass; more is forgiven where chance explains it."""
 SAME_PLACE = 0.8
@@ -39,7 +39,7 @@ class Rename:
     old: OperationName
     new: OperationName
     requests: float
-    """Problem requests that pass it."""
+    """Recorded problem requests that pass it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ class Uses:
     """How operations are used in one period."""
 
     n: F8
-    """[operations] requests that pass, each site's counted: a measure of how often."""
+    """[operations] recorded requests that pass, each site's counted: how much is known."""
     share: F8
-    """[operations] the same over the period's requests."""
+    """[operations] the same over the period's requests, both weighted: a measure of how often."""
     requests: float
+    """Recorded requests of the period."""
     ways: Mapping[int, Mapping[tuple[str, int], float]]
     """Operation -> neighbour (where from, where to) -> share of its ways that go there."""
 
@@ -58,17 +59,13 @@ class Uses:
 def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
     """Operations of the reference that the problem knows under another name, by name. O(sites)."""
     names = profile.names.operations
-    of_site = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
     sides = roles.ordinary, roles.problem
-    passing = [_passing(profile, slots) for slots in sides]
-    n0, n1 = (totals(of_site, weight, len(names)) for weight in passing)
+    n0, n1 = (_by_operation(profile, _passing(profile, slots, "n")) for slots in sides)
     gone = np.flatnonzero((n0 >= LEAST_REQUESTS) & (n1 == 0)).tolist()
     come = np.flatnonzero((n1 >= LEAST_REQUESTS) & (n0 == 0)).tolist()
     if not gone or not come:
         return ()
-    before, after = (
-        _uses(profile, slots, weight, n) for slots, weight, n in zip(sides, passing, (n0, n1), strict=True)
-    )
+    before, after = (uses_of(profile, slots) for slots in sides)
     components = [{names[o].component for o in np.flatnonzero(side.n > 0)} for side in (before, after)]
     moved = components[0] - components[1], components[1] - components[0]
     options = [
@@ -112,22 +109,10 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
 
 def uses_of(profile: Profile, slots: npt.NDArray[np.bool_]) -> Uses:
     """How operations are used in some slots. O(sites)."""
-    weight = _passing(profile, slots)
-    of_site = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
-    return _uses(profile, slots, weight, totals(of_site, weight, len(profile.names.operations)))
-
-
-def _passing(profile: Profile, slots: npt.NDArray[np.bool_]) -> F8:
-    """[sites] weight of the requests of some slots that pass."""
-    visits = profile.visits
-    inside = slots[visits["slot"].to_numpy()]
-    return totals(visits["site"].to_numpy()[inside], visits["w"].to_numpy()[inside], len(profile.names.sites))
-
-
-def _uses(profile: Profile, slots: npt.NDArray[np.bool_], weight: F8, n: F8) -> Uses:
-    """weight: [sites] of `_passing`; n: the same by operation."""
     responses = profile.responses
-    requests = float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum())
+    inside = slots[responses["slot"].to_numpy()]
+    requests, whole = (float(responses[column].to_numpy()[inside].sum()) for column in ("n", "w"))
+    weight = _passing(profile, slots, "w")
     ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
     for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
         if not passed:
@@ -139,13 +124,33 @@ def _uses(profile: Profile, slots: npt.NDArray[np.bool_], weight: F8, n: F8) -> 
         operation: {way: passed / sum(out.values()) for way, passed in out.items()}
         for operation, out in ways.items()
     }
-    return Uses(n, n / max(requests, 1e-300), requests, shares)
+    return Uses(
+        n=_by_operation(profile, _passing(profile, slots, "n")),
+        share=_by_operation(profile, weight) / max(whole, 1e-300),
+        requests=requests,
+        ways=shares,
+    )
+
+
+def _passing(profile: Profile, slots: npt.NDArray[np.bool_], column: str) -> F8:
+    """[sites] sum of a column of `visits` over some slots: requests that pass (n), or their weight (w)."""
+    visits = profile.visits
+    inside = slots[visits["slot"].to_numpy()]
+    passing = visits[column].to_numpy()[inside]
+    return totals(visits["site"].to_numpy()[inside], passing, len(profile.names.sites))
+
+
+def _by_operation(profile: Profile, passing: F8) -> F8:
+    """[operations] sums of [sites]."""
+    operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
+    return totals(operation, passing, len(profile.names.operations))
 
 
 def as_often(before: Uses, after: Uses, old: int, new: int) -> bool:
     """Whether as many requests pass the new operation as passed the old one."""
     share0, share1 = float(before.share[old]), float(after.share[new])
-    pooled = (float(before.n[old]) + float(after.n[new])) / (before.requests + after.requests)
+    requests = before.requests + after.requests
+    pooled = (share0 * before.requests + share1 * after.requests) / requests
     chance = _Z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
     return abs(share1 - share0) <= max(SAME_SHARE * share0, chance)
 
