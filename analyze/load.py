@@ -26,7 +26,7 @@ from analyze.sql.unknown_keys import refuse_unknown_keys
 from analyze.verify import verify
 from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA
-from schemas.periods import FLOW_KEYS, Period
+from schemas.periods import FLOW_KEYS
 from schemas.ranges import ranges_text
 from stitch.columnar.chunks import whole
 from stitch.lake.reading import read_rows, read_structures
@@ -107,7 +107,7 @@ def load_population(
         pa.concat_tables(tables).unify_dictionaries(),
         pa.concat_tables(structures.values()),
         settings,
-        tuple(sample_of(name, [part.period for part in parts]) for name, parts in asked),
+        tuple(sample_of(name, parts) for name, parts in asked),
         asked[0][1][0].window_ns,
         len(samples),
     )
@@ -141,10 +141,12 @@ def _read_sample(parts: Sequence[LakePeriod]) -> pa.Table:
     raise PeriodError(f"Period {ranges_text([part.period for part in parts])}{told} holds no request.")
 
 
-def sample_of(name: str, periods: Sequence[Period]) -> Sample:
+def sample_of(name: str, parts: Sequence[LakePeriod]) -> Sample:
     """The sample that some periods make up."""
+    periods = [part.period for part in parts]
     where = periods[0].where
-    ranges = tuple(sorted((period.start_ns, period.end_ns) for period in periods))
+    ordered = sorted(parts, key=lambda part: (part.period.start_ns, part.period.end_ns))
+    ranges = tuple((part.period.start_ns, part.period.end_ns) for part in ordered)
     return Sample(
         name,
         ranges_text(periods),
@@ -152,6 +154,7 @@ def sample_of(name: str, periods: Sequence[Period]) -> Sample:
         max(end for _, end in ranges),
         "" if where is None else where.text,
         ranges,
+        tuple(part.recorded for part in ordered),
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from schemas.errors import PeriodError
 from schemas.lake import PARAMS_SCHEMA, RECORDS, SPANS
+from schemas.recorded import Recorded
 from schemas.windows import NS_PER_MINUTE
 from stitch.graph.placed import END, POINT, START
 
@@ -47,6 +48,8 @@ class Sample:
     """Filter expression; empty for none."""
     ranges: tuple[tuple[int, int], ...] = ()
     """Ranges that make it up, half open, ascending and apart; empty: all of `start_ns` to `end_ns`."""
+    recorded: tuple[tuple[Recorded, ...], ...] = ()
+    """[ranges] recordings that each touches; empty: not known."""
 
     @property
     def length_ns(self) -> int:

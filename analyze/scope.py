@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
 from schemas.ranges import united
+from schemas.recorded import Recorded, recordings
 from schemas.windows import Window
 from stitch.lake.copies import Copies
 from stitch.lake.layout import WindowTable
@@ -50,6 +51,8 @@ class LakePeriod:
     """[windows] flows in each."""
     unsealed: int = 0
     """Windows among them of which more is expected: what is listed of them is provisional."""
+    recorded: tuple[Recorded, ...] = ()
+    """The recordings that the period touches, sealed windows alone; empty: not known."""
     copies: Copies | None = None
     """Brings the listed files of a lake in a bucket to `root`, when asked to; None for a folder."""
 
@@ -277,6 +280,12 @@ def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> L
         sums={root / file.name: file.sha256 for listed in files for file in listed},
         windows=tuple(windows),
         n_flows=tuple(rows[window] for window in windows),
+        recorded=recordings(
+            (entry.window for entry in lake.entries if entry.sealed and entry.flows),
+            period.start_ns,
+            period.end_ns,
+            manifest.sealed_to_ns,
+        ),
         copies=lake.place.copies,
     )
 

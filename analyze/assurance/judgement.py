@@ -48,7 +48,13 @@ class Judgement:
         return next((test for test in self.tests if test.measure == measure), None)
 
     def outcome(
-        self, findings: int, explained: Explained | None, *, by_load: str = "", torn: str = ""
+        self,
+        findings: int,
+        explained: Explained | None,
+        *,
+        by_load: str = "",
+        torn: str = "",
+        silent: str = "",
     ) -> Outcome:
         """See `verdict.outcome`."""
         return outcome(
@@ -63,6 +69,7 @@ class Judgement:
             bounds=self.bounds,
             by_load=by_load,
             torn=torn,
+            silent=silent,
         )
 
 

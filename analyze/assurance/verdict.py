@@ -76,6 +76,7 @@ def outcome(
     bounds: Bounds | None = None,
     by_load: str = "",
     torn: str = "",
+    silent: str = "",
     n1: float | None = None,
 ) -> Outcome:
     """Decide.
@@ -84,7 +85,9 @@ def outcome(
     did not change by test. tests: of `period_tests`; none means that a period has no
     request. places_share: share of the time at places as fast as before. largest: what may have
     changed unseen, held against bounds. by_load: what the load explains, a sentence. torn: what is missing of
-    a period's events, a sentence. n1: effective problem requests; None: as the tests say.
+    a period's events, a sentence. silent: that nothing was recorded where requests were expected, a
+    sentence: what happened meanwhile is a change that nothing explains. n1: effective problem requests; None:
+    as the tests say.
     """
     changed = [test for test in tests if test.changed]
     told = _once([(test, _changed_text(test)) for test in changed])
@@ -99,6 +102,8 @@ def outcome(
     still = [test for test in tests if test.open]
     known = _unchanged(equivalent, still, places_share)
     from_outside = external is not None and external.external
+    if known and silent:
+        return Outcome("not-explained", False, _with_size((silent, f"Beside it: {known}"), largest), None)
     if known:
         outside = (external.text,) if external is not None and from_outside else ()
         return Outcome("unchanged", from_outside, _with_size((*outside, known), largest), None)
@@ -108,9 +113,11 @@ def outcome(
             f"Nothing was found, and no change that matters (times by {percent(matters.time)}, "
             f"{100 * matters.share:g} points of requests) is possible."
         )
+        if silent:
+            return Outcome("not-explained", False, _with_size((silent, f"Beside it: {why}"), largest), None)
         return Outcome("unchanged", False, _with_size((why,), largest), None)
     found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1)
-    reasons = (torn, *found.reasons) if torn else found.reasons
+    reasons = tuple(filter(None, (silent, torn, *found.reasons)))
     return replace(found, reasons=_with_size(reasons, largest))
 
 

@@ -54,7 +54,7 @@ def read_samples(
     large = can_use and use == "auto"
     if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
         told = "compared from the statistics of their windows: there are no examples and no explanations"
-        both = _statistics(compared, refine, watch)
+        both = _statistics(compared, refine, watch, with_silent=True)
         both = replace(both, notes=(*both.notes, f"The samples were {told}."))
         return Read(both, _statistics(history, refine, watch) if history else None)
     if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
@@ -75,12 +75,16 @@ def n_flows(samples: Named) -> int:
     return sum(flows.values())
 
 
-def _statistics(samples: Named, refine: RefineSettings, watch: Watch | None) -> SampleProfiles:
+def _statistics(
+    samples: Named, refine: RefineSettings, watch: Watch | None, *, with_silent: bool = False
+) -> SampleProfiles:
     tally = Tally()
-    profile = sample_profile([parts for _, parts in samples], refine, tally=tally, watch=watch)
+    profile = sample_profile(
+        [parts for _, parts in samples], refine, tally=tally, watch=watch, with_silent=with_silent
+    )
     notes = tuple(
         f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."
         for reason in tally.refusals
     )
-    told = tuple(sample_of(name, [part.period for part in parts]) for name, parts in samples)
+    told = tuple(sample_of(name, parts) for name, parts in samples)
     return SampleProfiles(told, profile, samples[0][1][0].window_ns, notes)

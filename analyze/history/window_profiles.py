@@ -16,7 +16,7 @@ from analyze.history.stored_profiles import decode, encode, version
 from analyze.load import load_population
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, parts_of
-from analyze.sites.profile import Profile, Slot, joined
+from analyze.sites.profile import Profile, Slot, empty_profile, joined
 from analyze.sites.profiling import profile_of
 from schemas.errors import PeriodError
 from schemas.windows import Window
@@ -48,23 +48,21 @@ def sample_profile(
     *,
     tally: Tally | None = None,
     watch: Watch | None = None,
+    with_silent: bool = False,
 ) -> Profile:
     """One profile of several samples: a slot a window (or the part of it that a period has), in time order.
 
     Slot.sample is the sample's place in `samples`. Whole windows without a filter come from `stats/`; the
-    others are made of their requests, and not kept. What a filter leaves nothing of has no slot. Raises
-    LakeError where flows cannot be read, PeriodError where no sample has a request.
+    others are made of their requests, and not kept. What a filter leaves nothing of has no slot, unless
+    with_silent: then windows that were recorded and hold nothing have empty ones. Raises LakeError where
+    flows cannot be read, PeriodError where no sample has a request.
     """
     told = Tally() if tally is None else tally
-    wanted = [
-        (place, _piece(part, window))
-        for place, sample in enumerate(samples)
-        for part in parts_of(sample)
-        for window in part.windows
-    ]
-    found: list[Profile] = []
+    parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
+    wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
+    found: list[list[Profile]] = [[] for _ in parts]
     kept = _kept_ahead([here for _, here in wanted], settings)
-    for done, ((place, here), data) in enumerate(zip(wanted, kept, strict=True)):
+    for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
         if watch is not None:
             watch(done, len(wanted))
         if _is_whole(here):
@@ -73,12 +71,37 @@ def sample_profile(
             told.made += 1
             profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
         if profile is not None:
-            found.append(replace(profile, slots=tuple(replace(slot, sample=place) for slot in profile.slots)))
+            found[at].append(profile)
     if watch is not None:
         watch(len(wanted), len(wanted))
-    if not found:
+    if not any(found):
         raise PeriodError("No window of these periods holds a request.")
-    return joined(found)
+    if with_silent:
+        found = [_with_silent(part, profiles) for (_, part), profiles in zip(parts, found, strict=True)]
+    return joined(
+        [
+            replace(profile, slots=tuple(replace(slot, sample=place) for slot in profile.slots))
+            for (place, _), profiles in zip(parts, found, strict=True)
+            for profile in profiles
+        ]
+    )
+
+
+def _with_silent(part: LakePeriod, profiles: Sequence[Profile]) -> list[Profile]:
+    """Profiles of a slot each, ascending, and empty ones of whole windows in which a recording went on."""
+    there = {profile.slots[0].start_ns: profile for profile in profiles}
+    length, bounds = part.window_ns, (part.period.start_ns, part.period.end_ns)
+    for one in part.recorded:
+        mine = [slot for slot in (p.slots[0] for p in profiles) if one.start_ns <= slot.start_ns < one.end_ns]
+        if not mine:
+            continue
+        first = mine[0].start_ns if one.before_ns is None else bounds[0]
+        last = mine[-1].end_ns if one.after_ns is None else bounds[1]
+        for start in range(first - first % length, last, length):
+            slot = Slot(0, max(start, bounds[0]), min(start + length, bounds[1]))
+            if slot.start_ns not in there and first <= slot.start_ns and slot.end_ns <= last:
+                there[slot.start_ns] = empty_profile(slot)
+    return [there[start] for start in sorted(there)]
 
 
 def keep_profiles(

@@ -10,6 +10,7 @@ from analyze.population import Population
 from analyze.report import wording
 from analyze.report.moment_rows import number
 from analyze.stats.moments import NS_PER_US, SampleMoments, pooled
+from analyze.stats.silences import population_silences
 from schemas.report.report import Change, Headline, SampleSummary
 
 OK: Final = "ok"
@@ -105,11 +106,12 @@ def _rate(population: Population, sample: int) -> float | None:
 
 def watched_ns(population: Population, sample: int) -> float:
     """Time between the first and the last start of each range of a sample: less than the period where a
-    recording began later, or ended sooner."""
+    recording began later, or ended sooner; with it, where it went on and nothing began (`silences`)."""
     starts = np.concatenate([np.zeros(0), *(c.start_ns[c.rows(sample)] for c in population.categories)])
     ranges = population.samples[sample].ranges or ((-np.inf, np.inf),)
     parts = [starts[(starts >= start_ns) & (starts < end_ns)] for start_ns, end_ns in ranges]
-    return sum(float(part.max() - part.min()) for part in parts if len(part))
+    silent = sum(one.end_ns - one.start_ns for one in population_silences(population)[sample] if one.at_edge)
+    return sum(float(part.max() - part.min()) for part in parts if len(part)) + silent
 
 
 def excluded_notes(samples: tuple[SampleSummary, ...], population: Population) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def statistics_summary(compared: SampleProfiles, sample: int) -> SampleSummary:
 
 
 def statistics_load_ratio(compared: SampleProfiles) -> float | None:
-    """Weighted requests a second, second sample over first, over the windows that hold any."""
+    """Weighted requests a second, second sample over first, over the windows of a recording."""
     rates = []
     for sample in (0, 1):
         seconds = sum(slot.seconds for slot in compared.profile.slots if slot.sample == sample)

@@ -46,12 +46,15 @@ def weigh(
     verdict: VerdictSection,
     accounts: Iterable[Account],
     reference_requests: float,
+    *,
+    silent: bool = False,
 ) -> list[Weighed]:
     """All findings, uncut, and what the verdict leaves open.
 
     A finding counts as the kind that leads it, and as errors where it comes with any. Times are summed over
     as many requests as the reference has (weighted), so that a share of the reference's sum is one of its
-    mean, however long the problem period is.
+    mean, however long the problem period is. silent: nothing was recorded in a stretch of it, so nothing can
+    be told of any kind.
     """
     weighed = []
     for finding in findings:
@@ -61,7 +64,7 @@ def weigh(
         weighed.append(Weighed(leading, _timed(leading, us)))
         if leading != ERRORS and ERRORS in kinds:
             weighed.append(Weighed(ERRORS, None))
-    if verdict.outcome == "cannot-tell":
+    if verdict.outcome == "cannot-tell" or silent:
         weighed += [Weighed(kind, None, sure=False) for kind in FINDING_KINDS]
     if verdict.outcome == "not-explained":
         weighed += _unexplained([a for a in accounts if a.changed], reference_requests)

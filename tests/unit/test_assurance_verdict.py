@@ -174,6 +174,16 @@ def test_outcomes_of_drawn_periods() -> None:
     assert "unchanged" not in words[1.2]
 
 
+def test_a_silence_is_not_unchanged() -> None:
+    told = {"findings": 0, "explained": None, "mix_changed": False, "silent": "Nothing for a while."}
+    quiet = outcome(tests=[a_test()], equivalent=SAME, **told)
+    assert (quiet.outcome, quiet.external) == ("not-explained", False)
+    assert quiet.reasons[0] == "Nothing for a while."
+    assert quiet.reasons[1].startswith("Beside it: Mean response times")
+    unsure = outcome(tests=[STILL], equivalent=OPEN, **told)
+    assert (unsure.outcome, unsure.reasons[0]) == ("cannot-tell", "Nothing for a while.")
+
+
 def rows_of(found: Population) -> list[QualityRow]:
     return list(quality_rows(found, sides_of(found), root_types(found)))
 

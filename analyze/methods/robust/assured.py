@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -15,12 +15,15 @@ from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlock
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.quality_rows import history_rows, quality_rows
+from analyze.assurance.silent_periods import silence_reason, silence_rows
 from analyze.methods.robust.place_equivalence import place_equivalence
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.vetoes.asides import Reason
+from analyze.sites.slot_traffic import slot_traffic
 from analyze.sites.totals import totals
+from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow
 
 _KIND: Final[dict[Reason, Literal["quality", "skew", "load", "labels"]]] = {
@@ -39,6 +42,8 @@ class Assured:
     inner_errors: PeriodTest | None
     """Of requests with a failing node anywhere: what the account of errors is about."""
     quality: tuple[QualityRow, ...]
+    silent: str
+    """That nothing was recorded in a stretch of the problem period, a sentence; empty where nothing is."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
         """(low, high, changed by test) of a measure; of tails the first. None: nothing is known of that end,
@@ -87,6 +92,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         hidden_paths=run.sifted.hidden_paths,
         usual=_usual(run, reference, history),
     )
+    silent = _silences(run)
     return Assured(
         whole=whole,
         inner_errors=_inner_errors(run, (reference, problem), whole.noise),
@@ -95,8 +101,18 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
             quality_rows(
                 run.population, (reference, problem), roots, history=history, tau_rate=whole.tau_rate
             ),
+            silence_rows(silent, run.population.samples),
         ),
+        silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
     )
+
+
+def _silences(run: RobustRun) -> tuple[tuple[Silence, ...], ...]:
+    """Of requests where they are at hand; else of slots, to the width of a window."""
+    if run.patterns.patterns:
+        return population_silences(run.population)
+    samples = run.population.samples
+    return silences([slot_traffic(run.profile, sample, samples[sample]) for sample in (REFERENCE, PROBLEM)])
 
 
 def _usual(
@@ -125,13 +141,15 @@ def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[floa
     return found.share, found.largest
 
 
-def _quality(run: RobustRun, rows: tuple[QualityRow, ...]) -> tuple[QualityRow, ...]:
-    """With what was set aside before findings were made of it; severe rows first."""
+def _quality(
+    run: RobustRun, rows: tuple[QualityRow, ...], first: Iterable[QualityRow]
+) -> tuple[QualityRow, ...]:
+    """With what was set aside before findings were made of it; severe rows first, and `first` before all."""
     more = [
         QualityRow(kind=_KIND[aside.reason], severe=aside.severe, text=aside.text)
         for aside in run.sifted.asides
     ]
-    return tuple(sorted([*more, *rows], key=lambda row: not row.severe))
+    return tuple(sorted([*first, *more, *rows], key=lambda row: not row.severe))
 
 
 def _inner_errors(

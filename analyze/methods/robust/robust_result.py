@@ -80,7 +80,7 @@ def robust_result(
         tables=finding_tables(findings, [evidence_of(change, run.profile.names) for change in rest], accounts)
         | {"requests": requests_table(run.population, affected)},
         notes=cut_notes(affected),
-        weighed=weigh(findings, verdict, accounts, _weight(run)),
+        weighed=weigh(findings, verdict, accounts, _weight(run), silent=bool(looked.silent)),
     )
 
 

@@ -25,7 +25,11 @@ def verdict_section(
     if mean.changed and mean.after != mean.before:
         explained = Explained(sum(f.contribution_us for f in findings), mean.after - mean.before)
     found = looked.whole.outcome(
-        len(findings), explained, by_load=run.sifted.text("load"), torn=run.sifted.text("loss")
+        len(findings),
+        explained,
+        by_load=run.sifted.text("load"),
+        torn=run.sifted.text("loss"),
+        silent=looked.silent,
     )
     return VerdictSection(
         outcome=found.outcome,

@@ -64,6 +64,7 @@ def _spanning(samples: Sequence[Sample], name: str) -> Sample:
         ranges=tuple(sorted(part for s in samples for part in (s.ranges or ((s.start_ns, s.end_ns),))))
         if len(samples) > 1
         else samples[0].ranges,
+        recorded=samples[0].recorded if len(samples) == 1 else (),
     )
 
 
