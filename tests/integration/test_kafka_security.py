@@ -174,8 +174,10 @@ def test_an_authority_that_does_not_speak_http_gives_no_token() -> None:
         def answer() -> None:
             connection, _ = server.accept()
             with connection:
-                connection.recv(4096)
                 connection.sendall(b"\x15\x03\x01\x00\x02\x02\x46")  # an alert of TLS
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):  # what is left unread would be answered by a reset
+                    pass
 
         thread = threading.Thread(target=answer)
         thread.start()

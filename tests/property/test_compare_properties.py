@@ -24,14 +24,14 @@ sequences = st.lists(st.sampled_from("abcde"), max_size=12).map(tuple)
 
 @st.composite
 def populations(draw: st.DrawFn) -> Population:
-    """A few chains over two roots, sizes and latencies of their own, weights 1 or not."""
+    """A few chains over two roots, sizes and latencies of their own, weights 1 or not; no period is empty."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     weighted = draw(st.booleans())
     categories = {}
     for number in range(draw(st.integers(1, 6))):
         labels = [f"r{number % 2}", *draw(st.lists(st.sampled_from("abc"), max_size=4)), f"end{number % 3}"]
         g = graph(labels)
-        n0, n1 = draw(st.integers(0, 40)), draw(st.integers(0, 40))
+        n0, n1 = (draw(st.integers(int(number == 0), 40)) for _ in range(2))
         latency = rng.integers(0, 10**7, (n0 + n1, len(labels) - 1))
         latency[n0:] += draw(st.sampled_from([0, 0, 3 * 10**6]))
         offsets = np.concatenate([np.zeros((n0 + n1, 1), np.int64), latency.cumsum(axis=1)], axis=1)
