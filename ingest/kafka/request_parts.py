@@ -21,6 +21,8 @@ import msgspec
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
+from ingest.codecs.otlp.base64_ids import hex_of_base64_id
+from ingest.codecs.otlp.otlp_json import texts_of
 from ingest.codecs.otlp.otlp_json_items import camel
 from ingest.codecs.payloads import DENSE_JSON, JSON_ERRORS, documents_of, is_dense_json, is_json, without_bom
 from schemas.errors import InputError
@@ -171,7 +173,7 @@ def _otlp_json(payload: bytes) -> list[RequestPart]:
     counts: dict[bytes, int] = defaultdict(int)
     times: dict[bytes, int] = {}
     unread: list[bytes] = []
-    documents = documents_of(payload)
+    documents = texts_of(payload)
     for document in documents:
         for resource in _otlp_resources(document, unread):
             of: dict[bytes, _Resource] = {}
@@ -203,7 +205,7 @@ def _otlp_head(span: msgspec.Raw) -> tuple[bytes, int]:
         except JSON_ERRORS:
             continue
         if head.trace_id:
-            return head.trace_id.lower().encode(), _whole(head.start_time_unix_nano)
+            return (hex_of_base64_id(head.trace_id) or "").lower().encode(), _whole(head.start_time_unix_nano)
     return b"", 0
 
 
@@ -214,7 +216,7 @@ def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
     except JSON_ERRORS:
         pass
     try:
-        resources = _RAWS.decode(_fields(document)["resourceSpans"])
+        resources = _RAWS.decode(_resource_spans(_fields(document)))
     except (*JSON_ERRORS, KeyError):
         unread.append(document)
         return []
@@ -239,6 +241,13 @@ def _otlp_resources(document: bytes, unread: list[bytes]) -> list[_Resource]:
             )
         out.append(whole)
     return out
+
+
+def _resource_spans(fields: dict[str, msgspec.Raw]) -> msgspec.Raw:
+    """Of a document; also of what Tempo's API answers, as ingest reads it. Raises KeyError."""
+    if "resourceSpans" not in fields and "trace" in fields:
+        fields = _fields(fields["trace"])
+    return fields["resourceSpans"] if "resourceSpans" in fields else fields["batches"]
 
 
 def _fields(text: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:

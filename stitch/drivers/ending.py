@@ -82,12 +82,7 @@ def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: st
     before = lane.standing
     due = taken_over(store, number, settings, before, lane.events_open, None).everything()
     with lane.stage() as staging:
-        for place, part in enumerate(due.windows):
-            staging.add_window("flows", part.window, place, part.flows)
-            staging.add_window("structures", part.window, place, part.structures)
-            staging.add_window("params", part.window, place, part.params)
-        staging.add_side("late", 0, due.late)
-        staging.add_side("dead_letters", 0, due.dead_letters)
+        due.stage(staging)
         lane.commit(
             staging,
             CommitBody(

@@ -4,31 +4,24 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from operator import ge
 
-from stitch.graph.describe import read_graph
-from stitch.graph.folding import LoopRow, node_words
+from stitch.graph.describe import Reading, read_graph
+from stitch.graph.folding import node_words
 from stitch.graph.key import name_bytes, structure_key
 from stitch.graph.template import Template
 from stitch.graph.text import split_words
 
 
 @dataclass(frozen=True, slots=True)
-class Structure:
+class Structure(Reading):
     """A template with its key and its reading."""
 
     category: str
     """L0 key, 32 hex digits: equal iff the templates are equal."""
     template: Template
-    canonical: str
-    category_l1: str
-    canonical_l1: str
-    category_l2: str
-    canonical_l2: str
-    fold_position: tuple[int, ...]
-    loops: tuple[LoopRow, ...]
 
     @property
     def root(self) -> str:
@@ -43,17 +36,8 @@ def describe(template: Template) -> Structure:
     """
     check(template)
     reading = read_graph(template.edges, template.mate, template.deferred, node_words(template))
-    return Structure(
-        category=template_key(template),
-        template=template,
-        canonical=reading.canonical,
-        category_l1=reading.category_l1,
-        canonical_l1=reading.canonical_l1,
-        category_l2=reading.category_l2,
-        canonical_l2=reading.canonical_l2,
-        fold_position=reading.fold_position,
-        loops=reading.loops,
-    )
+    told = {field.name: getattr(reading, field.name) for field in fields(reading)}
+    return Structure(**told, category=template_key(template), template=template)
 
 
 def check(template: Template) -> None:

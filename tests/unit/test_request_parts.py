@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -51,6 +52,10 @@ def read(format_: str, payloads: list[bytes]) -> tuple[list[Any], int]:
 
 
 OLD_NAMES = {"resource_spans": [{"instrumentationLibrarySpans": [{"spans": [otlp(1)]}]}]}
+BASE64_SPAN = otlp(1) | {
+    "traceId": base64.b64encode(bytes(15) + b"\1").decode(),
+    "spanId": base64.b64encode(bytes(7) + b"\2").decode(),
+}
 SNAKE_SPAN = {"trace_id": "ab" * 16, "span_id": "1" * 16, "start_time_unix_nano": str(T0)}
 
 
@@ -75,6 +80,10 @@ SNAKE_SPAN = {"trace_id": "ab" * 16, "span_id": "1" * 16, "start_time_unix_nano"
         ("otlp-json", text({"resourceSpans": [{"scopeSpans": None}, {"x": 1, "scopeSpans": []}]}), 0),
         ("otlp-json", text(OLD_NAMES), 0),
         ("otlp-json", text(request(SNAKE_SPAN, otlp(1))), 0),
+        ("otlp-json", text([request(otlp(1)), request(otlp(1, spanId="f" * 16), otlp(2))]), 0),
+        ("otlp-json", text({"batches": request(otlp(1), otlp(2))["resourceSpans"]}), 0),
+        ("otlp-json", text({"trace": request(otlp(1), otlp(2, traceId=None))}), 1),
+        ("otlp-json", text(request(BASE64_SPAN, otlp(1, spanId="f" * 16))), 0),
         ("zipkin", text([zipkin(1), zipkin(2, traceId=5), 3, zipkin(4, timestamp=None)]), 2),
         ("zipkin", text([zipkin(1, timestamp=str(T0 // 1_000)), zipkin(2)]), 0),
         ("zipkin", text([[zipkin(1), zipkin(2)], [zipkin(3)]]), 0),
@@ -95,6 +104,11 @@ def test_what_is_damaged_costs_its_neighbours_nothing(format_: str, payload: byt
     for part in parts:
         if not part.request:
             assert not read(format_, [part.body])[0]
+
+
+def test_a_trace_in_hex_and_in_base64_is_one_request() -> None:
+    parts = request_parts("otlp-json", text(request(BASE64_SPAN, otlp(1))))
+    assert [(part.request, part.items) for part in parts] == [(f"{1:032x}".encode(), 2)]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class OtlpJsonCodec:
         good = refuse_dense(payloads, good, log)
         documents: list[_Document] = []
         for index in good:
-            texts = _texts_of(payloads[index])
+            texts = texts_of(payloads[index])
             documents += [
                 _Document(text, index, line if len(texts) > 1 else None) for line, text in enumerate(texts)
             ]
@@ -70,7 +70,7 @@ class _Document:
     """Line in its payload, or place in its array; None: the payload is one document."""
 
 
-def _texts_of(payload: bytes) -> list[bytes]:
+def texts_of(payload: bytes) -> list[bytes]:
     """The documents of a payload; of an array its elements, if some are objects."""
     texts: list[bytes] = []
     for text in documents_of(payload):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from schemas.commits import Counters
 from stitch.drivers.live.pending_windows import Piece
+from stitch.lake.staging import Staging
 from stitch.lake.windowing import WindowPart
 
 U8 = npt.NDArray[np.uint64]
@@ -43,6 +45,15 @@ class Due:
     nothing that is open."""
     pieces: tuple[Piece, ...]
     """What `windows` were made of."""
+
+    def stage(self, staging: Staging, letters: Sequence[pa.Table] = ()) -> None:
+        """All but the segment; `letters`: dead letters of others before its own. Raises OSError."""
+        for place, part in enumerate(self.windows):
+            staging.add_window("flows", part.window, place, part.flows)
+            staging.add_window("structures", part.window, place, part.structures)
+            staging.add_window("params", part.window, place, part.params)
+        staging.add_side("late", 0, self.late)
+        staging.add_side("dead_letters", 0, pa.concat_tables([*letters, self.dead_letters]))
 
 
 def with_settled(events: pa.Table, settled: U8) -> pa.Table:

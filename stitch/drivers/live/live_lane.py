@@ -208,13 +208,7 @@ class LiveLane:
         segments = self._segments
         try:
             with self._lane.stage() as staging:
-                for place, part in enumerate(due.windows):
-                    staging.add_window("flows", part.window, place, part.flows)
-                    staging.add_window("structures", part.window, place, part.structures)
-                    staging.add_window("params", part.window, place, part.params)
-                staging.add_side("late", 0, due.late)
-                letters = [*self._letters, due.dead_letters]
-                staging.add_side("dead_letters", 0, pa.concat_tables(letters))
+                due.stage(staging, self._letters)
                 if due.has_segment:
                     segments = (*segments, staging.add_segment(due.new_events))
                 segments = segments[len(segments) - due.segments_needed :]
