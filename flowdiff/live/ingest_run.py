@@ -31,6 +31,7 @@ from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.beginning import LiveIdentity
 from stitch.drivers.live.live_run import LiveRun
+from stitch.drivers.live.steady_clock import Clock, SteadyClock
 from stitch.drivers.live.watch import LaneState
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
@@ -60,18 +61,19 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
         )
         log.info("connecting", to=",".join(config.kafka.bootstrap), group=config.kafka.group)
         source = _source(config)
+        clock = SteadyClock()
         run = LiveRun(
             source,
             TimedStore(store, registry),
             info,
             config.live,
             LiveIdentity(f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex}", _created_by()),
-            time.time_ns,
+            clock,
             Watches(LogWatch(log), RunMetrics(registry, version())),
         )
-        registry.register(StatusCollector(run.status, time.time_ns, config.live.memory_bytes))
+        registry.register(StatusCollector(run.status, clock, config.live.memory_bytes))
         try:
-            with _served(config.serve, registry, run) as address:
+            with _served(config.serve, registry, run, clock) as address:
                 log.info(
                     "started", lake=config.lake, version=version(), group=config.kafka.group, serves=address
                 )
@@ -82,12 +84,14 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
 
 
 @contextmanager
-def _served(settings: ServeSettings, registry: CollectorRegistry, run: LiveRun) -> Iterator[str | None]:
+def _served(
+    settings: ServeSettings, registry: CollectorRegistry, run: LiveRun, clock: Clock
+) -> Iterator[str | None]:
     """Metrics and health; gives the address, None where there is none. Raises ConfigError."""
     if not settings.address:
         yield None
         return
-    server = StatusServer(settings.address, registry, run.status, time.time_ns, settings.stalled_after_ns)
+    server = StatusServer(settings.address, registry, run.status, clock, settings.stalled_after_ns)
     try:
         yield f"{settings.address.rpartition(':')[0]}:{server.port}"
     finally:

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from flowdiff.live.run_log import torn_flows
 from schemas.commits import CommitRecord
 from schemas.rejects import Reason
+from stitch.drivers.live.steady_clock import Clock, Moment
 from stitch.drivers.live.watch import LaneState, LaneStatus, LiveStatus
 
 COMMIT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -94,26 +95,28 @@ class RunMetrics:
 
 
 class StatusCollector(Collector):
-    """Gauges made from the status of a run at every scrape. Times are as of the clock then."""
+    """Gauges made from the status of a run at every scrape. Times are as of `clock` then."""
 
-    def __init__(self, status: Callable[[], LiveStatus], clock: Callable[[], int], memory_bytes: int) -> None:
+    def __init__(self, status: Callable[[], LiveStatus], clock: Clock, memory_bytes: int) -> None:
         self._status = status
         self._clock = clock
         self._memory_bytes = memory_bytes
 
     def collect(self) -> Iterator[Metric]:
         """See Collector."""
-        status, now_ns = self._status(), self._clock()
+        status, now = self._status(), self._clock()
         yield _gauge("ready", "1: it does its work (/readyz).", status.ready)
         yield _gauge("paused", "1: reading waits for memory or for the lake.", status.paused)
-        yield _gauge("turn_age_seconds", "Since the loop last turned.", _since(status.now_ns, now_ns))
+        yield _gauge("turn_age_seconds", "Since the loop last turned.", _since(status.now_ns, now.now_ns))
+        doubt_s = (now.latest_ns - now.earliest_ns) / _NS_PER_S
+        yield _gauge("clock_doubt_seconds", "How far the clock jumped, until it is believed.", doubt_s)
         yield _gauge("memory_budget_bytes", "What lanes may hold together.", self._memory_bytes)
         yield _states(status)
         yield from _streams(status)
         for name, about, value in _LANE_GAUGES:
             family = GaugeMetricFamily(f"flowdiff_{name}", about, labels=["lane"])
             for lane in status.lanes:
-                told = value(lane, now_ns)
+                told = value(lane, now)
                 if told is not None:
                     family.add_metric([str(lane.lane)], told)
             yield family
@@ -124,7 +127,7 @@ def _since(then_ns: int | None, now_ns: int) -> float | None:
     return None if then_ns is None else (now_ns - then_ns) / _NS_PER_S
 
 
-_LANE_GAUGES: Final[tuple[tuple[str, str, Callable[[LaneStatus, int], float | None]], ...]] = (
+_LANE_GAUGES: Final[tuple[tuple[str, str, Callable[[LaneStatus, Moment], float | None]], ...]] = (
     ("open_events", "Events of requests that go on.", lambda lane, _: lane.open_events),
     ("open_flows", "Requests that go on.", lambda lane, _: lane.open_flows),
     ("pending_flows", "Closed requests that wait for their window.", lambda lane, _: lane.pending_flows),
@@ -132,22 +135,22 @@ _LANE_GAUGES: Final[tuple[tuple[str, str, Callable[[LaneStatus, int], float | No
     (
         "oldest_open_flow_age_seconds",
         "Since the first event of the oldest request that goes on; 0: none does.",
-        lambda lane, now_ns: _since(lane.oldest_open_ns, now_ns) or 0.0,
+        lambda lane, now: _since(lane.oldest_open_ns, now.earliest_ns) or 0.0,
     ),
     (
         "watermark_delay_seconds",
         "How far the watermark is behind the clock.",
-        lambda lane, now_ns: _since(lane.watermark_ns, now_ns),
+        lambda lane, now: _since(lane.watermark_ns, now.earliest_ns),
     ),
     (
         "seal_delay_seconds",
         "How far the end of the last sealed window is behind the clock.",
-        lambda lane, now_ns: _since(lane.sealed_to_ns, now_ns),
+        lambda lane, now: _since(lane.sealed_to_ns, now.earliest_ns),
     ),
     (
         "commit_age_seconds",
         "Since the lane's last commit by this process.",
-        lambda lane, now_ns: _since(lane.committed_at_ns, now_ns),
+        lambda lane, now: _since(lane.committed_at_ns, now.now_ns),
     ),
 )
 

@@ -20,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from flowdiff.settings.ingest_config import split_address
 from schemas.errors import ConfigError
 from schemas.visible import visible
+from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
 MAX_CONNECTIONS: Final = 16
@@ -37,7 +38,7 @@ class StatusServer:
         address: str,
         registry: CollectorRegistry,
         status: Callable[[], LiveStatus],
-        clock: Callable[[], int],
+        clock: Clock,
         stalled_after_ns: int,
     ) -> None:
         host, port = split_address(address)
@@ -45,7 +46,7 @@ class StatusServer:
         class Handler(_Handler):
             pages: ClassVar = {
                 "/metrics": lambda accept: _metrics(registry, accept),
-                "/healthz": lambda _: _health(status(), clock(), stalled_after_ns),
+                "/healthz": lambda _: _health(status(), clock().now_ns, stalled_after_ns),
                 "/readyz": lambda _: _readiness(status()),
             }
 

@@ -34,6 +34,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     from stitch.drivers.live.beginning import LiveIdentity
     from stitch.drivers.live.live_run import LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
+    from stitch.drivers.live.steady_clock import SteadyClock
     from stitch.lake.layout import ensure_lake
     from stitch.lake.manifest import open_manifest
     from stitch.lake.store import LocalStore
@@ -43,7 +44,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     settings = LiveSettings(window_length_ns=60 * 10**9)
     info = ensure_lake(store, settings.window_length_ns, 60 * 10**9, "bench")
     source = KafkaSource(KafkaSettings(bootstrap=(bootstrap,), topics=(topic,), group="bench"))
-    run = LiveRun(source, store, info, settings, LiveIdentity("bench", "bench"), time.time_ns, Unwatched())
+    run = LiveRun(source, store, info, settings, LiveIdentity("bench", "bench"), SteadyClock(), Unwatched())
     while not run.status().lanes:
         run.turn(0.1)
     begin = time.perf_counter(), time.process_time()

@@ -30,6 +30,7 @@ from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch
 from stitch.lake.encoding import encode
 from stitch.lake.segment_files import encode_segment
@@ -73,7 +74,7 @@ def live(messages: Sequence[bytes], settings: LiveSettings) -> tuple[int, int]:
 
     for events in polls(messages):
         latest = max(latest, pc.max(events["end_ns"]).as_py())
-        buffer.add(events, latest)
+        buffer.add(events, Moment.exactly(latest))
         buffer.advance(latest - settings.lateness_ns)
         since += events.num_rows
         most = max(most, buffer.open_events)
@@ -94,7 +95,7 @@ def hold(messages: Sequence[bytes], settings: LiveSettings) -> None:
     before = resident_gb()
     buffer = LaneBuffer(settings, WINDOW_NS, 1, ClosedMemory(), None)
     for events in polls(messages):
-        buffer.add(events, traffic.START_NS + 3600 * NS_PER_SECOND)
+        buffer.add(events, Moment.exactly(traffic.START_NS + 3600 * NS_PER_SECOND))
         buffer.advance(traffic.START_NS)
     buffer.committed(buffer.due())
     held, n = resident_gb(), buffer.open_events

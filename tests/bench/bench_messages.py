@@ -126,6 +126,7 @@ def pipeline(bootstrap: str, topic: str, n: int, client: str) -> float:
     from stitch.drivers.live.beginning import LiveIdentity
     from stitch.drivers.live.live_run import LiveRun
     from stitch.drivers.live.live_settings import LiveSettings
+    from stitch.drivers.live.steady_clock import SteadyClock
     from stitch.lake.layout import ensure_lake
     from stitch.lake.manifest import open_manifest
     from stitch.lake.store import LocalStore
@@ -134,7 +135,7 @@ def pipeline(bootstrap: str, topic: str, n: int, client: str) -> float:
         store = LocalStore.at(Path(lake))
         info = ensure_lake(store, None, 60 * 10**9, "bench")
         source, who = source_of(bootstrap, topic, client, "all"), LiveIdentity("bench", "bench")
-        run = LiveRun(source, store, info, LiveSettings(), who, time.time_ns, Unwatched())
+        run = LiveRun(source, store, info, LiveSettings(), who, SteadyClock(), Unwatched())
         while not run.status().lanes:
             run.turn(0.1)
         begin = time.process_time()

@@ -20,6 +20,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.drivers.live.beginning import LiveIdentity
 from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.lake.layout import ensure_lake
 from stitch.lake.store import LocalStore
 
@@ -56,7 +57,7 @@ def main(bootstrap: str, topic: str, group: str, lake: str, member: str, *more: 
             static_member_id=member if member.startswith("static") else None,
         )
     )
-    run = LiveRun(source, store, info, SETTINGS, LiveIdentity(member, "chaos"), time.time_ns, Told())
+    run = LiveRun(source, store, info, SETTINGS, LiveIdentity(member, "chaos"), SteadyClock(), Told())
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
     drain = "--drain" in more

@@ -12,6 +12,7 @@ from oracles.live_process import World, flow_rows, requests
 
 from stitch.drivers.live.lane_work import Commit, LaneWork
 from stitch.drivers.live.live_run import LiveRun
+from stitch.drivers.live.steady_clock import Moment
 from stitch.lake.disk import LocalDisk
 from stitch.lake.fsck import check
 from stitch.lake.store import LocalStore
@@ -91,7 +92,7 @@ class SlowLane:
 
 def test_a_lane_does_one_thing_after_another() -> None:
     lane = SlowLane()
-    work = LaneWork(lambda: 0, 2)
+    work = LaneWork(lambda: Moment.exactly(0), 2)
     work.begin(lane, {}, Commit.DUE)  # type: ignore[arg-type]
     work.begin(lane, {}, Commit.DUE)  # type: ignore[arg-type]  # it is at work: nothing happens
     assert [*work.finished()] == []

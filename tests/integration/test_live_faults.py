@@ -212,6 +212,27 @@ def test_a_clock_far_ahead_moves_no_watermark() -> None:
     assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
 
 
+@pytest.mark.parametrize("ahead_s", [86_400, 45, -45, -1_800])
+def test_a_clock_of_ours_that_jumps_for_minutes_seals_nothing_and_refuses_nothing(ahead_s: int) -> None:
+    """One partition is silent the while, so that the lane goes by the clock for it; the other pauses, too."""
+    sent = requests(36, partitions=2, spread_s=400)
+    first, last = (START_NS + s * NS_PER_SECOND for s in (150, 250))
+    world = World([each for each in sent if each.partition == 0 and not first < each.at_ns < last])
+    run = world.start("process")
+    committed = []
+    for _ in world.turns("process"):
+        is_wrong = first + 50 * NS_PER_SECOND < world.now_ns < last + 50 * NS_PER_SECOND
+        world.clock_ahead_ns["process"] = ahead_s * NS_PER_SECOND if is_wrong else 0
+        if is_wrong:
+            committed.append(run.status().lanes[0].commit)
+    run.stop()
+    assert committed[-1] > committed[0] + 2
+    assert check(world.store) == []
+    assert not letters(world)
+    assert not late_ids(world)
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
 def test_what_comes_a_day_behind_is_late_and_counted() -> None:
     behind = Sent(START_NS + 90 * NS_PER_SECOND, 0, record("old", START_NS - 86_400 * NS_PER_SECOND))
     world = World(sorted([*SENT, behind], key=lambda sent: sent.at_ns))

@@ -34,6 +34,7 @@ from ingest.source import StreamId
 from schemas.commits import CommitRecord
 from schemas.errors import ConfigError, InputError
 from schemas.windows import NS_PER_SECOND
+from stitch.drivers.live.steady_clock import Moment
 from stitch.lake.disk import Disk
 from stitch.lake.store import LocalStore, Store
 
@@ -71,8 +72,10 @@ class Watched(World):
 
     def serve(self) -> StatusServer:
         run = self.processes["process"]
-        self.registry.register(StatusCollector(run.status, lambda: self.now_ns, 2**30))
-        return StatusServer("127.0.0.1:0", self.registry, run.status, lambda: self.now_ns, STALLED_AFTER_NS)
+        self.registry.register(StatusCollector(run.status, lambda: Moment.exactly(self.now_ns), 2**30))
+        return StatusServer(
+            "127.0.0.1:0", self.registry, run.status, lambda: Moment.exactly(self.now_ns), STALLED_AFTER_NS
+        )
 
     def turn(self, times: int = 1) -> None:
         for _ in range(times):
@@ -235,7 +238,9 @@ def test_other_pages_and_methods_are_refused(served: tuple[Watched, StatusServer
     error.value.close()
     assert error.value.code == 501
     with pytest.raises(ConfigError, match="cannot be listened on"):
-        StatusServer(f"127.0.0.1:{server.port}", CollectorRegistry(), lambda: None, lambda: 0, 1)
+        StatusServer(
+            f"127.0.0.1:{server.port}", CollectorRegistry(), lambda: None, lambda: Moment.exactly(0), 1
+        )
 
 
 class Full:

@@ -24,6 +24,7 @@ from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.taking_over import taken_over
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.lane import Lane
@@ -43,7 +44,9 @@ def add(buffer: LaneBuffer, number: int) -> None:
     begin = START - T0 + 7 * number * S
     name = f"t{number:02d}"
     root = span("a", at=(begin, begin + S + number), trace=name, params={"k": number})
-    buffer.add(batch(root, span("b", "a", (begin + 1, begin + 2), trace=name)), START + 10**15)
+    buffer.add(
+        batch(root, span("b", "a", (begin + 1, begin + 2), trace=name)), Moment.exactly(START + 10**15)
+    )
 
 
 def commit(lane: Lane, buffer: LaneBuffer, due: Due) -> None:
@@ -218,7 +221,8 @@ def test_a_new_owner_knows_what_was_published(lake: Path) -> None:
     buffer = taken_over(store, 1, SETTINGS, standing, 2 * 6, None)
     begin = START - T0 + 130 * S
     buffer.add(
-        batch(*(span("z", at=(begin, begin + 1), trace=name) for name in ("t10", "t14", "t99"))), 10**19
+        batch(*(span("z", at=(begin, begin + 1), trace=name) for name in ("t10", "t14", "t99"))),
+        Moment.exactly(10**19),
     )
     due = buffer.everything()
     assert [row["request_id"] for row in due.late.to_pylist()] == ["t10"]

@@ -19,6 +19,7 @@ from stitch.drivers.live.beginning import LiveIdentity
 from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.steady_clock import SteadyClock
 from stitch.drivers.live.watch import Watch
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import decode
@@ -86,6 +87,8 @@ class World:
     watch: Watch = field(default_factory=Unwatched)
     processes: dict[str, LiveRun] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
+    clock_ahead_ns: dict[str, int] = field(default_factory=dict)
+    """By process: how wrong the clock of its host is."""
     _written: int = 0
 
     def __post_init__(self) -> None:
@@ -101,9 +104,8 @@ class World:
         info = ensure_lake(store, self.settings.window_length_ns, NS_PER_MINUTE, "test")
         member = self.members[name] = self.log.join()
         identity = LiveIdentity(owner=name, created_by="test")
-        run = LiveRun(
-            member, store, info, self.settings, identity, lambda: self.now_ns, self.watch, self.lanes_at_once
-        )
+        clock = SteadyClock(lambda: self.now_ns + self.clock_ahead_ns.get(name, 0), lambda: self.now_ns)
+        run = LiveRun(member, store, info, self.settings, identity, clock, self.watch, self.lanes_at_once)
         if self.drains:
             decoders = run._decoders
             decoders.take = lambda now_ns, **_: Decoders.take(decoders, now_ns, drain=True)  # type: ignore[method-assign]

@@ -228,6 +228,7 @@ class TroubledLife:
         self.troubles.full_to_ns = self.troubles.away_to_ns = self.troubles.doubts = 0
         self.world.log.unreachable = self.world.log.silent_on_start = False
         self.asleep.clear()
+        self.world.clock_ahead_ns.clear()
         self._healed_ns = self.world.now_ns
 
     def _rests(self) -> bool:
@@ -277,6 +278,14 @@ class TroubledLife:
             self.told.append(f"{name} sleeps")
             self.asleep[name] = self.world.now_ns + self._while_ns()
             self.world.log.declare_dead(self.world.members[name])
+
+    def _jump(self) -> None:
+        """The clock of a host is wrong for some time."""
+        if self.world.processes:
+            name = self.rng.choice([*self.world.processes])
+            ahead_s = self.rng.choice((0, 40, 86_400, -40, -3_600))
+            self.told.append(f"the clock of {name} is {ahead_s} s ahead")
+            self.world.clock_ahead_ns[name] = ahead_s * NS_PER_SECOND
 
     def _end(self) -> None:
         """A process ends in order."""
@@ -334,7 +343,7 @@ class TroubledLife:
     def _troubles(self) -> list[Callable[[], object]]:
         return [
             *(self._bear, self._crash, self._sleep, self._end),
-            *(self._fill, self._vanish, self._doubt, self._cut, self._silence),
+            *(self._fill, self._vanish, self._doubt, self._cut, self._silence, self._jump),
             *(self._compact, self._compact),
         ]
 

@@ -21,6 +21,7 @@ from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch
 
 LENGTH_NS = NS_PER_MINUTE
@@ -139,7 +140,7 @@ def run(data: st.DataObject, lane: SlowLane, requests: list[list[Row]], *, repea
         step = data.draw(st.integers(1, 12))
         rows = [row for _, row in tagged[at : at + step]]
         at += len(rows)
-        lane.buffer.add(table_of(rows), FAR_NS)
+        lane.buffer.add(table_of(rows), Moment.exactly(FAR_NS))
         to_come = [number for number, _ in tagged[at:]]
         if to_come and data.draw(st.booleans()):
             lane.buffer.advance(START_NS + min(to_come) * APART_NS - 1000)
@@ -246,7 +247,7 @@ def test_what_is_late_is_told_and_the_rest_is_published(
     watermark = START_NS - 30 * NS_PER_SECOND
     while at < len(rows):
         step = data.draw(st.integers(1, 12))
-        lane.buffer.add(table_of(rows[at : at + step]), FAR_NS)
+        lane.buffer.add(table_of(rows[at : at + step]), Moment.exactly(FAR_NS))
         at += step
         watermark += data.draw(st.sampled_from([0, 1, 11, 31, 70])) * NS_PER_SECOND
         lane.buffer.advance(watermark)

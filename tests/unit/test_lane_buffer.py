@@ -19,6 +19,7 @@ from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.provisional import provisional_flows
+from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch
 from stitch.lake.windowing import cut
 
@@ -50,7 +51,7 @@ def records(at: int, crumb: str, request: str | None) -> list[dict[str, Any]]:
 
 
 def add(buffer: LaneBuffer, *rows: dict[str, Any], now_ns: int = START + 3600 * S) -> None:
-    buffer.add(batch(*rows), now_ns)
+    buffer.add(batch(*rows), Moment.exactly(now_ns))
 
 
 def commit(buffer: LaneBuffer, due: Due | None = None) -> Due:
@@ -193,9 +194,9 @@ def test_a_trace_without_any_time_is_refused_once_whatever_is_taken_over() -> No
 def test_a_takeover_finds_what_was_open_and_not_what_was_published(request_name: str | None) -> None:
     """The first segment is still needed, and holds a request that was published."""
     buffer = lane()
-    buffer.add(table(*records(0, "x", request_name), *records(50, "y", "s")[:1]), START)
+    buffer.add(table(*records(0, "x", request_name), *records(50, "y", "s")[:1]), Moment.exactly(START))
     first = commit(buffer)
-    buffer.add(table(*records(61 * S, "y", "s")[1:]), START + 70 * S)
+    buffer.add(table(*records(61 * S, "y", "s")[1:]), Moment.exactly(START + 70 * S))
     buffer.advance(START + 9 * S)
     early = commit(buffer, buffer.due(early=True))
     assert ids(early) == ["r" if request_name else "~x"]
@@ -207,7 +208,7 @@ def test_a_takeover_finds_what_was_open_and_not_what_was_published(request_name:
     assert after.open_events == early.counters.events_open == 2
     late = records(70 * S, "x", None)
     if request_name is None:
-        after.add(table(*late), START + 70 * S)
+        after.add(table(*late), Moment.exactly(START + 70 * S))
         assert commit(after).counters.events_late == 2
     due = after.everything()
     assert (ids(due), due.counters.events_carried) == (["s"], 2)
@@ -215,13 +216,13 @@ def test_a_takeover_finds_what_was_open_and_not_what_was_published(request_name:
 
 def test_what_ties_published_records_outlives_their_segments() -> None:
     buffer = lane()
-    buffer.add(table(*records(0, "x", None)), START)
+    buffer.add(table(*records(0, "x", None)), Moment.exactly(START))
     buffer.advance(START + 60 * S)
     due = commit(buffer)
     assert (ids(due), due.has_segment, due.segments_needed) == (["~x"], True, 1)
     after = lane(sealed_to_ns=due.sealed_to_ns)
     after.load([due.new_events])
-    after.add(table(*records(61 * S, "x", None)), START + 70 * S)
+    after.add(table(*records(61 * S, "x", None)), Moment.exactly(START + 70 * S))
     later = commit(after)
     assert (later.counters.events_late, later.segments_needed) == (2, 1)
     after.advance(START + 600 * S)
@@ -231,8 +232,8 @@ def test_what_ties_published_records_outlives_their_segments() -> None:
 def test_records_without_ids_close_with_the_request_that_they_touch() -> None:
     buffer = lane()
     loose = record("a", "loose", START + 1, request=None)
-    buffer.add(table(record("a", "in", START, request="r"), loose), START)
-    buffer.add(table(record("a", "out", START + 12 * S, "end", request="r")), START)
+    buffer.add(table(record("a", "in", START, request="r"), loose), Moment.exactly(START))
+    buffer.add(table(record("a", "out", START + 12 * S, "end", request="r")), Moment.exactly(START))
     buffer.advance(START + 12 * S)
     due = commit(buffer, buffer.due(early=True))
     assert (ids(due), buffer.open_events) == ([], 3)
@@ -338,7 +339,7 @@ def test_memory_forgets_the_oldest_windows_first() -> None:
 
 def test_an_event_in_pieces_of_a_table_is_taken() -> None:
     buffer = lane()
-    buffer.add(pa.concat_tables([batch(*trace("t")), batch(*trace("u"))]), START)
+    buffer.add(pa.concat_tables([batch(*trace("t")), batch(*trace("u"))]), Moment.exactly(START))
     assert ids(buffer.everything()) == ["t", "u"]
 
 

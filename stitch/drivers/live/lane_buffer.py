@@ -35,6 +35,7 @@ from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
 from stitch.drivers.live.request_keys import record_words
+from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import stitch_closed
 from stitch.structures import StructureMemo
@@ -159,16 +160,16 @@ class LaneBuffer:
             self._carried += len(kept)
         self._segment = len(segments)
 
-    def add(self, events: pa.Table, now_ns: int) -> None:
-        """Take events of a poll (EVENT_SCHEMA); `now_ns` is the clock, to tell times that cannot be."""
-        self._now_ns = now_ns
+    def add(self, events: pa.Table, now: Moment) -> None:
+        """Take events of a poll (EVENT_SCHEMA); `now` tells times that cannot be."""
+        self._now_ns = now.earliest_ns
         self._arrivals.n_read += events.num_rows
         if not events.num_rows:
             return
         routed = route(
             concat_events([events]),
             self._memory,
-            latest_ns=now_ns + self._settings.max_future_ns,
+            latest_ns=now.latest_ns + self._settings.max_future_ns,
             earliest_ns=self._earliest_ns(),
         )
         self._arrivals.take(routed)

@@ -18,6 +18,7 @@ from ingest.codecs.port import Decoded
 from ingest.source import Payloads, StreamId
 from schemas.commits import CommitRecord
 from stitch.drivers.live.live_lane import LiveLane
+from stitch.drivers.live.steady_clock import Clock, Moment
 
 LANES_AT_ONCE: Final = 2
 """One a core: numpy, Arrow, zstd and the disk let go of the interpreter."""
@@ -47,10 +48,10 @@ class Taken:
 class LaneWork:
     """What lanes have to do, and do. Used by one thread; while a lane works nobody else may touch it.
 
-    `clock` tells the time in ns. `lanes_at_once` 0: all is done in the caller's thread.
+    `lanes_at_once` 0: all is done in the caller's thread.
     """
 
-    def __init__(self, clock: Callable[[], int], lanes_at_once: int = LANES_AT_ONCE) -> None:
+    def __init__(self, clock: Clock, lanes_at_once: int = LANES_AT_ONCE) -> None:
         self._clock = clock
         self._pool: Executor = (
             ThreadPoolExecutor(lanes_at_once, thread_name_prefix="lane") if lanes_at_once else _InPlace()
@@ -75,7 +76,7 @@ class LaneWork:
 
     def commit(self, lane: LiveLane, **how: bool) -> None:
         """Let a lane that rests commit; `how` as `LiveLane.commit`."""
-        self._working[lane.number] = self._pool.submit(lambda: lane.commit(self._clock(), **how))
+        self._working[lane.number] = self._pool.submit(lambda: lane.commit(self._clock().now_ns, **how))
 
     def finished(self) -> Iterator[tuple[int, Callable[[], Committed | None]]]:
         """Lanes that have done their work: number, and what gives the commit, or raises what went wrong."""
@@ -111,19 +112,19 @@ def _step(
     lane: LiveLane,
     taken: list[Taken],
     ends: Mapping[StreamId, int] | None,
-    now_ns: int,
+    now: Moment,
     commit: Commit,
 ) -> Committed | None:
-    """`now_ns` is of the moment in which `ends` were asked for: a stream that was read to its end then, and
+    """`now` is when `ends` were asked for: a stream that was read to its end then, and
     silent, may have got more since."""
     for one in taken:
         if one.stream in lane.streams:
-            lane.take(one.stream, one.payloads, one.decoded, now_ns)
+            lane.take(one.stream, one.payloads, one.decoded, now)
     if ends is None:
         return None
-    lane.advance(ends, now_ns)
-    if commit is Commit.NOW or (commit is Commit.DUE and lane.is_due(now_ns)):
-        return lane.commit(now_ns)
+    lane.advance(ends, now)
+    if commit is Commit.NOW or (commit is Commit.DUE and lane.is_due(now.now_ns)):
+        return lane.commit(now.now_ns)
     return None
 
 

@@ -23,6 +23,7 @@ from schemas.rejects import Reject, rejects_table
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
+from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.taking_over import taken_over
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
 from stitch.drivers.live.watermarks import StreamTimes
@@ -118,7 +119,7 @@ class LiveLane:
         known = self._ranges.get(stream)
         return (None, None) if known is None else (known.end, known.topic_id)
 
-    def begin(self, stream: StreamId, position: int, topic_id: str | None, now_ns: int) -> None:
+    def begin(self, stream: StreamId, position: int, topic_id: str | None, now: Moment) -> None:
         """Go on with a stream. A position behind the one of the commits is a gap, taken by order."""
         known = self._ranges.get(stream)
         if known is not None and not _same_topic(known, topic_id):
@@ -130,7 +131,7 @@ class LiveLane:
             self._begun[stream] = position
         self._positions[stream] = position
         self._topic_ids[stream] = topic_id
-        self._times.begin(stream, now_ns)
+        self._times.begin(stream, now)
         self._changed = self._changed or known is None or known.end != position
 
     def end(self, stream: StreamId) -> None:
@@ -138,22 +139,22 @@ class LiveLane:
         self._positions.pop(stream, None)
         self._times.end(stream)
 
-    def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now_ns: int) -> None:
+    def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now: Moment) -> None:
         """What came of one poll of a stream, in the order of its polls."""
         events = decoded.events
         latest = pc.max(pc.coalesce(events["end_ns"], events["ts_ns"])).as_py() if events.num_rows else None
-        limit = now_ns + self._settings.max_future_ns
+        limit = now.latest_ns + self._settings.max_future_ns
         if latest is not None and latest > limit:
             times = pc.coalesce(events["end_ns"], events["ts_ns"])
             latest = pc.max(times.filter(pc.less_equal(times, limit))).as_py()
-        self._times.heard(stream, latest, payloads.latest_ns, now_ns)
+        self._times.heard(stream, latest, payloads.latest_ns, now)
         self._counts["messages"] += len(payloads.payloads) + len(payloads.rejects)
         self._oddities.update(decoded.oddities)
         self._refuse(decoded.rejects, decoded.refused, payloads)
         self._positions[stream] = payloads.until
         self._changed = True
         if events.num_rows:
-            self._buffer.add(events, now_ns)
+            self._buffer.add(events, now)
 
     def _refuse(self, rejects: list[Reject], refused: Mapping[str, int], payloads: Payloads) -> None:
         """Dead letters of a poll: of its payloads, and of what could not be one."""
@@ -171,9 +172,9 @@ class LiveLane:
             positions = [reject.payload for reject in outside]
             self._letters.append(rejects_table(own, payloads.stream, positions))
 
-    def advance(self, ends: Mapping[StreamId, int], now_ns: int) -> None:
+    def advance(self, ends: Mapping[StreamId, int], now: Moment) -> None:
         """Move event time on, and close what it closes."""
-        reached = self._times.watermark(now_ns, self._positions, ends)
+        reached = self._times.watermark(now, self._positions, ends)
         self._watermark_ns, self._idle = reached.ns, reached.idle
         if reached.ns is not None:
             self._buffer.advance(reached.ns)

@@ -21,6 +21,7 @@ from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.own_streams import OwnStreams, by_lane
 from stitch.drivers.live.setbacks import Setbacks, passes_by_itself
+from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
@@ -35,7 +36,7 @@ AHEAD_SHARE: Final = 8
 
 
 class LiveRun:
-    """Live ingestion into one lake. Used by one thread; `status` may be asked from any. `clock`: ns."""
+    """Live ingestion into one lake. Used by one thread; `status` may be asked from any."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class LiveRun:
         info: LakeInfo,
         settings: LiveSettings,
         identity: LiveIdentity,
-        clock: Callable[[], int],
+        clock: Clock,
         watch: Watch,
         lanes_at_once: int = LANES_AT_ONCE,
     ) -> None:
@@ -61,13 +62,13 @@ class LiveRun:
         self._later: dict[int, str] = {}
         """Lanes that are ours and are to be taken over at another time, and why not now."""
         self._by_name: dict[str, StreamId] = {}
-        self._setbacks = Setbacks(clock)
+        self._setbacks = Setbacks(lambda: clock().now_ns)
         self._decoders = Decoders(settings.decode)
         self._work = LaneWork(clock, lanes_at_once)
         self._full = False
         self._trouble: str | None = None
         self._stopping = False
-        self._status = LiveStatus(clock(), (), paused=False, trouble=None, stopping=False)
+        self._status = LiveStatus(clock().now_ns, (), paused=False, trouble=None, stopping=False)
 
     # -- what others ask ------------------------------------------------------------------------------------
 
@@ -162,7 +163,6 @@ class LiveRun:
         if not self._ours[number]:
             return
         self._setbacks.tried(number)
-        now_ns = self._clock()
         try:
             if number not in self._lanes:
                 # What was read of it before is not what its last commit goes on with.
@@ -176,7 +176,7 @@ class LiveRun:
             for stream in streams:
                 self._by_name[stream.name] = stream
                 started = start_stream(self._source, lane, stream, accept_gaps=self._settings.accept_gaps)
-                lane.begin(stream, started, self._source.topic_id(stream.topic), now_ns)
+                lane.begin(stream, started, self._source.topic_id(stream.topic), self._clock())
             if self._full:
                 self._source.pause(streams)
             self._later.pop(number, None)
@@ -257,11 +257,11 @@ class LiveRun:
     def _decode(self, payloads: Payloads) -> None:
         stream = self._by_name[payloads.stream]
         if stream.lane in self._lanes:  # of one that halted, it is read again by whoever takes it over
-            self._decoders.give(stream, payloads, self._clock())
+            self._decoders.give(stream, payloads, self._clock().now_ns)
 
     def _take(self, *, drain: bool = False) -> None:
         """Give lanes what was decoded, in order; `drain`: all of it."""
-        for stream, payloads, decoded in self._decoders.take(self._clock(), drain=drain):
+        for stream, payloads, decoded in self._decoders.take(self._clock().now_ns, drain=drain):
             lane = self._lanes.get(stream.lane)
             if lane is None or stream not in lane.streams:
                 continue
@@ -391,7 +391,7 @@ class LiveRun:
         told = {number: lane_put_off(number, why) for number, why in self._later.items()}
         told |= {number: lane.status(ends) for number, lane in self._lanes.items()}
         self._status = LiveStatus(
-            now_ns=self._clock(),
+            now_ns=self._clock().now_ns,
             lanes=tuple(told[number] for number in sorted(told)),
             paused=self._full,
             trouble=self._trouble,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ingest.source import StreamId
+from stitch.drivers.live.steady_clock import Moment
 
 
 @dataclass(slots=True)
@@ -42,37 +43,37 @@ class StreamTimes:
         self._reached_ns = watermark_ns
         self._streams: dict[StreamId, _StreamTime] = {}
 
-    def begin(self, stream: StreamId, now_ns: int) -> None:
+    def begin(self, stream: StreamId, now: Moment) -> None:
         """One more stream, of which nothing came yet."""
-        self._streams.setdefault(stream, _StreamTime(None, now_ns))
+        self._streams.setdefault(stream, _StreamTime(None, now.now_ns))
 
     def end(self, stream: StreamId) -> None:
         """A stream that is no longer part of the lane."""
         self._streams.pop(stream, None)
 
-    def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now_ns: int) -> None:
+    def heard(self, stream: StreamId, latest_ns: int | None, log_ns: int | None, now: Moment) -> None:
         """Something came: its latest event time (None: no event), and the log's time of it if it has one."""
         told = self._streams[stream]
-        told.heard_ns = now_ns
+        told.heard_ns = now.now_ns
         if latest_ns is not None:
-            bounded = min(latest_ns, now_ns if log_ns is None else min(log_ns, now_ns))
+            bounded = min(latest_ns, now.earliest_ns if log_ns is None else min(log_ns, now.earliest_ns))
             told.latest_ns = bounded if told.latest_ns is None else max(told.latest_ns, bounded)
 
     def watermark(
-        self, now_ns: int, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
+        self, now: Moment, positions: Mapping[StreamId, int], ends: Mapping[StreamId, int]
     ) -> Watermark:
         """How far the lane is. `positions` and `ends` tell which streams were read to their end."""
         idle = tuple(
             sorted(
                 stream
                 for stream, told in self._streams.items()
-                if now_ns - told.heard_ns >= self._idle_ns
+                if now.now_ns - told.heard_ns >= self._idle_ns
                 and stream in ends
                 and positions.get(stream, -1) >= ends[stream]
             )
         )
         reached = self._least(
-            now_ns if stream in idle else told.latest_ns for stream, told in self._streams.items()
+            now.earliest_ns if stream in idle else told.latest_ns for stream, told in self._streams.items()
         )
         if reached is not None and (self._reached_ns is None or reached > self._reached_ns):
             self._reached_ns = reached
