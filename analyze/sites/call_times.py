@@ -41,6 +41,8 @@ class CallTimes:
     """Whether any of the own time lies on the critical path."""
     overlap: dict[int, F8]
     """Unit of several children -> [requests] sum of their durations over their union, >= 1."""
+    stretch: dict[int, F8]
+    """The same units -> [requests] the union over the longest child, >= 1: one where all fit beside it."""
 
 
 def call_times(category: Category, sites: GraphSites) -> CallTimes:
@@ -49,6 +51,7 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
     duration = times[sites.end] - times[sites.start]
     own = duration.copy()
     overlap: dict[int, F8] = {}
+    stretch: dict[int, F8] = {}
     children: dict[int, list[int]] = {}
     for unit, above in enumerate(sites.above.tolist()):
         if above >= 0 and sites.end[unit] != sites.start[unit]:
@@ -62,6 +65,7 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
         own[unit] -= union
         # Children without length do not overlap.
         overlap[unit] = np.where(union > 0, duration[called].sum(axis=0) / np.maximum(union, 1), 1.0)
+        stretch[unit] = np.where(union > 0, union / np.maximum(duration[called].max(axis=0), 1), 1.0)
     on_edge = critical_path(category).T
     edges = category.graph.edges
     if on_edge.size <= _AT_ONCE:
@@ -73,11 +77,11 @@ def call_times(category: Category, sites: GraphSites) -> CallTimes:
             np.subtract(times[dst], times[src], out=waited[edge])
             waited[edge] *= on_edge[edge]
     if not sites.are_calls:  # a step is its edge
-        return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_edge, overlap)
+        return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_edge, overlap, stretch)
     on_path = np.zeros(duration.shape, dtype=np.bool_)
     for edge, unit in enumerate(sites.owner.tolist()):
         on_path[unit] |= on_edge[edge]
-    return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_path, overlap)
+    return CallTimes(np.maximum(own, 0, out=own), duration, waited, on_path, overlap, stretch)
 
 
 def own_time_ns(times: I8, sites: GraphSites, units: I8) -> I8:

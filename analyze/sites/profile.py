@@ -17,12 +17,13 @@ import pyarrow as pa
 from analyze.sites.keyed_sums import keyed_sums
 from analyze.sites.names import NameBook, Names
 
-PROFILE_VERSION: Final = 5
+PROFILE_VERSION: Final = 6
 """Of the meaning of a stored profile; another one is made anew."""
 
-OWN_TIME, OVERLAP, CALLS = 0, 1, 2
+OWN_TIME, OVERLAP, CALLS, STRETCH = 0, 1, 2, 3
 """Measures of `votes`: a request's mean own time of a site's calls (ns); its mean overlap of their children
-times 2^16; its number of calls times 2^16."""
+times 2^16; its number of calls times 2^16; the mean time that the children take together, over that of the
+longest of them, times 2^16."""
 RATIO_SCALE: Final = 65536.0
 """Ratios and counts are multiplied by this before they are put in bins of ratios."""
 

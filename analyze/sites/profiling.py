@@ -15,7 +15,7 @@ from analyze.sites.call_times import CallTimes, call_times
 from analyze.sites.graph_sites import GraphSites, graph_sites
 from analyze.sites.log_bins import bin_of
 from analyze.sites.names import NameBook
-from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot
+from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, STRETCH, Profile, Slot
 from analyze.sites.row_sums import MOST_SLOTS, RowSums
 from analyze.sites.slot_runs import Grouped, SlotRuns
 from analyze.sites.totals import totals
@@ -175,20 +175,21 @@ class _Maker:
         shapes = sites.shape.tolist()
         shape = [self.book.most_common([shapes[unit] for unit in units]) for units in at.members]
         self._vote(OWN_TIME, at.codes, shape, runs.ordered(at.means(times.own)), runs)
-        wide = [
-            (place, [times.overlap[unit] for unit in units if unit in times.overlap])
-            for place, units in enumerate(at.members)
-        ]
-        wide = [(place, overlaps) for place, overlaps in wide if overlaps]
-        if wide:
-            mean = np.stack([mine[0] if len(mine) == 1 else np.mean(mine, axis=0) for _, mine in wide])
-            self._vote(
-                OVERLAP,
-                at.codes[[place for place, _ in wide]],
-                [shape[place] for place, _ in wide],
-                runs.ordered(mean) * RATIO_SCALE,
-                runs,
-            )
+        for measure, ratios in ((OVERLAP, times.overlap), (STRETCH, times.stretch)):
+            wide = [
+                (place, [ratios[unit] for unit in units if unit in ratios])
+                for place, units in enumerate(at.members)
+            ]
+            wide = [(place, mine) for place, mine in wide if mine]
+            if wide:
+                mean = np.stack([mine[0] if len(mine) == 1 else np.mean(mine, axis=0) for _, mine in wide])
+                self._vote(
+                    measure,
+                    at.codes[[place for place, _ in wide]],
+                    [shape[place] for place, _ in wide],
+                    runs.ordered(mean) * RATIO_SCALE,
+                    runs,
+                )
         rows = self.rows["votes"]
         places = rows.places(CALLS, at.codes, np.array(shape, dtype=np.int64))[:, None]
         counts = np.stack([runs.n, runs.w, runs.w2])[:, None, :]

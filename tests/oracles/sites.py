@@ -18,7 +18,7 @@ from oracles.critical_path import walk
 
 from analyze.population import Category, Population
 from analyze.sites.names import Names
-from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, SCHEMAS, Profile, Slot
+from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, SCHEMAS, STRETCH, Profile, Slot
 from schemas.events import EventKind
 from stitch.graph.placed import END, START
 
@@ -42,6 +42,7 @@ class Unit:
     critical_ns: int = 0
     on_path: bool = False
     overlap: float | None = None
+    stretch: float = 1.0
     above: int = -1
 
 
@@ -199,6 +200,7 @@ def _calls(
         unit.above = -1 if parent < 0 else at[parent]
         if len(spans) > 1:
             unit.overlap = sum(b - a for a, b in spans) / union if union else 1.0
+            unit.stretch = union / max(b - a for a, b in spans) if union else 1.0
         at[position] = len(units)
         units.append(unit)
     return units, {position: units[at[position]].site for position in begins}, at
@@ -294,6 +296,8 @@ def _count(request: Request, slot: int, threshold_ns: float, add: Any) -> None:
         overlaps = [unit.overlap for unit in units if unit.overlap is not None]
         if overlaps:
             vote(OVERLAP, sum(overlaps) / len(overlaps) * 65536)
+            stretches = [unit.stretch for unit in units if unit.overlap is not None]
+            vote(STRETCH, sum(stretches) / len(stretches) * 65536)
     if request.failing:
         # Of spans the last failing one is the innermost; of records the first is where it began.
         site, error = request.failing[-1 if request.is_spans else 0]

@@ -11,7 +11,7 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import votes_of
 from analyze.methods.robust.tail_tests import tail_changes
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.profile import OVERLAP, RATIO_SCALE, Profile
+from analyze.sites.profile import OVERLAP, RATIO_SCALE, STRETCH, Profile
 from schemas.report.findings import ChangeKind
 
 _PLAIN = float(np.log(1.5))
@@ -53,13 +53,22 @@ def time_changes(
 
 
 def overlap_changes(profile: Profile, roles: Roles, sums: BothSums, settings: RobustSettings) -> Candidates:
-    """Candidates of `serial` and `parallel`: the children of a call overlap less, or more, than they did."""
+    """Candidates of `serial` and `parallel`: the children of a call overlap less, or more, than they did.
+
+    How many run at a time also falls where one of them gets slower (or faster) by itself, and all still begin
+    together. They run one after the other only if they also take longer together than the longest of them
+    does, by more than before.
+    """
     votes, shape = votes_of(profile.votes, OVERLAP)
     if not len(votes.n):
         return NONE
     n_sites = len(profile.names.sites)
     found, noise = shifts(given_shape(votes, shape, roles), roles, settings, n_sites)
     passes = found.exceeds(settings.min_z, 2 * settings.time_floor)
+    longer, order = votes_of(profile.votes, STRETCH)
+    together, _ = shifts(given_shape(longer, order, roles), roles, settings, n_sites)
+    with np.errstate(invalid="ignore"):
+        passes &= -np.sign(found.shift) * together.shift > np.log1p(settings.time_floor)
     return found.candidates(
         np.flatnonzero((found.periods.n >= settings.min_requests).all(axis=1)),
         passes,
