@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
+from analyze.findings.groups import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
@@ -78,7 +78,7 @@ def broken_paths(
                 follows=[c for other in folded if other != operation for c in by_operation[other]],
             )
         )
-    return _with_loops_joined(_joined(groups, shared))
+    return _with_alike_joined(_joined(groups, shared), names)
 
 
 def _lead(changes: Sequence[Change]) -> Change:
@@ -279,16 +279,19 @@ def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
     return groups
 
 
-def _with_loops_joined(groups: list[Group]) -> list[Group]:
-    """Loops of one component that turn more often, or less, are one: its operations share their code."""
-    joined: dict[tuple[str, ChangeKind], Group] = {}
+def _with_alike_joined(groups: list[Group], names: Names) -> list[Group]:
+    """Loops of one component that turn more often, or less, are one; so are its operations that fail, and
+    those whose calls run side by side no more: they share code and hosts. Calls of unlike components that
+    fail have each its own."""
+    joined: dict[tuple[str, str, ChangeKind], Group] = {}
     left = []
     for group in sorted(groups, key=lambda group: (-group.score, group.operation)):
-        key = (group.component, group.lead.kind)
+        callee = names.operations[group.operation].callee if group.lead.kind in ERROR_KINDS else ""
+        key = (group.component, callee, group.lead.kind)
         first = joined.get(key)
         if first is None:
             left.append(group)
-            if group.lead.kind in CALL_KINDS:
+            if group.lead.kind in CALL_KINDS | ALIKE_KINDS:
                 joined[key] = group
         else:
             first.leads.append(group.lead)

@@ -59,3 +59,33 @@ def test_a_request_in_ten_years_is_compared() -> None:
     verdict = report.section(VerdictSection)
     assert verdict is not None
     assert verdict.outcome == "cannot-tell"
+
+
+def test_operations_of_one_component_that_fail_are_one_finding() -> None:
+    """A shop whose pages each ask the stock for something else; all of it fails in half of the requests."""
+    kinds = ("find", "book", "cancel")
+
+    def pages(failing: bool) -> list[Call]:
+        words = ["error" if failing and at % 2 else "ok" for at in range(120)]
+        return [
+            call(
+                f"web/{kinds[at % 3]}",
+                0,
+                1_000 + at % 7,
+                call(f"stock/{kinds[at % 3]}", 10, 900, status=word),
+                status=word,
+            )
+            for at, word in enumerate(words)
+        ]
+
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 120 * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(pages(False), pages(True)), samples=samples)
+    findings = compare(found, [Chosen(METHOD, RobustSettings())]).report.section(FindingsSection)
+    assert findings is not None
+    (only,) = findings.findings
+    assert only.site.component == "stock"
+    assert only.affected1 == 60
+    assert only.title.endswith("; 2 other operations alike")

@@ -17,7 +17,7 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
-from analyze.methods.robust.titles import shape_words, title, where
+from analyze.methods.robust.titles import elsewhere, shape_words, title, where
 from analyze.report.limits import ReportLimits
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
@@ -113,7 +113,7 @@ def _finding(
         rank=rank,
         kind=lead.kind,
         site=site,
-        title=title(lead, group.changes, names) + where(group),
+        title=title(lead, group.changes, names) + elsewhere(group, names) + where(group),
         suspect=suspect,
         unit=lead.unit,
         before=lead.before,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import Group
+from analyze.findings.groups import ALIKE_KINDS, Group
 from analyze.report import wording
 from analyze.sites.names import Names, OperationName, Shape, SiteKind
 from schemas.report.findings import ChangeKind
@@ -49,6 +49,15 @@ def where(group: Group) -> str:
     if group.hosts and group.spared:
         return f" (on {group.hosts[0]} only)"
     return ""
+
+
+def elsewhere(group: Group, names: Names) -> str:
+    """How many other operations of the component it happened to as well."""
+    lead = names.sites[group.lead.site].operation
+    component = names.operations[lead].component
+    alike = {names.sites[change.site].operation for change in group.leads if change.kind in ALIKE_KINDS}
+    others = sum(names.operations[operation].component == component for operation in alike - {lead})
+    return f"; {others} other operation{'s' * (others > 1)} alike" if others else ""
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
