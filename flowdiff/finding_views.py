@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from schemas.messages import is_message
 from schemas.report.findings import ChangeKind, Finding, FindingsSection, FurtherView
 from schemas.visible import visible
 
@@ -170,7 +171,8 @@ def requests_of(finding: Finding) -> str:
     """
     parts = []
     roots = sorted({member.root for member in finding.members})
-    all_known = len(finding.members) == finding.members_total
+    # What a message started is known to a filter as the request in which it was sent.
+    all_known = len(finding.members) == finding.members_total and not any(map(is_message, roots))
     if all_known and 0 < len(roots) <= MOST_ROOTS and all(map(_can_be_copied, roots)):
         quoted = [_quoted(root) for root in roots]
         parts.append(f"root = {quoted[0]}" if len(quoted) == 1 else f"root in ({', '.join(quoted)})")

@@ -262,15 +262,12 @@ def _read(population: Population, chosen: ChosenRequests, structures: _Structure
         table = population.params(int(sample), requests=wanted)
         if table.num_rows == 0:
             continue
-        found = pc.index_in(table["request_id"], value_set=wanted)
-        place = pc.fill_null(found, -1).to_numpy().astype(np.int64)
-        request = np.where(place >= 0, mine[np.maximum(place, 0)], -1)
-        same = np.asarray(kind[np.maximum(request, 0)] == _is_spans(table))
-        position = table["position"].to_numpy()
-        structure = structures.of_request[np.maximum(request, 0)]
-        size = np.diff(structures.first)[structure]
-        keep = np.flatnonzero((request >= 0) & same & (position >= 0) & (position < size))
-        parts.append(table.take(pa.array(keep)))
+        row, place = rows_of(table["request_id"], wanted)
+        request, position = mine[place], table["position"].to_numpy()[row]
+        same = np.asarray(kind[request] == _is_spans(table)[row])
+        size = np.diff(structures.first)[structures.of_request[request]]
+        keep = np.flatnonzero(same & (position >= 0) & (position < size))
+        parts.append(table.take(pa.array(row[keep])))
         rows.append(request[keep])
     if not parts or sum(len(part) for part in rows) == 0:
         return None
@@ -294,6 +291,20 @@ def _read(population: Population, chosen: ChosenRequests, structures: _Structure
         words,
         _numbers(words),
     )
+
+
+def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
+    """(place in `ids`, place in `wanted`) of all that are equal; messages of one request all have its id."""
+    words = wanted.unique()
+    code = pc.index_in(wanted, value_set=words).to_numpy()
+    order = np.argsort(code, kind="stable")
+    first = np.searchsorted(code[order], np.arange(len(words) + 1))
+    of_row = pc.fill_null(pc.index_in(ids, value_set=words), -1).to_numpy().astype(np.int64)
+    rows = np.flatnonzero(of_row >= 0)
+    begin = first[of_row[rows]]
+    n = first[of_row[rows] + 1] - begin
+    nth = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+    return np.repeat(rows, n), order[np.repeat(begin, n) + nth].astype(np.int64)
 
 
 def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray, B1]:

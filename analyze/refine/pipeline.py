@@ -1,7 +1,7 @@
 """Refinement: the lake's rows of some samples to the population that an analysis works on. Pure.
 
-Order of the steps: untestable flows out, skew (S3), zoom (A.5), asynchrony (S7), deferred work out, sibling
-order (S5, S6), host labels (A.2), canonical positions again, times settled.
+Order of the steps: untestable flows out, messages apart, skew (S3), zoom (A.5), asynchrony (S7), deferred
+work out, sibling order (S5, S6), host labels (A.2), canonical positions again, times settled.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from analyze.refine.consensus import decide_order
 from analyze.refine.draft import Draft, LeftOut
 from analyze.refine.hosts import decide_host_labels
 from analyze.refine.merging import assemble
+from analyze.refine.messages import with_messages
 from analyze.refine.record_drafts import record_drafts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import Family, Interner, families, order_evidence
@@ -50,6 +51,9 @@ def refine(
     """
     testable, excluded = _without_untestable(flows, len(samples))
     matrices = group_flows(testable, structures, len(samples))
+    message_notes: tuple[str, ...] = ()
+    if settings.messages:
+        matrices, message_notes = with_messages(matrices, len(samples[:n_compared]))
     trees = [span_tree(category.structure) for category in matrices.categories]
     clocks = _clocks(matrices, trees, settings, len(samples[:n_compared]))
     times = [
@@ -76,7 +80,7 @@ def refine(
     return Population(
         categories=assemble(drafts),
         excluded=excluded,
-        notes=(*clocks.notes, *async_notes, *order_notes, *labels.notes),
+        notes=(*message_notes, *clocks.notes, *async_notes, *order_notes, *labels.notes),
         samples=samples,
         statuses=matrices.statuses,
         hosts=matrices.hosts,

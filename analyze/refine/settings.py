@@ -24,6 +24,8 @@ class RefineSettings(Config):
     """(regular expression, role): the first that matches a whole host name gives its role."""
     max_full_hosts: int = Field(default=3, ge=1)
     """`auto`: a component with more hosts than this gets none in its labels."""
+    messages: bool = True
+    """Work that a message started, which no response waits for, counts as a request of its own."""
     keep_deferred: bool = False
     """Keep work that the response does not wait for in the structure; by default categories that differ in
     deferred work only are merged."""
