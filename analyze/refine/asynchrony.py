@@ -35,6 +35,10 @@ _MOVED = 0.5
 """Difference of the share between the reference and another sample that is worth a note."""
 
 _MAX_NOTES = 5
+_LEAST_CALLS = 5
+"""Of a sample, from which a share of them tells something."""
+_MADE_UP = "?"
+"""Component of a span that stands for lost ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +258,13 @@ def _notes(
     shares, calls = outlives.shares(), outlives.calls.sum(axis=0)
     # NaN, where a sample has no call, compares false.
     differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
+    differs &= ((outlives.calls == 0) | (outlives.calls >= _LEAST_CALLS)).all(axis=0)
     number = {place: at for at, place in enumerate(outlives.places)}
     told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
-    here = [at for at in told if calls[at]]
+    # Where a span was lost nobody knows what outlived what.
+    here = [
+        at for at in told if calls[at] and _MADE_UP not in {name.component for name in outlives.places[at]}
+    ]
     for at in sorted(here, key=lambda at: (-calls[at], _text(outlives.places[at]))):
         place = outlives.places[at]
         parent, child = _text(place)

@@ -370,6 +370,31 @@ def test_where_deferred_work_is_kept_awaited_work_still_moves_up() -> None:
     assert ((latency * path).sum(axis=1) == category.response_ns).all()
 
 
+def test_a_few_late_calls_of_one_period_are_no_word_about_it() -> None:
+    plain, in_time = call("web/get", 0, 1000), call("web/get", 0, 1000, call("web/log", 10, 900))
+    late = call("web/get", 0, 1000, call("web/log", 10, 2_000))
+    for n, told in ((4, 0), (5, 1)):
+        found = population([plain] * 30 + [late] * n, [in_time] * 25)
+        assert sum("web/log outlives its parent" in note for note in found.notes) == told
+
+
+def test_what_is_made_up_for_lost_spans_outlives_nobody() -> None:
+    whole = call("web/get", 0, 1000, call("web/load", 10, 500))
+    batches = []
+    for period in range(2):
+        rows = []
+        for number in range(30):
+            mine = request_events(whole, f"{period:08x}{number:024x}", T0 + period * 10**13 + number * 10**9)
+            if period == 0:
+                mine[1] |= {"parents": ["f" * 16], "end_ns": mine[0]["end_ns"] + 10**9}
+            rows += mine
+        batches.append(table(rows))
+    found = refine(*stored(batches), RefineSettings())
+    left = {one.operation for category in found.categories for each in category.left_behind for one in each}
+    assert left == {"?/missing"}
+    assert not found.notes
+
+
 def test_operations_that_are_written_alike_are_kept_apart() -> None:
     """25 requests of `a/b` + `c` outlive their parent, 25 of `a` + `b/c` do not: two operations."""
     rows = []
