@@ -43,7 +43,7 @@ class Change:
     call_ratio: float = 1.0
     """Calls of the site a request, after over before."""
     threshold_us: float = 0.0
-    """Tail: calls over this are very slow."""
+    """Tail: calls that take this or longer are very slow."""
     q: float = 1.0
 
     @property

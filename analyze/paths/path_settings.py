@@ -14,13 +14,13 @@ class PathSettings(Config):
     """False discovery rate of each family: shares, response times, repeats."""
     min_count: int = Field(default=10, ge=1)
     """Least change of a category's requests beyond what is expected."""
-    min_relative: float = Field(default=0.2, ge=0)
+    min_relative: float = Field(default=0.2, ge=0, le=1_000)
     """The same as a share of the larger of seen and expected."""
-    least_z: float = Field(default=3.0, ge=0)
+    least_z: float = Field(default=3.0, ge=0, le=30)
     """Times and repeats: effect over its standard error, noise between windows included."""
-    floor_time: float = Field(default=0.05, ge=0)
+    floor_time: float = Field(default=0.05, ge=0, le=1_000)
     """Relative change of a category's median response time that is no change."""
-    cold_tau: float = Field(default=0.2, ge=0)
+    cold_tau: float = Field(default=0.2, ge=0, le=10)
     """Noise between windows (log units) assumed where there is no history."""
     min_requests: int = Field(default=4, ge=2)
     """A period, for a test of response times."""

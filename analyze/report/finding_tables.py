@@ -56,7 +56,6 @@ def account_table(accounts: Iterable[Account]) -> pa.Table:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     share = finding.share_of_change
-    within = None if share is None else (share.low + share.high) / 2
     return {
         "rank": finding.rank,
         "kind": finding.kind.value,
@@ -65,7 +64,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "suspect": finding.suspect,
         **_changed(finding),
         "contribution_us": finding.contribution_us,
-        "share": within,
+        "share": finding.share_estimate,
         "share_low": None if share is None else share.low,
         "share_high": None if share is None else share.high,
         "requests0": finding.affected0,

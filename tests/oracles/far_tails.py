@@ -51,7 +51,7 @@ def together(sites: list[SiteCalls]) -> tuple[float, bool]:
         if mine := far_of(site):
             least = max(value(max(site.ordinary) + 1), 0.01 * site.response_ns)
             limit = int(math.log2(max(10 * least, 1)) * 32)
-            time += sum(value(place + 0.5) - value(limit) for _, place in mine)
+            time += sum(value(place + 0.5) - value(limit + 1) for _, place in mine)
             whole += len(site.problem) * site.response_ns
     passes = n0 >= 100 and len({slot for slot, _ in far}) >= 3 and by_rank <= 0.15 and time > 0.2 * whole
     return p, passes

@@ -34,7 +34,7 @@ from analyze.report.sections.verdict import verdict_words
 from analyze.report.terminal import print_report
 from analyze.report.weighing import FINDING_KINDS, weigh
 from schemas.report.accounts import AccountSection, VerdictSection
-from schemas.report.findings import ChangeKind, FindingsSection
+from schemas.report.findings import ChangeKind, FindingsSection, Interval
 from schemas.report.report import Report, from_json, to_json
 from schemas.report.report_tables import REPORT_TABLES
 from schemas.report.section import Section
@@ -303,6 +303,19 @@ def test_tables_are_complete_and_add_up():
             row["calls"] + row["structure"] + row["slower"] + row["mix"] == pytest.approx(row["total"])
             for row in rows
         )
+
+
+def test_the_share_of_a_finding_is_what_was_estimated():
+    """An interval that ends at 1 has its middle below the estimate."""
+    sure = slow_recommendations().model_copy(
+        update={"share_of_change": Interval(low=0.6, high=1.0), "share_estimate": 0.95}
+    )
+    none = failing_products().model_copy(update={"share_of_change": None, "share_estimate": None})
+    table = finding_tables((sure, none), (), ())["findings"]
+    assert table.select(["share", "share_low", "share_high"]).to_pylist() == [
+        {"share": 0.95, "share_low": 0.6, "share_high": 1.0},
+        {"share": None, "share_low": None, "share_high": None},
+    ]
 
 
 def test_findings_weigh_by_kind_and_by_time():

@@ -37,19 +37,19 @@ class ClustersSettings(Config):
     q: float = Field(default=0.003, gt=0, lt=1)
     """Share of false ones among the clusters whose share changed, and among the coloured nodes of an
     overlay (Benjamini-Hochberg)."""
-    min_z: float = Field(default=3.0, gt=0)
+    min_z: float = Field(default=3.0, gt=0, le=30)
     """A change counts when it is so many standard errors, over-dispersion included."""
     share_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest change of a cluster's share that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
     """The same for a cluster that is new or gone."""
-    cold_phi: float = Field(default=3.0, ge=1)
+    cold_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where a reference is too short to tell."""
-    time_floor: float = Field(default=0.10, ge=0)
+    time_floor: float = Field(default=0.10, ge=0, le=1_000)
     """Smallest relative change of a node's time that is coloured."""
-    min_tau: float = Field(default=0.05, ge=0)
+    min_tau: float = Field(default=0.05, ge=0, le=10)
     """Noise of a node's log time between two samples is taken to be this at least."""
-    cold_tau: float = Field(default=0.20, ge=0)
+    cold_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where the reference is too short to tell."""
     blocks: int = Field(default=8, ge=2)
     """The reference is cut into this many blocks of time."""

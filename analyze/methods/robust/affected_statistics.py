@@ -11,7 +11,7 @@ import pyarrow as pa
 from analyze.findings.changes import Change
 from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
 from analyze.methods.robust.roles import Roles
-from analyze.sites.log_bins import bin_of
+from analyze.sites.log_bins import bin_of, value_of
 from analyze.sites.profile import OWN_TIME, Profile
 
 B1 = npt.NDArray[np.bool_]
@@ -47,7 +47,8 @@ def _affected(profile: Profile, roles: Roles, change: Change) -> tuple[int, int]
 def _beyond(table: pa.Table, change: Change) -> B1:
     bins = table["bin"].to_numpy()
     if change.unit != "us":
-        return np.asarray(bins > bin_of(np.array([change.threshold_us * 1e3]))[0])
+        # A bin's lower end against the same: equal but for rounding.
+        return np.asarray(value_of(bins) > change.threshold_us * 1e3 * (1 - 1e-9))
     middle = bin_of(np.array([np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3)) * 1e3]))[0]
     return np.asarray(bins > middle if change.ups else bins < middle)
 

@@ -52,7 +52,7 @@ class FarTails:
     """Of as many at the site and its like by the continued tails; 1 where there is none."""
     passes: B1
     excess_ns: F8
-    """Time beyond the threshold, a call of the problem."""
+    """Time beyond the end of that bin, a call of the problem."""
 
 
 def far_tails(
@@ -76,7 +76,9 @@ def far_tails(
     threshold = bin_of(FAR * least_ns)
     far = votes.where((side == 1) & (votes.bin > threshold[votes.site]) & known[votes.site])
     n = totals(far.site, far.n, n_sites)
-    beyond_ns = totals(far.site, far.n * (value_of(far.bin + 0.5) - value_of(threshold[far.site])), n_sites)
+    beyond_ns = totals(
+        far.site, far.n * (value_of(far.bin + 0.5) - value_of(threshold[far.site] + 1)), n_sites
+    )
     excess_ns = np.where(n > 0, beyond_ns / np.maximum(n1, 1e-300), 0.0)
     nearest = np.full(n_sites, N_BINS)
     np.minimum.at(nearest, far.site, far.bin)

@@ -120,6 +120,7 @@ def _finding(
         after=lead.after,
         change=_interval(lead),
         share_of_change=None if share is None else _share_interval(share, lead),
+        share_estimate=share,
         contribution_us=claim_ns / 1e3,
         affected0=affected[0],
         affected1=affected[1],

@@ -75,7 +75,7 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
         between = np.sqrt(max(change.before, 1e-3) * max(change.after, 1e-3))
         return np.asarray(value > between if change.ups else value < between)
     if change.kind in TIME_KINDS:
-        return np.asarray(value > change.threshold_us)
+        return np.asarray(value >= change.threshold_us)
     return np.ones(len(rows), dtype=np.bool_)
 
 

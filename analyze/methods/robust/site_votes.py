@@ -94,20 +94,33 @@ def spread_of(rows: Votes, n_sites: int, n_groups: int) -> Spread:
     return Spread(n.reshape(shape), (q50 * BIN_LOG).reshape(shape), se.reshape(shape))
 
 
+def holding_rows(cell: I8, rows: Votes, n: F8, quantiles: Sequence[float]) -> list[I8]:
+    """A row of each filled cell a quantile: the one that holds it. cell: [rows] ascending; n: [cells] votes.
+
+    A quantile is in the first bin up to which so many of the cell's votes lie.
+    """
+    cumulative = np.cumsum(rows.n)
+    filled = np.flatnonzero(n > 0)
+    before = np.concatenate(([0.0], np.cumsum(n)))[filled]
+    first, past = np.searchsorted(cell, filled), np.searchsorted(cell, filled, side="right") - 1
+    found = []
+    for q in quantiles:
+        target = before + q * n[filled]
+        at = np.searchsorted(cumulative, target - 1e-9 * np.maximum(target, 1))
+        # Rounding must not carry a quantile into the next cell.
+        found.append(np.clip(np.minimum(at, len(cumulative) - 1), first, past))
+    return found
+
+
 def _quantiles(cell: I8, rows: Votes, n: F8, quantiles: Sequence[float]) -> list[F8]:
     """[cells] quantiles of each cell's votes on the axis of bins, by linear interpolation inside a bin."""
     cumulative = np.cumsum(rows.n)
     filled = np.flatnonzero(n > 0)
-    before, votes = np.concatenate(([0.0], np.cumsum(n)))[filled], n[filled]
-    first, past = np.searchsorted(cell, filled), np.searchsorted(cell, filled, side="right") - 1
+    before = np.concatenate(([0.0], np.cumsum(n)))[filled]
     found = []
-    for q in quantiles:
-        target = before + q * votes
-        at = np.searchsorted(cumulative, target - 1e-9 * np.maximum(target, 1))
-        # Rounding must not carry a quantile into the next cell.
-        at = np.clip(np.minimum(at, len(cumulative) - 1), first, past)
+    for q, at in zip(quantiles, holding_rows(cell, rows, n, quantiles), strict=True):
         below = cumulative[at] - rows.n[at]
         place = np.full(len(n), np.nan)
-        place[filled] = rows.bin[at] + np.clip((target - below) / rows.n[at], 0, 1)
+        place[filled] = rows.bin[at] + np.clip((before + q * n[filled] - below) / rows.n[at], 0, 1)
         found.append(place)
     return found

@@ -18,9 +18,9 @@ from analyze.methods.robust.noise_between import (
 )
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Votes, merged
+from analyze.methods.robust.site_votes import Votes, holding_rows, merged
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.log_bins import value_of
+from analyze.sites.log_bins import BINS_PER_OCTAVE, value_of
 from analyze.sites.names import Names, SiteKind
 from analyze.sites.totals import totals
 from analyze.stats.noise import enough_errors
@@ -32,6 +32,8 @@ I8 = npt.NDArray[np.int64]
 _LEAST_SLOW = 3
 _LEAST_COSTLY = 5
 _MARGIN = 0.02
+_THREE_TIMES = int(np.rint(np.log2(3.0) * BINS_PER_OCTAVE))
+"""Bins from a time to three times as much."""
 
 
 def tail_changes(
@@ -39,7 +41,8 @@ def tail_changes(
 ) -> Candidates:
     """Candidates of `tail`: share of votes over max(98th percentile, 3 x median) of ordinary times.
 
-    Where that does not count, over far more than any ordinary time (`far_tails`).
+    Both are ends of bins: what is counted begins there, and that is told. Where that does not count, over far
+    more than any ordinary time (`far_tails`).
     """
     n_sites = len(names.sites)
     side = roles.side
@@ -52,7 +55,7 @@ def tail_changes(
         cell = votes.site[mine] * n_groups + base + group[votes.slot[mine]]
         for table, value in ((n, votes.n[mine]), (x, votes.n[mine] * over[mine])):
             table += totals(cell, value, n_sites * n_groups).reshape(n_sites, n_groups)
-    beyond = value_of(votes.bin + 0.5) - value_of(threshold[votes.site])
+    beyond = value_of(votes.bin + 0.5) - value_of(threshold[votes.site] + 1)
     excess_sum = totals(votes.site, votes.n * over * (side[votes.slot] == 1) * beyond, n_sites)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
@@ -103,7 +106,7 @@ def tail_changes(
             after=float(share[site, 1]),
             low=float(moved[site] - reach[site]),
             high=float(moved[site] + reach[site]),
-            threshold_us=float(value_of(float(threshold[site]))) / 1e3,
+            threshold_us=float(value_of(float(threshold[site] + 1))) / 1e3,
             n0=int(n[site, 0]),
             n1=int(n[site, 1]),
             contribution_ns=float(parts[site]),
@@ -124,16 +127,14 @@ def _alike(names: Names) -> tuple[I8, I8]:
 
 
 def _thresholds(ordinary: Votes, n_sites: int) -> I8:
-    """[sites] bin over which a vote is very slow."""
+    """[sites] bin over which a vote is very slow: the one that holds the quantile, or three times the median.
+
+    0 where there are no ordinary votes.
+    """
     pooled = merged(ordinary.site, np.zeros_like(ordinary.slot), ordinary.bin, ordinary.n)
     total = totals(pooled.site, pooled.n, n_sites)
-    start = np.concatenate(([0.0], np.cumsum(total)))[:-1]
-    within = (np.cumsum(pooled.n) - start[pooled.site]) / total[pooled.site]
+    filled = np.flatnonzero(total > 0)
     threshold = np.zeros(n_sites, dtype=np.int64)
-    for q, times_over in ((0.98, 1.0), (0.5, 3.0)):
-        reached = np.full(n_sites, -1, dtype=np.int64)
-        below = within < q - 1e-12
-        np.maximum.at(reached, pooled.site[below], pooled.bin[below])
-        at = reached + 1 + int(np.rint(np.log2(times_over) * 32))
-        threshold = np.maximum(threshold, at)
+    high, middle = (pooled.bin[at] for at in holding_rows(pooled.site, pooled, total, (0.98, 0.5)))
+    threshold[filled] = np.maximum(high, middle + _THREE_TIMES)
     return threshold

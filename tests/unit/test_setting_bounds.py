@@ -1,0 +1,79 @@
+"""Numbers that nobody means: a setting refuses them, or the analysis runs with them. Neither is a traceback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from oracles.refined import call, population
+from oracles.span_events import T0
+from pydantic import ValidationError
+
+from analyze.compare import compare
+from analyze.methods.port import AnyMethod, Chosen
+from analyze.methods.registry import all_methods
+from analyze.paths.path_settings import PathSettings
+from analyze.population import Population, Sample
+from analyze.refine.settings import RefineSettings
+from schemas.config import Config
+
+METHODS = all_methods()
+MODELS: dict[str, type[Config]] = {
+    **{name: method.settings for name, method in METHODS.items()},
+    "paths": PathSettings,
+    "refine": RefineSettings,
+}
+FLOATS = [
+    (name, field)
+    for name, model in MODELS.items()
+    for field, told in model.model_fields.items()
+    if told.annotation in (float, float | None)
+]
+
+
+@pytest.mark.parametrize(("name", "field"), FLOATS)
+@pytest.mark.parametrize("value", ["1e300", "-1e300", "inf", "-inf", "nan"])
+def test_no_number_is_without_bounds(name: str, field: str, value: str) -> None:
+    with pytest.raises(ValidationError):
+        MODELS[name].model_validate({field: value})
+
+
+@cache
+def two_periods() -> Population:
+    """Sixty requests each, every third slower and without a call in the second; log-medians differ."""
+    made = [
+        [
+            call("web/get", 0, 400 + 7 * (at % 11) + slow, call("db/read", 20, 200 + at % 13))
+            if not slow or at % 3
+            else call("web/get", 0, 900 + at, call("cache/ask", 10, 30), call("db/read", 40, 800))
+            for at in range(60)
+        ]
+        for slow in (0, 150)
+    ]
+    hour, second = 3_600 * 10**9, 10**9
+    samples = tuple(
+        Sample(name, "", T0 + at * hour, T0 + at * hour + 60 * second)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    return replace(population(*made), samples=samples)
+
+
+def largest(model: type[Config], field: str) -> float | None:
+    """What a setting may be at most."""
+    told = model.model_fields[field].metadata
+    return next((bound.le for bound in told if hasattr(bound, "le")), None)
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name, field in FLOATS if name in METHODS])
+@pytest.mark.parametrize("extreme", ["zero", "largest"])
+def test_what_is_allowed_runs(name: str, field: str, extreme: str) -> None:
+    method: AnyMethod = METHODS[name]
+    value = 0.0 if extreme == "zero" else largest(method.settings, field)
+    if value is None:
+        return
+    try:
+        settings = method.settings.model_validate({field: value})
+    except ValidationError:
+        return
+    compare(two_periods(), [Chosen(method, settings)])
