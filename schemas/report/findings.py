@@ -154,8 +154,8 @@ class Finding(Frozen):
     """Part of all that added time (of a mean that fell: that took it away) that it explains, 0 to 1; of all
     findings 1 at most. None where the mean did not change by test, or the finding went the other way."""
     share_estimate: float | None = None
-    """That share itself. It is not the middle of its interval, which ends at 0 and 1; None also in reports that
-    were made before it was kept."""
+    """That share itself. It is not the middle of its interval, which ends at 0 and 1; None also in reports
+    that were made before it was kept."""
     contribution_us: float
     """µs a request of the period; over findings and the rest of the account they add up to the change."""
     affected0: int

@@ -10,8 +10,8 @@ from schemas.config import Config
 class RobustSettings(Config):
     """What counts as a change.
 
-    Upper bounds are far beyond what is of use, and where exponentials and squares still are numbers: a τ of 10 is
-    a factor of 22,000.
+    Upper bounds are far beyond what is of use, and where exponentials and squares still are numbers: a τ of
+    10 is a factor of 22,000.
     """
 
     q: float = Field(default=0.003, gt=0, lt=1)
