@@ -33,6 +33,7 @@ class PastRequests:
     window: I8
     """Row of `PathTable.history`."""
     response_us: F8
+    weight: F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def path_table(population: Population, history: Population | None) -> PathTable:
             np.concatenate([r.category for r in requests]),
             np.concatenate([r.window + offset for r, offset in zip(requests, offsets[:-1], strict=True)]),
             np.concatenate([r.response_us for r in requests]),
+            np.concatenate([r.weight for r in requests]),
         ),
     )
 
@@ -135,14 +137,15 @@ def _windows(window_ns: int, categories: Sequence[Category | None], sample: int)
     found = _requests(categories, sample)
     if len(found.start_ns) == 0:
         nothing = np.zeros(0, np.int64)
-        return np.zeros((0, len(categories))), PastRequests(nothing, nothing, np.zeros(0))
+        return np.zeros((0, len(categories))), PastRequests(nothing, nothing, np.zeros(0), np.zeros(0))
     names, window = np.unique(found.start_ns // window_ns, return_inverse=True)
     counts = _counted(window, len(names), found, len(categories))
     size = counts.sum(axis=1)
     kept = size >= _LEAST_WINDOW * np.median(size)
     mine = kept[window]
     place = (np.cumsum(kept) - 1)[window]
-    return counts[kept], PastRequests(found.category[mine], place[mine], found.response_us[mine])
+    past = PastRequests(found.category[mine], place[mine], found.response_us[mine], found.weight[mine])
+    return counts[kept], past
 
 
 def _parts(categories: Sequence[Category | None], sample: int) -> F8:

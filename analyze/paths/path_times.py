@@ -19,7 +19,8 @@ F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
 
 _SMALL = 20
-"""Below so many requests on a side the exact rank test is used, above the tolerant KS."""
+"""Below so many requests on a side, by what weights are worth, the exact rank test is used, above the
+tolerant KS."""
 _LEAST_US = 1e-3
 """1 ns: what a time of 0 is raised to before its logarithm is taken."""
 
@@ -36,7 +37,10 @@ class TimeTests:
 
 
 def time_tests(table: PathTable, settings: PathSettings) -> TimeTests:
-    """Test the response times of every category with enough requests in both periods."""
+    """Test the response times of every category with enough requests in both periods.
+
+    Requests count by their weight, and as many as the weights are worth (A.7).
+    """
     n = len(table.graphs)
     tested = table.moments.count.min(axis=0) >= settings.min_requests
     places = np.flatnonzero(tested)
@@ -48,15 +52,17 @@ def time_tests(table: PathTable, settings: PathSettings) -> TimeTests:
     late = np.concatenate([c.sample for _, c in columns]) == 1
     weight = np.concatenate([c.weight for _, c in columns])
     test = np.repeat(np.arange(len(columns)), [c.n_requests for _, c in columns])
-    medians = log_medians(us, test + late * len(columns), 2 * len(columns), least=_LEAST_US)
+    side = test + late * len(columns)
+    medians = log_medians(us, side, 2 * len(columns), least=_LEAST_US, weight=weight)
     value, variance = (x.reshape(2, -1) for x in (medians.value, medians.variance))
     noise = window_noise(_by_window(table, places), floor=_floor(table, settings))
     windows0, windows1 = max(len(table.history), 1), max(len(table.problem), 1)
     spread = np.sqrt(noise.tau2 * (1 / windows0 + 1 / windows1))
     delta = np.maximum(settings.floor_time, np.expm1(2.0 * spread))
-    small = table.moments.count[:, places].min(axis=0) < _SMALL
-    ranked = rank_tests(us, late, test, len(columns))
+    ranked = rank_tests(us, late, test, len(columns), weight)
     stretched = tolerant_ks(us, weight, late, test, delta)
+    # Sums of weights that are worth 20 requests may fall short of it by rounding.
+    small = np.minimum(stretched.effective0, stretched.effective1) < _SMALL * (1 - 1e-9)
     p = np.where(small, ranked.p, stretched.p)
     change = value[1] - value[0]
     z = change / np.sqrt(noise.variance_of_change(variance[0], variance[1], windows0, windows1))
@@ -85,5 +91,11 @@ def _by_window(table: PathTable, places: npt.NDArray[np.intp]) -> LogMedians:
     column[places] = np.arange(len(places))
     mine = column[table.past.category] >= 0
     group = column[table.past.category[mine]] * windows + table.past.window[mine]
-    found = log_medians(table.past.response_us[mine], group, len(places) * windows, least=_LEAST_US)
+    found = log_medians(
+        table.past.response_us[mine],
+        group,
+        len(places) * windows,
+        least=_LEAST_US,
+        weight=table.past.weight[mine],
+    )
     return LogMedians(found.value.reshape(len(places), windows), found.variance.reshape(len(places), windows))

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from analyze.stats.weights import as_requests
+
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]
@@ -55,20 +57,23 @@ def midranks(values: npt.NDArray[np.number]) -> F8:
     return ranks
 
 
-def rank_tests(values: F8, problem: B1, test: npt.NDArray[np.integer], n_tests: int) -> RankTests:
+def rank_tests(
+    values: F8, problem: B1, test: npt.NDArray[np.integer], n_tests: int, weight: F8 | None = None
+) -> RankTests:
     """Rank tests of ragged samples, one a value of `test`.
 
-    values, problem, test: [n]; test in 0..n_tests-1. O(n log n) and the exact tests.
+    values, problem, test: [n]; test in 0..n_tests-1. weight: [n], counts as the requests that it is worth on
+    its side of a test (`as_requests`). O(n log n) and the exact tests.
     """
     if len(values) == 0:
         return rank_tests_of_groups(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), n_tests)
     order = np.lexsort((values, test))
     x, t, late = values[order], test[order].astype(np.int64), problem[order]
+    votes = np.ones(len(x)) if weight is None else as_requests(weight[order], 2 * t + late, 2 * n_tests)
     first = np.concatenate([[True], (x[1:] != x[:-1]) | (t[1:] != t[:-1])])
     starts = np.flatnonzero(first)
-    c1 = np.add.reduceat(late.astype(np.int64), starts)
-    size = np.diff(starts, append=len(x))
-    return rank_tests_of_groups(t[starts], (size - c1).astype(np.float64), c1.astype(np.float64), n_tests)
+    c0, c1 = (np.add.reduceat(np.where(side, votes, 0.0), starts) for side in (~late, late))
+    return rank_tests_of_groups(t[starts], c0, c1, n_tests)
 
 
 def rank_tests_of_histograms(reference: I8, problem: I8) -> RankTests:

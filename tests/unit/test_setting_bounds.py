@@ -1,4 +1,4 @@
-"""Numbers that nobody means: a setting refuses them, or the analysis runs with them, without a traceback."""
+"""Numbers that nobody means: a setting refuses them, or the analysis runs. Neither is a traceback."""
 
 from __future__ import annotations
 
