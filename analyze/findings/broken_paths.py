@@ -4,7 +4,7 @@ short, after whose call (L.7, L.9 items 6 and 7)."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
 from analyze.findings.recoveries import backwards, recovering
+from analyze.findings.shape_differences import what_moved
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
 
@@ -298,20 +299,30 @@ def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
 
 
 def _with_alike_joined(groups: list[Group], names: Names) -> list[Group]:
-    """Loops of one component that turn more often, or less, are one; so are its operations that fail, and
-    those whose calls run side by side no more: they share code and hosts. Calls of unlike components that
-    fail have each its own."""
-    joined: dict[tuple[str, str, ChangeKind], Group] = {}
+    """Loops of one component that turn more often, or less, are one; so are its operations that fail, those
+    whose calls run side by side no more, and those that call, or leave out, the same: they share code and
+    hosts. Calls of unlike components that fail have each its own."""
+    joined: dict[Hashable, Group] = {}
     left = []
     for group in sorted(groups, key=lambda group: (-group.score, group.operation)):
-        callee = names.operations[group.operation].callee if group.lead.kind in ERROR_KINDS else ""
-        key = (group.component, callee, group.lead.kind)
+        kind, same = group.lead.kind, _told_once(group, names)
+        key = None if same is None else (group.component, kind not in PATH_KINDS and kind, same)
         first = joined.get(key)
         if first is None:
             left.append(group)
-            if group.lead.kind in CALL_KINDS | ALIKE_KINDS:
+            if key is not None:
                 joined[key] = group
         else:
             first.leads.append(group.lead)
             first.take(group)
     return left
+
+
+def _told_once(group: Group, names: Names) -> Hashable | None:
+    """What other operations of the component must have in common with a group to be one with it; None: each
+    is told."""
+    if group.lead.kind in PATH_KINDS:
+        return what_moved(group.lead, group.changes, names)
+    if group.lead.kind in ERROR_KINDS:
+        return names.operations[group.operation].callee
+    return "" if group.lead.kind in CALL_KINDS | ALIKE_KINDS else None

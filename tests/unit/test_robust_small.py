@@ -13,6 +13,7 @@ from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.population import Sample
+from schemas.events import EventKind
 from schemas.report.accounts import VerdictSection
 from schemas.report.findings import FindingsSection
 
@@ -89,3 +90,37 @@ def test_operations_of_one_component_that_fail_are_one_finding() -> None:
     assert only.site.component == "stock"
     assert only.affected1 == 60
     assert only.title.endswith("; 2 other operations alike")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_operations_of_one_component_that_call_the_same_besides_or_no_longer_are_one_finding(
+    is_new: bool,
+) -> None:
+    """Every page of a shop asks for an audit in one of two periods; one operation also sends a mail."""
+    kinds = ("find", "book", "cancel", "mail")
+
+    def pages(audited: bool) -> list[Call]:
+        made = []
+        for at in range(160):
+            kind = kinds[at % 4]
+            more = [call("mailer/send", 500, 700)] if audited and kind == "mail" else []
+            calls = [call("audit/log", 10, 20), *more] if audited else []
+            shop = call(
+                f"shop/{kind}", 5, 900, call("stock/get", 30, 400), *calls, kind=EventKind.SPAN_SERVER
+            )
+            made.append(call(f"web/{kind}", 0, 1_000 + at % 7, shop))
+        return made
+
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 160 * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(pages(not is_new), pages(is_new)), samples=samples)
+    findings = compare(found, [Chosen(METHOD, RobustSettings())]).report.section(FindingsSection)
+    assert findings is not None
+    titles = [finding.title.replace("\xa0", " ") for finding in findings.findings]
+    assert len(titles) == 2
+    (joined,) = [title for title in titles if title.endswith("; 2 other operations alike")]
+    assert ("also calls audit/log" in joined) == is_new
+    assert ("does not call audit/log" in joined) == (not is_new)
+    assert all("mailer" in title for title in titles if title != joined)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ALIKE_KINDS, Group
+from analyze.findings.groups import ALIKE_KINDS, PATH_KINDS, Group
+from analyze.findings.shape_differences import counterpart, difference
 from analyze.report import wording
 from analyze.sites.names import Names, OperationName, Shape, SiteKind
 from schemas.report.findings import ChangeKind
@@ -55,7 +55,8 @@ def elsewhere(group: Group, names: Names) -> str:
     """How many other operations of the component it happened to as well."""
     lead = names.sites[group.lead.site].operation
     component = names.operations[lead].component
-    alike = {names.sites[change.site].operation for change in group.leads if change.kind in ALIKE_KINDS}
+    kinds = ALIKE_KINDS | PATH_KINDS
+    alike = {names.sites[change.site].operation for change in group.leads if change.kind in kinds}
     others = sum(names.operations[operation].component == component for operation in alike - {lead})
     return f"; {others} other operation{'s' * (others > 1)} alike" if others else ""
 
@@ -67,7 +68,7 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
         return f"no longer calls {called}" if change.kind is ChangeKind.LOST_PATH else f"calls {called}"
     if change.shapes:
         return "takes paths that were never seen"
-    other = _counterpart(change, changes)
+    other = counterpart(change, changes)
     shape = names.shapes[change.shape] if change.shape != NO_SHAPE else ()
     if other is None:
         gone = " no longer" if change.kind is ChangeKind.LOST_PATH else ""
@@ -84,26 +85,6 @@ def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
 def shape_words(shape: Shape, names: Names) -> str:
     """A local shape, for a row of evidence."""
     return _calls(shape, names)
-
-
-def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, int]]:
-    """(operations with more calls, with fewer) of a shape against another, with how many."""
-    mine, theirs = Counter[int](), Counter[int]()
-    for child in shape:
-        mine[child.operation] += child.calls
-    for child in other:
-        theirs[child.operation] += child.calls
-    return dict(mine - theirs), dict(theirs - mine)
-
-
-def _counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
-    """The shape of the same site that went the other way by most."""
-    others = [
-        other
-        for other in changes
-        if other.site == change.site and other.shape != NO_SHAPE and other.ups != change.ups
-    ]
-    return max(others, key=lambda other: abs(other.after - other.before), default=None)
 
 
 def _waiting(shape: Shape, other: Shape, names: Names) -> str:
