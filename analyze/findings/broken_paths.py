@@ -12,7 +12,6 @@ import numpy.typing as npt
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
-from analyze.findings.recoveries import backwards, recovering
 from analyze.findings.shape_differences import what_moved
 from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind
@@ -39,22 +38,12 @@ def broken_paths(
     alike: Mapping[int, int] | None = None,
 ) -> list[Group]:
     """Groups of changes of paths and errors. last_callee: see `last_callees`; alike: operation -> one number
-    for the same on all hosts.
-
-    What got mended is grouped backwards, as the failure was (`recoveries`).
-    """
+    for the same on all hosts."""
     names = context.names
-    told: dict[int, list[Change]] = defaultdict(list)
+    by_operation: dict[int, list[Change]] = defaultdict(list)
     for change in changes:
-        told[names.sites[change.site].operation].append(change)
-    mended = recovering(told, affected)
-    by_operation = {
-        operation: [backwards(change) for change in mine] if operation in mended else mine
-        for operation, mine in told.items()
-    }
-    requests = {
-        operation: _requests(mine, told[operation], affected) for operation, mine in by_operation.items()
-    }
+        by_operation[names.sites[change.site].operation].append(change)
+    requests = {operation: _requests(mine, affected) for operation, mine in by_operation.items()}
     host = _hosts(by_operation, requests, context, alike or {})
     members: dict[int, list[int]] = defaultdict(list)
     for operation in by_operation:
@@ -78,16 +67,16 @@ def broken_paths(
         if _selected(operation, every, by_operation, members, context):
             continue
         callee = suspects.get(operation, "")
-        follows = [change for other in folded if other != operation for change in told[other]]
+        lead = _lead(by_operation[operation])
         groups.append(
             Group(
-                lead=_lead(told[operation]),
+                lead=lead,
                 operation=operation,
                 component=callee if callee in shared else names.operations[operation].component,
-                changes=[*told[operation], *follows],
+                changes=[*by_operation[operation], *(c for c in every if c not in by_operation[operation])],
                 score=max(score_of(change, mean_ns) for change in every),
-                suspect="" if operation in mended else callee,
-                follows=follows,
+                suspect=callee,
+                follows=[c for other in folded if other != operation for c in by_operation[other]],
             )
         )
     return _with_alike_joined(_joined(groups, shared), names)
@@ -107,16 +96,9 @@ def _lead(changes: Sequence[Change]) -> Change:
     )
 
 
-def _requests(changes: Sequence[Change], told: Sequence[Change], affected: Affected | None) -> B1 | None:
-    """Requests in which the changes show: those with what became more, or the errors that were.
-
-    told: the same, of what got mended not backwards: it shows in requests of the reference.
-    """
-    more = [
-        one
-        for change, one in zip(changes, told, strict=True)
-        if change.ups or one.kind is ChangeKind.FEWER_ERRORS
-    ]
+def _requests(changes: Sequence[Change], affected: Affected | None) -> B1 | None:
+    """Requests in which the changes show: those with what became more, or the errors that were."""
+    more = [change for change in changes if change.ups or change.kind is ChangeKind.FEWER_ERRORS]
     if affected is None or not more:
         return None
     found = np.zeros(affected.n_requests, dtype=np.bool_)
