@@ -14,9 +14,11 @@ from collections.abc import Iterable
 from enum import IntEnum
 from fnmatch import translate
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
+from ingest.codecs.named_twice import names_twice
 from schemas.config import DENIED_PARAMS, ParamRules
 
 REDACTED = "[redacted]"
@@ -68,13 +70,18 @@ class Privacy:
         return "hmac:" + hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
 
     def clean_text(self, text: str) -> str:
-        """Text that is a JSON object or list, without the values of names in it that are not kept plain."""
+        """Text that is a JSON object or list, without the values of names in it that are not kept plain.
+
+        What is nested too deep to be parsed is blanked as a whole where such a name may be in it.
+        """
+        raw = text.encode()
         try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
+            clean = self._cleaned(raw)
+            return text if clean is None else clean.decode()
+        except msgspec.DecodeError:
             return text
-        clean = self._clean(value)
-        return text if clean is value else msgspec.json.encode(clean).decode()
+        except RecursionError:
+            return REDACTED if self._may_hold_names(raw) else text
 
     def clean_raw(self, raw: bytes) -> bytes | None:
         """A dead letter's bytes: as they are, as JSON with values blanked, or None.
@@ -86,12 +93,14 @@ class Privacy:
             return None
         if len(raw) <= _MAX_PARSED_BYTES:
             try:
-                value = msgspec.json.decode(raw)
-                clean = self._clean(value)
-                return raw if clean is value else msgspec.json.encode(clean)
+                clean = self._cleaned(raw)
+                return raw if clean is None else clean
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 pass
-        return None if self._names is None or _holds_any(raw, self._names) else raw
+        return None if self._may_hold_names(raw) else raw
+
+    def _may_hold_names(self, raw: bytes) -> bool:
+        return self._names is None or _holds_any(raw, self._names)
 
     def _decide(self, key: str) -> tuple[Keep, bool]:
         """What becomes of a parameter; whether the name is secret inside a value too."""
@@ -104,24 +113,43 @@ class Privacy:
             return Keep.HASHED, True
         return Keep.PLAIN if self._allow is None or _any(self._allow, ends) else Keep.DROPPED, False
 
-    def _clean(self, value: object) -> object:
-        """`value` itself where nothing had to go."""
-        if isinstance(value, str):
-            return self.clean_text(value) if value[:1] in ("{", "[") and "{" in value else value
-        if isinstance(value, list):
-            items = [self._clean(v) for v in value]
-            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
-        if not isinstance(value, dict):
-            return value
-        named = next((value[f] for f in _NAME_FIELDS if isinstance(value.get(f), str)), None)
-        secret = named is not None and self._keep(named)[1]
-        fields = {
-            key: REDACTED
-            if (self._keep(key)[1] or (secret and key not in _NOT_THE_VALUE)) and v is not None
-            else self._clean(v)
-            for key, v in value.items()
-        }
-        return value if all(fields[key] is v for key, v in value.items()) else fields
+    def _cleaned(self, raw: bytes) -> bytes | None:
+        """JSON written anew without what had to go; None where nothing had to.
+
+        Of two values under one name the parser shows the last; the first is in the bytes, and is not in what
+        is written anew. Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError.
+        """
+        root: list[object] = [msgspec.json.decode(raw)]
+        found, anew = self._blank(root), msgspec.json.encode(root[0])
+        is_hidden = not found and anew != raw and self._may_hold_names(raw) and names_twice(raw)
+        return anew if found or is_hidden else None
+
+    def _blank(self, root: list[object]) -> bool:
+        """Blank values in place; whether there were any. JSON may be nested deeper than calls: a loop."""
+        found = False
+        waiting: list[Any] = [root]
+        while waiting:
+            holder = waiting.pop()
+            is_object = isinstance(holder, dict)
+            secret = self._secrets(holder) if is_object else ()
+            for place, value in holder.items() if is_object else enumerate(holder):
+                clean = value
+                if secret and place in secret and value is not None:
+                    clean = REDACTED
+                elif isinstance(value, str):
+                    if value[:1] in ("{", "[") and "{" in value:
+                        clean = self.clean_text(value)
+                elif isinstance(value, list | dict):
+                    waiting.append(value)
+                if clean is not value:
+                    holder[place], found = clean, True
+        return found
+
+    def _secrets(self, members: dict[str, Any]) -> list[str]:
+        """Members whose value may not be seen: by their name, or by one that names the values beside it."""
+        named = next((members[f] for f in _NAME_FIELDS if isinstance(members.get(f), str)), None)
+        is_named = named is not None and self._keep(named)[1]
+        return [name for name in members if self._keep(name)[1] or (is_named and name not in _NOT_THE_VALUE)]
 
 
 def _matcher(patterns: Iterable[str]) -> re.Pattern[str] | None:

@@ -78,10 +78,9 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-p
         }
         if self._scope is not None:
             form["scope"] = self._scope
-        request = urllib.request.Request(
-            self._url, data=urllib.parse.urlencode(form).encode(), headers={"Accept": "application/json"}
-        )
+        data, headers = urllib.parse.urlencode(form).encode(), {"Accept": "application/json"}
         try:
+            request = urllib.request.Request(self._url, data, headers)
             with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
                 told = json.loads(answer.read(_MAX_ANSWER_BYTES))
             return str(told["access_token"]), float(told.get("expires_in", 0))

@@ -111,6 +111,9 @@ def _problem(server: str, settings: KafkaSettings) -> str | None:
         socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
     except socket.gaierror as error:
         return f"The host of {server} is not known: {error.strerror}."
+    except UnicodeError:
+        # Before it is asked for: a part of the name is empty, or longer than 63 characters.
+        return f"The host of {server} is no name that a host can have."
     except TimeoutError:
         return f"No answer from {server} within {PROBE_TIMEOUT_S:g} s: another host, or a firewall between."
     except OSError as error:

@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -103,11 +104,14 @@ def _check_params(column: pa.Array) -> None:
 
 
 def check_batch(format_: str, codec: Codec, sound: Sequence[Sound], batch: Sequence[bytes]) -> int:
-    """Decode inputs with sound payloads between them, and once more without those, in two parts.
+    """Decode inputs with sound payloads between them, and once more without those, in three parts: two of
+    those of which something is refused, and the others, which nothing malformed stands beside.
 
     Sound payloads give what they give alone; all others give the same events, dead letters and counts both
     times, in their order; every item is an event or a dead letter with a reason. The number of dead letters.
     """
+    apart = _parted(codec, batch)
+    batch = [payload for part in apart for payload in part]
     mixed, inputs, used = _mixed(batch, sound)
     whole = codec.decode(mixed, CONFIG)
     check_contract(whole.events)
@@ -115,10 +119,9 @@ def check_batch(format_: str, codec: Codec, sound: Sequence[Sound], batch: Seque
     is_sound = pc.is_in(whole.events["request_id"], pa.array(requests, pa.string()))
     assert_same(whole.events.filter(is_sound), [one.events for one in used])
 
-    middle = len(batch) // 2
-    parts = [codec.decode(batch[:middle], CONFIG), codec.decode(batch[middle:], CONFIG)]
+    parts = [codec.decode(part, CONFIG) for part in apart]
     assert_same(whole.events.filter(pc.invert(is_sound)), [part.events for part in parts])
-    _check_rejects(whole, parts, inputs, middle)
+    _check_rejects(whole, parts, inputs, list(accumulate(map(len, apart[:-1]), initial=0)))
 
     n_refused = sum(whole.refused.values())
     n_items = sum(part.events.num_rows for part in parts) + n_refused
@@ -128,6 +131,15 @@ def check_batch(format_: str, codec: Codec, sound: Sequence[Sound], batch: Seque
         missing -= sum(is_read_otherwise(format_, payload) for payload in batch)
     assert missing <= 0, f"{missing} items are neither events nor refused"
     return n_refused
+
+
+def _parted(codec: Codec, batch: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Half of the inputs of which something is refused, the other half, and those of which nothing is."""
+    refused = {reject.payload for reject in codec.decode(batch, CONFIG).rejects}
+    others = [payload for index, payload in enumerate(batch) if index in refused]
+    middle = len(others) // 2
+    clean = [payload for index, payload in enumerate(batch) if index not in refused]
+    return others[:middle], others[middle:], clean
 
 
 def _mixed(batch: Sequence[bytes], sound: Sequence[Sound]) -> tuple[list[bytes], dict[int, int], list[Sound]]:
@@ -146,7 +158,8 @@ def _mixed(batch: Sequence[bytes], sound: Sequence[Sound]) -> tuple[list[bytes],
     return mixed, inputs, used
 
 
-def _check_rejects(whole: Decoded, parts: list[Decoded], inputs: dict[int, int], middle: int) -> None:
+def _check_rejects(whole: Decoded, parts: list[Decoded], inputs: dict[int, int], begins: list[int]) -> None:
+    """`begins`: index of the first input of each part."""
     assert sum((Counter(part.refused) for part in parts), Counter()) == Counter(whole.refused)
     assert {*whole.refused} <= {*Reason}
     for decoded in (whole, *parts):
@@ -154,8 +167,11 @@ def _check_rejects(whole: Decoded, parts: list[Decoded], inputs: dict[int, int],
     if sum(whole.refused.values()) > MAX_KEPT:
         return  # those kept of the parts are others
     found = [replace(reject, payload=inputs.get(reject.payload, -1)) for reject in whole.rejects]
-    first, second = (part.rejects for part in parts)
-    expected = [*first, *(replace(reject, payload=reject.payload + middle) for reject in second)]
+    expected = [
+        replace(reject, payload=reject.payload + begin)
+        for part, begin in zip(parts, begins, strict=True)
+        for reject in part.rejects
+    ]
     if sum(len(reject.raw or b"") for reject in expected) > MAX_KEPT_BYTES // 2:
         found, expected = _without_bytes(found), _without_bytes(expected)
     assert found == expected

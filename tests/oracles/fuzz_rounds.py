@@ -21,7 +21,7 @@ from oracles.hostile_payloads import (
     seed_payloads,
     small_payload,
 )
-from oracles.mutants import enlarged, mutants, reshaped
+from oracles.mutants import enlarged, mutants, reshaped, restructured
 
 from ingest.formats import codec_for
 
@@ -82,7 +82,8 @@ class Rounds:
         for seed in seeds:
             yield from mutants(seed, rng, n // 2 // len(seeds))
             if self.format not in MESSAGES:
-                yield from reshaped(seed, rng, n // 2 // len(seeds))
+                yield from reshaped(seed, rng, n // 4 // len(seeds))
+                yield from restructured(seed, rng, n // 4 // len(seeds))
         if self.format in MESSAGES:
             for message in hostile_messages(self.format, rng.getrandbits(32), n // _MADE):
                 yield message

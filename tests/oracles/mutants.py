@@ -1,7 +1,8 @@
-"""Payloads near a given one: bytes changed, JSON values changed for others, a few items, a great many."""
+"""Payloads near a given one: bytes changed, JSON values changed or named twice, a few items, a great many."""
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _VALUES: Final = [
     ),
 ]
 """What a JSON value is changed for: the document stays well-formed, what it says does not."""
+_DEEP: Final = [b"[" * 600 + b"]" * 600, b'{"a":' * 600 + b"1" + b"}" * 600]
+"""Deeper than calls of Python may be that take two frames a level; parsers refuse about 1,000 levels."""
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
 
 
@@ -71,12 +74,81 @@ def reshaped(seed: bytes, rng: random.Random, n: int) -> Iterator[bytes]:
         parts, done = [], 0
         for begin, end in sorted(chosen):
             other = rng.choice(places)
-            new = seed[slice(*other)] if rng.random() < 0.3 else rng.choice(_VALUES)
+            new = seed[slice(*other)] if rng.random() < 0.3 else rng.choice([*_VALUES, *_DEEP])
             if new[:1] != b'"' and seed[end : end + 1] == b":":
                 new = b'"' + new.replace(b'"', b"") + b'"'  # the name of a member
             parts += [seed[done:begin], new]
             done = end
         yield b"".join([*parts, seed[done:]])
+
+
+class _Members(list[list[Any]]):
+    """Members of an object, [name, value] each: a name may be there twice."""
+
+
+def restructured(seed: bytes, rng: random.Random, n: int) -> Iterator[bytes]:
+    """`n` payloads like the JSON text `seed` (a document, or one a line), in each of which some places of the
+    tree are others: a member is named twice, or in its other spelling, or something stands where a value,
+    an object or a list was.
+    """
+    try:
+        documents = [seed.decode()]
+        json.loads(seed)
+    except ValueError:
+        documents = seed.decode().splitlines()
+    for _ in range(n):
+        trees = [json.loads(text, object_pairs_hook=_members) for text in documents]
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            places = list(_containers(trees))
+            names = [name for place in places if isinstance(place, _Members) for name, _ in place]
+            _restructure(rng.choice(places), names, rng)
+        yield "\n".join(map(_written, trees)).encode()
+
+
+def _members(pairs: list[tuple[str, Any]]) -> _Members:
+    return _Members(map(list, pairs))
+
+
+def _containers(value: Any) -> Iterator[list[Any]]:
+    """Objects and lists that are not empty, the outer ones first."""
+    if isinstance(value, list) and value:
+        yield value
+        for child in value:
+            yield from _containers(child[1] if isinstance(value, _Members) else child)
+
+
+def _restructure(container: list[Any], names: list[str], rng: random.Random) -> None:
+    at = rng.randrange(len(container))
+    new = json.loads(rng.choice(_VALUES), object_pairs_hook=_members)
+    if not isinstance(container, _Members):
+        container[at] = new
+        return
+    name, value = container[at]
+    what = rng.randrange(5)
+    if what == 0:
+        container[at] = [name, new]
+        return
+    if what == 1:
+        name = _other_spelling(name)
+    elif what == 2:
+        name = rng.choice(names)
+    again = [name, rng.choice([new, value, rng.choice(container)[1]])]
+    container.insert(rng.randrange(len(container) + 1), again)
+
+
+def _other_spelling(name: str) -> str:
+    """`trace_id` for `traceId`, and the other way; `traceID` is another."""
+    if "_" in name:
+        return re.sub("_([a-z])", lambda m: m[1].upper(), name)
+    return re.sub("[A-Z]", lambda m: "_" + m[0].lower(), name)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Members):
+        return "{" + ",".join(f"{json.dumps(name)}:{_written(member)}" for name, member in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value)
 
 
 def trimmed(text: bytes, keep: int = 2) -> bytes:

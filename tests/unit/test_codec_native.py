@@ -172,6 +172,66 @@ def test_unknown_fields_are_ignored_and_counted() -> None:
     assert decoded.oddities == {"unknown-field": 2}
 
 
+TWICE = [
+    (b'"point":"a","point":"b"', ("point", "a")),
+    (b'"point":"a","poin\\u0074":"b"', ("point", "a")),
+    (b'"point":"a","label":null,"label":"b"', ("label", None)),
+    (b'"point":"a","seq":1,"seq":"x"', ("seq", 1)),
+    (b'"point":"a","params":{"a":1},"params":{"b":2}', ("params", {"a": 1.0})),
+    (b'"point":"a","params":{"a":1,"a":2}', ("params", {"a": 1.0})),
+    (b'"point":"a","params":{"a":null,"a":2}', ("params", {"a": 2.0})),
+    (b'"point":"a","params":{"a":1,"a":2,"b":"\\\\"}', ("params", {"a": 1.0, "b": "\\"})),
+    (b'"point":"a","params":{"a":1,"a":2,"b":[]}', ("params", {"a": 1.0, "b": "[]"})),
+    (b'"point":"a","params":{"a":{"b":1,"b":2}}', ("params", {"a": '{"b":2}'})),
+]
+
+
+@pytest.mark.parametrize(("named", "column"), TWICE)
+@pytest.mark.parametrize("more", [b"", b',"host":"false"', b',"sample_rate":1e-320'])
+def test_of_two_values_under_one_name_the_first_counts(
+    named: bytes, column: tuple[str, object], more: bytes
+) -> None:
+    """However a record is read: `false` is read one by one, and so was a rate that is hardly a number where
+    another was none."""
+    line = b'{"breadcrumb":"b","ts":%d,"component":"c",%b%b}' % (T0, named, more)
+    for payload in (line, line + b"\n" + record(sample_rate="often")):
+        decoded = codec_for("native").decode([payload], CONFIG)
+        (row,) = decoded.events.to_pylist()
+        value = row[column[0]]
+        if column[0] == "params":
+            value = {p["key"]: p["text"] if p["num"] is None else p["num"] for p in value}
+        assert value == column[1]
+        assert decoded.oddities["duplicate-param"] <= 1
+
+
+def test_the_first_value_is_refused_where_it_is_wrong() -> None:
+    line = record()[:-1] + b',"label":[1],"label":"x"}'
+    (reject,) = codec_for("native").decode([line], CONFIG).rejects
+    assert (reject.reason, reject.raw) == (Reason.BAD_TYPE, line)
+
+
+def test_lists_are_lists_whatever_text_others_have() -> None:
+    """Lists of many records are parsed together: text that looks like parts of lists is none."""
+    texts = ['["a"],["b"]', '["c"', '"d"]']
+    lines = [record(links=text) for text in texts[:1]] + [record(links=["l"])]
+    lines += [record(links=text) for text in texts[1:]]
+    decoded = codec_for("native").decode(lines, CONFIG)
+    assert decoded.events["links"].to_pylist() == [["l"]]
+    assert [reject.reason for reject in decoded.rejects] == [Reason.BAD_TYPE] * 3
+
+
+def test_a_param_is_kept_as_deep_as_the_parser_goes() -> None:
+    for more in ({}, {"host": "false"}):
+        line = record(params={"x": 0}, **more).replace(b'"x": 0', b'"x":%b0%b' % (b"[" * 600, b"]" * 600))
+        decoded = codec_for("native").decode([line, line], CONFIG)
+        assert [row[0]["text"].count("[") for row in decoded.events["params"].to_pylist()] == [600, 600]
+
+
+def test_what_is_odd_in_a_record_that_is_read_one_by_one_is_counted_once() -> None:
+    decoded = codec_for("native").decode([record(host="false", params={"x": "y" * 5_000})], CONFIG)
+    assert decoded.oddities == {"text-cut": 1}
+
+
 def test_a_broken_array_is_one_reject() -> None:
     decoded = codec_for("native").decode([b"[" + record() + b",", record()], CONFIG)
     assert decoded.events.num_rows == 1

@@ -115,6 +115,59 @@ def test_secrets_inside_nested_values_are_blanked() -> None:
     }
 
 
+def _deep(depth: int) -> bytes:
+    """Text of a value that is nested so deep, with a secret at its bottom."""
+    return b'{"a":' * depth + b'{"password":"hunter2"}' + b"}" * depth
+
+
+DEEP: dict[str, tuple[bytes, bytes]] = {
+    "native": (record(params={"x": 0})[:-3], b"}}"),
+    "jaeger-json": (
+        b'{"traceID":"1","spanID":"2","startTime":1700000000000000,"tags":[{"key":"x","value":',
+        b"}]}",
+    ),
+    "zipkin": (b'[{"traceId":"1","id":"2","timestamp":1700000000000000,"tags":{"x":', b"}}]"),
+    "zipkin, in an annotation": (
+        b'[{"traceId":"1","id":"2","timestamp":1700000000000000,"annotations":[{"timestamp":1700000000000000,'
+        b'"value":"e|{\\"x\\":',
+        b'}|0"}]}]',
+    ),
+    "native, in text": (record(params={"x": 0})[:-3] + b'"', b'"}}'),
+}
+"""What stands before and behind the value of a parameter."""
+
+
+@pytest.mark.parametrize("place", DEEP)
+@pytest.mark.parametrize("depth", [600, 985, 2_000])
+def test_secrets_are_found_however_deep_they_lie(place: str, depth: int) -> None:
+    """Parsers go to 1,000 levels, calls of Python to half of that: neither ends a decode."""
+    before, behind = DEEP[place]
+    value = _deep(depth)
+    if "," in place:  # inside text
+        value = value.replace(b'"', b'\\"')
+    decoded = codec_for(place.partition(",")[0]).decode([before + value + behind], DecodeConfig())
+    assert SECRET not in str(decoded.events.drop_columns("point").to_pylist())
+    assert all(SECRET.encode() not in (reject.raw or b"") for reject in decoded.rejects)
+    assert decoded.events.num_rows + len(decoded.rejects) == 1
+    assert decoded.events.num_rows == 1 or depth > 600
+
+
+def test_a_value_that_another_of_its_name_hides_is_not_kept() -> None:
+    """Parsers show the last value under a name, bytes show all."""
+    twice = b'{"password":"hunter2","password":null}'
+    text = json.dumps(twice.decode()).encode()
+    for wrong in (
+        record(ts="no")[:-1] + b',"params":' + twice + b"}",
+        record(ts="no")[:-1] + b',"params":{"cookie":"hunter2"},"params":{}}',
+        record(ts="no")[:-1] + b',"params":{"x":' + text + b"}}",
+    ):
+        (reject,) = codec_for("native").decode([wrong], DecodeConfig()).rejects
+        assert SECRET.encode() not in (reject.raw or b"")
+        assert reject.size == len(wrong)
+    kept = params_of(DecodeConfig(), x=twice.decode(), y='{ "password":null, "é":"é" }', z='{ "a":1, "a":2 }')
+    assert kept == {"x": '{"password":null}', "y": '{ "password":null, "é":"é" }', "z": '{ "a":1, "a":2 }'}
+
+
 def test_rules_drop_redact_hash_and_allow() -> None:
     rules = ParamRules(
         allow=("user*", "size"), deny=("user.mail",), redact=("user.name",), hash=("user.id",), hash_key=KEY

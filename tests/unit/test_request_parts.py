@@ -142,6 +142,27 @@ def test_formats_that_are_not_cut_are_named() -> None:
         request_parts("xtrace", b"")
 
 
+@pytest.mark.parametrize(
+    ("format_", "payload"),
+    [
+        ("native", text(record(1))[:-1] + b',"request_id":"other"}'),
+        ("native", text(record(1, request_id=None))[:-1] + b',"breadcrumb":"other"}'),
+        ("zipkin", text([zipkin(1)])[:-2] + b',"traceId":"2"}]'),
+        ("jaeger-json", b'{"traceId":"AAAAAAAAAAAAAAAAAAAAAQ==","traceID":"2","spanId":"AAAAAAAAAAE="}'),
+        ("otlp-json", text(request(otlp(1))).replace(b'"name"', b'"traceId": "00ab", "name"')),
+        ("otlp-json", text(request(otlp(1, trace_id="2")))),
+        ("otlp-json", text(request(otlp(1)) | {"resource_spans": []})),
+    ],
+)
+def test_of_an_id_that_is_there_twice_the_same_counts_as_where_it_is_ingested(
+    format_: str, payload: bytes
+) -> None:
+    (part,) = request_parts(format_, payload)
+    (event,) = codec_for(format_).decode([payload], DecodeConfig()).events.to_pylist()
+    ingested = event["request_id"] or event["breadcrumb"]
+    assert part.request.decode().zfill(32) == ingested.zfill(32)
+
+
 def test_times_are_the_earliest_of_a_request() -> None:
     (part,) = request_parts("native", lines(record(1, ts=T0 + 5), record(1, ts=T0 + 3), record(1, ts="x")))
     assert (part.ts_ns, part.items) == (T0 + 3, 3)

@@ -28,8 +28,8 @@ _SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
 
 def is_proto_json(value: object) -> bool:
-    """The UI writes `traceID`, protobuf `traceId`, or `trace_id`."""
-    return isinstance(value, dict) and "traceID" not in value and not _SIGN.isdisjoint(value)
+    """The UI writes `traceID`, protobuf `traceId`, or `trace_id`; of both names protobuf's counts."""
+    return isinstance(value, dict) and not _SIGN.isdisjoint(value)
 
 
 def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
@@ -53,10 +53,10 @@ def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) 
 
 
 def _camel(value: Object) -> Object:
-    """Fields under the names of the JSON form; protobuf takes the names of the message as well."""
+    """Fields under the names of the JSON form; those of the message, which protobuf takes too, come after."""
     if not any("_" in key for key in value):
         return value
-    return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()}
+    return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
 
 
 def _id(parent: Object, name: str, widths: tuple[int, ...]) -> str:

@@ -7,7 +7,6 @@ written out plainly and read like the others.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -19,6 +18,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from ingest.codecs.dead_letters import RejectLog
+from ingest.codecs.named_twice import members
 from ingest.codecs.native.native_columns import DUCKDB_TYPES, check_record, events_of_columns
 from ingest.codecs.native.ndjson_reader import NdjsonReader
 from ingest.codecs.payloads import (
@@ -49,6 +49,8 @@ _SHORT_LINE = 500
 _MANY_LINES = 300_000
 """More than a poll of a file has."""
 _LONG_LINE = 4096
+_QUOTED_FIELDS = {name: f'"{name}"'.encode() for name in FIELDS}
+_TOO_DEEP = (Reason.TOO_DEEP, "nested too deep")
 _RUN_BYTES = 256 * 2**20
 """Lines are read in runs of about this size."""
 
@@ -99,8 +101,9 @@ class NativeCodec:
         taken: list[int] = []
         plain: list[bytes] = []
         known: dict[bytes, bytes | tuple[Reason, str]] = {}
-        for row, line in zip(rows.tolist(), _pick_lines(lines.blocks, rows), strict=True):
-            record = known.get(line) or _explain(line, config)
+        params = columns["params"].take(pa.array(rows)).to_pylist()
+        for row, line, its_params in zip(rows.tolist(), _pick_lines(lines.blocks, rows), params, strict=True):
+            record = known.get(line) or _explain(line, its_params, config)
             if len(known) < _KNOWN_LINES and len(line) < _SHORT_LINE:
                 known[line] = record
             if isinstance(record, bytes):
@@ -113,7 +116,8 @@ class NativeCodec:
         events = events.filter(pa.array(~bad))
         if not taken:
             return events
-        again, still_bad = events_of_columns(self._reader.read(plain), config, oddities, trusted=True)
+        # What is odd about them was counted the first time.
+        again, still_bad = events_of_columns(self._reader.read(plain), config, Counter(), trusted=True)
         for i in np.flatnonzero(still_bad).tolist():
             row = taken[i]
             detail = "the record cannot be represented in columns"
@@ -233,19 +237,44 @@ def _pick_lines(blocks: Sequence[bytes], rows: I8) -> list[bytes]:
     return out
 
 
-def _explain(line: bytes, config: DecodeConfig) -> bytes | tuple[Reason, str]:
-    """Why a line was refused; or, if the model takes it, the record written out plainly."""
+def _explain(line: bytes, params: str | None, config: DecodeConfig) -> bytes | tuple[Reason, str]:
+    """Why a line was refused; or, if the model takes it, the record written out plainly.
+
+    `params` are as DuckDB read them (None also where it did not read the line): they are not written anew.
+    """
     value = parse_json(line)
     if isinstance(value, Reject):
         return value.reason, value.detail
     try:
-        record = ActivityRecord.model_validate(value)
+        record = ActivityRecord.model_validate(
+            _first_of_each(line) if _may_name_twice(line, value) else value
+        )
+    except RecursionError:
+        return _TOO_DEEP
     except ValidationError as error:
         return explain(error)
     complaint = check_record(record, config)
     if complaint is not None:
         return complaint
-    return json.dumps(record.model_dump(mode="json", exclude_none=True), ensure_ascii=False).encode()
+    fields = record.model_dump(mode="json", exclude_none=True, exclude={"params"})
+    fields["params"] = record.params if params is None else msgspec.Raw(params.encode())
+    try:
+        return msgspec.json.encode(fields)
+    except RecursionError:
+        return _TOO_DEEP
+
+
+def _may_name_twice(line: bytes, value: object) -> bool:
+    """Whether a field of the table may be named twice; a letter of its name can be written as `\\u0061`."""
+    if not isinstance(value, dict):
+        return False
+    quoted = [_QUOTED_FIELDS[name] for name in value if name in _QUOTED_FIELDS]
+    return b"\\u00" in line or any(line.count(name) > 1 for name in quoted)
+
+
+def _first_of_each(line: bytes) -> dict[str, object]:
+    """The record as DuckDB reads it: of two values under one name the first counts."""
+    return dict(reversed(members(line)))
 
 
 def _unknown_fields(blocks: Sequence[bytes], columns: pa.Table) -> int:

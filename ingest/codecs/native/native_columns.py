@@ -33,10 +33,10 @@ DUCKDB_TYPES = {
     "host": "VARCHAR",
     "label": "VARCHAR",
     "kind": "VARCHAR",
-    "links": "VARCHAR",
+    "links": "JSON",
     "seq": "VARCHAR",
     "id": "VARCHAR",
-    "parents": "VARCHAR",
+    "parents": "JSON",
     "params": "JSON",
     "status": "VARCHAR",
     "sample_rate": "VARCHAR",
@@ -173,13 +173,24 @@ def _numbers(column: pa.Array, type_: pa.DataType, bad: B1) -> pa.Array:
     try:
         return pc.cast(column, type_)
     except pa.ArrowInvalid:
-        legal = _mask(pc.match_substring_regex(column, r"^-?[0-9]{1,18}$"))
+        plain = r"^-?[0-9]{1,18}$"
         if not pa.types.is_integer(type_):
-            legal = _mask(
-                pc.match_substring_regex(column, r"^-?[0-9]{1,18}(\.[0-9]{1,18})?([eE]-?[0-9]{1,2})?$")
-            )
+            plain = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?([eE]-?[0-9]{1,2})?$"
+        legal = _mask(pc.match_substring_regex(column, plain))
+        # Others that begin as numbers do are tried one by one: what a record says does not depend on others.
+        odd = np.flatnonzero(_mask(pc.match_substring_regex(column, r"^[-+]?\.?[0-9]")) & ~legal)
+        texts = column.take(pa.array(odd)).dictionary_encode()
+        is_number = pa.array([_is_number(text, type_) for text in texts.dictionary], pa.bool_())
+        legal[odd] = _mask(is_number.take(texts.indices))
         bad |= _mask(pc.is_valid(column)) & ~legal
         return pc.cast(pc.if_else(pa.array(legal), column, None), type_)
+
+
+def _is_number(text: pa.StringScalar, type_: pa.DataType) -> bool:
+    try:
+        return bool(text.cast(type_).is_valid)
+    except pa.ArrowInvalid:
+        return False
 
 
 def _rates(column: pa.Array, bad: B1) -> pa.Array:

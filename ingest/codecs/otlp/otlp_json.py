@@ -87,7 +87,7 @@ def _columns(texts: list[bytes], run: list[int]) -> SpanBatch | None:
     """Span columns of the documents (`payload`: index of the document); None if they are spelt otherwise."""
     try:
         column = json_table([texts[i] for i in run], _PARSE).column(0).combine_chunks()
-        if len(column) != len(run) or not _is_complete(column):
+        if len(column) != len(run) or not _is_complete(column) or _has_null_elements(column):
             return None
         spans = _READER.spans(column)
     except (pa.ArrowInvalid, _TooNestedError, ItemError):
@@ -101,6 +101,14 @@ def _is_complete(resource_spans: pa.Array) -> bool:
     scopes = pc.struct_field(resources, "scopeSpans")
     spans = pc.struct_field(scopes.flatten(), "spans")
     return bool(resource_spans.null_count + scopes.null_count + spans.null_count == 0)
+
+
+def _has_null_elements(column: pa.Array) -> bool:
+    """Whether a list, on whatever level, has a null in it: of an array value that says something."""
+    if pa.types.is_list(column.type):
+        elements = column.flatten()
+        return elements.null_count > 0 or _has_null_elements(elements)
+    return pa.types.is_struct(column.type) and any(map(_has_null_elements, column.flatten()))
 
 
 def _read_items(
@@ -211,7 +219,7 @@ def _nested_text(column: pa.Array, which: str) -> pa.Array:
         elif which == "bytes_value":
             out.append(base64_text(value))
         else:
-            elements = [e for e in value["values"] or () if e is not None]
+            elements = value["values"] or ()
             if which == "array_value":
                 plain: object = [_scalar(e) for e in elements]
             else:

@@ -7,6 +7,7 @@ escapes or nesting are parsed one by one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.codecs.named_twice import members
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, no_attributes, plain_value
 
@@ -74,7 +76,10 @@ def _parsed(texts: pa.Array, owner: I8) -> tuple[AttributeTable, I8]:
     bad: list[int] = []
     for row, text in zip(owner.tolist(), texts.to_pylist(), strict=True):
         try:
-            pairs = [(k, plain_value(v)) for k, v in decode(text).items()]
+            pairs = _plain(decode(text).items())
+            # More names than members: one is there twice, or text looks like a name.
+            if _names(text) > len(pairs) + sum(_names(v) for _, v in pairs if isinstance(v, str)):
+                pairs = _plain(members(text))
         except JSON_ERRORS:
             bad.append(row)
             continue
@@ -82,6 +87,15 @@ def _parsed(texts: pa.Array, owner: I8) -> tuple[AttributeTable, I8]:
         keys += [k for k, _ in pairs]
         values += [v for _, v in pairs]
     return attribute_table(owners, keys, values), np.array(bad, np.int64)
+
+
+def _plain(pairs: Iterable[tuple[str, object]]) -> list[tuple[str, object]]:
+    return [(key, plain_value(value)) for key, value in pairs]
+
+
+def _names(text: str) -> int:
+    """Names of members in compact JSON at most: each is followed by `":`, and so may be text in a string."""
+    return text.count('":')
 
 
 @dataclass(frozen=True, slots=True)
