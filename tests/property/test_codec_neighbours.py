@@ -129,4 +129,5 @@ def _of_item(decoded: Decoded, item: int | None) -> Decoded:
         for reject in decoded.rejects
         if item is None or reject.item == item
     ]
-    return replace(decoded, rejects=rejects)
+    # Of several spans of one document in an order of their own.
+    return replace(decoded, rejects=sorted(rejects, key=lambda reject: (reject.reason, reject.detail)))
