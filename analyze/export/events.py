@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
-from stitch.graph.labels import SYNTHETIC_POINTS
+from stitch.graph.labels import NO_COMPONENT, SYNTHETIC_POINTS
 from stitch.graph.placed import END, MISSING_EVENT, POINT, ROOT_EVENT, START
 from stitch.lake.merging import flow_names
 
@@ -34,9 +34,6 @@ _STRINGS: Final = pa.list_(pa.string())
 
 SIDE_MARK: Final = {POINT: "", START: ">", END: "<"}
 """What the two records made of a span add to the name of its operation."""
-
-_NO_COMPONENT: Final = "?"
-"""Also what spans without a service name have."""
 
 
 class EventForm(StrEnum):
@@ -167,7 +164,7 @@ def _made_up(nodes: list[dict[str, Any]], edges: list[tuple[int, int]]) -> froze
     named = [
         position
         for position, node in enumerate(nodes)
-        if node["component"] == _NO_COMPONENT and node["label"] is None and node["kind"] in kinds
+        if node["component"] == NO_COMPONENT and node["label"] is None and node["kind"] in kinds
     ]
     leading = {
         p

@@ -288,7 +288,7 @@ def _with_alike_joined(groups: list[Group], names: Names) -> list[Group]:
     left = []
     for group in sorted(groups, key=lambda group: (-group.score, group.operation)):
         kind, same = group.lead.kind, _told_once(group, names)
-        key = None if same is None else (group.component, kind not in PATH_KINDS and kind, same)
+        key = None if same is None else (group.component, None if kind in PATH_KINDS else kind, same)
         first = joined.get(key)
         if first is None:
             left.append(group)

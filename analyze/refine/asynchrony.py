@@ -24,6 +24,7 @@ from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
+from stitch.graph.labels import is_made_up
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
@@ -37,8 +38,6 @@ _MOVED = 0.5
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
 """Of a sample, from which a share of them tells something."""
-_MADE_UP = "?"
-"""Component of a span that stands for lost ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,9 @@ def _notes(
     told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
     # Where a span was lost nobody knows what outlived what.
     here = [
-        at for at in told if calls[at] and _MADE_UP not in {name.component for name in outlives.places[at]}
+        at
+        for at in told
+        if calls[at] and not any(is_made_up(name.component, name.point) for name in outlives.places[at])
     ]
     for at in sorted(here, key=lambda at: (-calls[at], _text(outlives.places[at]))):
         place = outlives.places[at]

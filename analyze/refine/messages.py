@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -22,6 +22,8 @@ from schemas.events import EventKind
 from schemas.messages import WAITING
 from stitch.graph.placed import END, START
 
+I4 = npt.NDArray[np.int32]
+I8 = npt.NDArray[np.int64]
 Word = TypeVar("Word")
 
 OK: Final = "ok"
@@ -31,20 +33,22 @@ _NAMED: Final = 3
 
 
 def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices, tuple[str, ...]]:
-    """The flows, and after those of each structure the work that messages started in it; and notes. O(nodes).
+    """The flows, and after those of each structure the work that messages started in it; and notes.
 
     Such a request has the id, the start and the weight of its flow, and the key of its structure. A message
     that a consumer sends on is cut off in turn. Notes tell of the first `n_compared` samples.
+    O(nodes · requests) however many messages there are, as a node is the work of one.
     """
     statuses = list(matrices.statuses)
     told: Counter[str] = Counter()
     categories: list[StoredCategory] = []
     for category in matrices.categories:
         categories.append(category)
-        for consumer in _consumers(category.structure):
-            categories.append(_cut(category, consumer, statuses, matrices.errors))
-            name = category.structure.operation(consumer).text
-            told[name] += int(np.count_nonzero(category.sample < n_compared))
+        works, owner = _works(category.structure)
+        n = int(np.count_nonzero(category.sample < n_compared))
+        for work, failures in zip(works, _failures_of(works, owner, category.failures), strict=True):
+            categories.append(_cut(category, work, failures, statuses, matrices.errors))
+            told[category.structure.operation(work.consumer).text] += n
     found = replace(matrices, categories=tuple(categories), statuses=tuple(statuses))
     return found, tuple(_notes(told))
 
@@ -62,8 +66,48 @@ def _notes(told: Counter[str]) -> Iterator[str]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one consumer does; positions are those of the stored structure."""
+
+    consumer: int
+    """Its start."""
+    nodes: list[int]
+    """Ascending. Of consumers that it sends to only the two ends: so its sending can be seen."""
+    edges: list[tuple[int, int]]
+    """Between these."""
+
+
+def _works(structure: StoredStructure) -> tuple[list[_Work], I8]:
+    """By consumer that nobody waits for, ascending; and [nodes] the consumer whose work a node is, or -1.
+
+    O(nodes + edges).
+    """
+    consumers = set(_consumers(structure))
+    if not consumers:
+        return [], np.full(structure.n_nodes, -1)
+    starts = [structure.mate[at] if side == END else at for at, side in enumerate(structure.side)]
+    owner: list[int] = []
+    for start in starts:  # a parent's start comes before all that is its
+        above = structure.parent[start]
+        owner.append(start if start in consumers else owner[above] if above >= 0 else -1)
+    works = {at: _Work(at, [], []) for at in sorted(consumers)}
+    for at, start in enumerate(starts):
+        for mine in {owner[at], owner[structure.parent[start]] if start in consumers else -1} - {-1}:
+            works[mine].nodes.append(at)
+    for src, dst in structure.edges:
+        if owner[src] >= 0 and (owner[src] == owner[dst] or dst in consumers):
+            works[owner[src]].edges.append((src, dst))
+    for at in consumers:
+        if (around := owner[structure.parent[at]]) >= 0:
+            works[around].edges.append((at, structure.mate[at]))
+    return list(works.values()), np.array(owner)
+
+
 def _consumers(structure: StoredStructure) -> list[int]:
     """Positions of the starts of consumers that nobody waits for."""
+    if EventKind.SPAN_CONSUMER not in structure.kind:
+        return []
     joins = set(structure.edges)
     return [
         at
@@ -75,48 +119,53 @@ def _consumers(structure: StoredStructure) -> list[int]:
     ]
 
 
+def _failures_of(works: list[_Work], owner: I8, failures: Failures) -> Iterator[Failures]:
+    """Of each work those that lie in it, positions as they were. O(failures log failures)."""
+    mine = owner[failures.position]
+    order = np.argsort(mine, kind="stable")
+    mine = mine[order]
+    for work in works:
+        part = order[np.searchsorted(mine, work.consumer) : np.searchsorted(mine, work.consumer, "right")]
+        yield Failures(failures.row[part], failures.position[part], failures.error[part])
+
+
 def _cut(
-    category: StoredCategory, consumer: int, statuses: list[str], errors: tuple[str, ...]
+    category: StoredCategory, work: _Work, failures: Failures, statuses: list[str], errors: tuple[str, ...]
 ) -> StoredCategory:
     """The work of a consumer. `statuses` grows by what they have no word for."""
-    structure = category.structure
-    inside = [False] * structure.n_nodes
-    for at in range(consumer, structure.n_nodes):  # a parent's start comes before all that is its
-        start = structure.mate[at] if structure.side[at] == END else at
-        inside[at] = start == consumer or (structure.parent[start] >= 0 and inside[structure.parent[start]])
-    kept = [at for at, is_inside in enumerate(inside) if is_inside]
+    structure, consumer = category.structure, work.consumer
     sender, done = structure.parent[consumer], structure.mate[consumer]
-    node_ns = category.node_ns[np.array([consumer, *kept, done])]
+    node_ns = category.node_ns[np.array([consumer, *work.nodes, done])]
     # A consumer may be faster than the broker's answer to the sender, or its clock behind.
     np.minimum(node_ns[0], category.node_ns[structure.mate[sender]], out=node_ns[0])
     node_ns -= node_ns[0].copy()
-    hosts = category.host[np.array([consumer, *kept, consumer])]
-    failures, status = _failures(category, kept, consumer, statuses, errors)
+    place = np.searchsorted(work.nodes, failures.position).astype(np.int32) + 1
     return replace(
         category,
-        structure=_structure(structure, kept, consumer),
+        structure=_structure(structure, work),
         node_ns=node_ns,
-        host=hosts,
-        status=status,
-        failures=failures,
+        host=category.host[np.array([consumer, *work.nodes, consumer])],
+        status=_status(category.n_requests, consumer, failures, statuses, errors),
+        failures=Failures(failures.row, place, failures.error),
     )
 
 
-def _structure(structure: StoredStructure, kept: list[int], consumer: int) -> StoredStructure:
-    """Nodes `kept`, inside a span that begins where the message is sent and ends with the work."""
+def _structure(structure: StoredStructure, work: _Work) -> StoredStructure:
+    """The nodes of the work, inside a span that begins where the message is sent and ends with the work."""
+    consumer, kept = work.consumer, work.nodes
     place = {at: 1 + number for number, at in enumerate(kept)}
     first, last = 0, len(kept) + 1
-    edges = [(place[src], place[dst]) for src, dst in structure.edges if src in place and dst in place]
+    edges = [(place[src], place[dst]) for src, dst in work.edges]
     edges += [(first, place[consumer]), (place[structure.mate[consumer]], last)]
+    edges.sort(key=lambda edge: (edge[1], edge[0]))
     awaited = {last}
-    for src, dst in sorted(edges, key=lambda edge: -edge[1]):
+    for src, dst in reversed(edges):
         if dst in awaited:
             awaited.add(src)
 
     def around(end: Word, column: tuple[Word, ...]) -> tuple[Word, ...]:
         return (end, *(column[at] for at in kept), end)
 
-    above = {at: place.get(structure.parent[at], first) for at in kept}
     return StoredStructure(
         component=around(structure.component[consumer], structure.component),
         point=around(f"{WAITING} {structure.point[consumer]}", structure.point),
@@ -124,29 +173,24 @@ def _structure(structure: StoredStructure, kept: list[int], consumer: int) -> St
         kind=around(structure.kind[consumer], structure.kind),
         side=(START, *(structure.side[at] for at in kept), END),
         mate=(last, *(place.get(structure.mate[at], -1) for at in kept), first),
-        parent=(-1, *(above[at] for at in kept), -1),
+        parent=(-1, *(place.get(structure.parent[at], first) for at in kept), -1),
         deferred=tuple(at not in awaited for at in range(last + 1)),
-        edges=tuple(sorted(edges, key=lambda edge: (edge[1], edge[0]))),
+        edges=tuple(edges),
         responses=(last,),
         category=structure.category,
     )
 
 
-def _failures(
-    category: StoredCategory, kept: list[int], consumer: int, statuses: list[str], errors: tuple[str, ...]
-) -> tuple[Failures, npt.NDArray[np.int32]]:
-    """Failing nodes of the work, and [requests] its status: that of the consumer."""
-    place = np.full(category.structure.n_nodes, -1, dtype=np.int32)
-    place[kept] = np.arange(1, len(kept) + 1, dtype=np.int32)
-    failures = category.failures
-    inside = place[failures.position] >= 0
-    found = Failures(failures.row[inside], place[failures.position[inside]], failures.error[inside])
-    status = np.full(category.n_requests, _code(OK, statuses), dtype=np.int32)
+def _status(
+    n_requests: int, consumer: int, failures: Failures, statuses: list[str], errors: tuple[str, ...]
+) -> I4:
+    """[requests] status of the work: that of the consumer."""
+    status = np.full(n_requests, _code(OK, statuses), dtype=np.int32)
     own = failures.position == consumer
     for error in np.unique(failures.error[own]).tolist():
         word = errors[error] if error >= 0 else FAILED
         status[failures.row[own & (failures.error == error)]] = _code(word, statuses)
-    return found, status
+    return status
 
 
 def _code(word: str, statuses: list[str]) -> int:

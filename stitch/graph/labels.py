@@ -64,6 +64,8 @@ def encode_labels(events: pa.Table) -> LabelCodes:
     return LabelCodes(code=code, hashes=hash_labels(words), words=words)
 
 
+NO_COMPONENT = "?"
+"""Of synthetic nodes, and of spans without the name of a service."""
 SYNTHETIC_POINTS = {MISSING_EVENT: "missing", ROOT_EVENT: "root"}
 """Point of the synthetic nodes, by `event`; their component is `?`."""
 
@@ -74,10 +76,15 @@ def synthetic_hash(event: int, kind: int) -> int:
     return int(hash_labels(words)[0])
 
 
+def is_made_up(component: str, point: str) -> bool:
+    """Whether an operation has the name of what stands for spans or records that never came."""
+    return component == NO_COMPONENT and point in SYNTHETIC_POINTS.values()
+
+
 def synthetic_words(nodes: list[tuple[int, int]]) -> pa.Table:
     """Rows like `LabelCodes.words` for synthetic nodes given as (event, kind)."""
     columns = {
-        "component": ["?"] * len(nodes),
+        "component": [NO_COMPONENT] * len(nodes),
         "point": [SYNTHETIC_POINTS[event] for event, _ in nodes],
         "label": [None] * len(nodes),
         "kind": [kind for _, kind in nodes],

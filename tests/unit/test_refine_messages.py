@@ -9,12 +9,24 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from oracles.refined import US, Call, call, edge_labels, population
+from oracles.refined import (
+    T0,
+    US,
+    Call,
+    call,
+    edge_labels,
+    population,
+    request_events,
+    stored,
+    table,
+)
 
 from analyze.explain.parameter_columns import rows_of
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
+from analyze.refine.messages import with_messages
 from analyze.refine.settings import RefineSettings
+from analyze.refine.stored import group_flows
 from schemas.events import EventKind
 from schemas.messages import is_message
 
@@ -174,3 +186,16 @@ def test_parameters_reach_every_message_of_a_request(seed: int) -> None:
     pairs = set(zip(*(places.tolist() for places in found), strict=True))
     assert len(found[0]) == len(pairs)
     assert pairs == {(i, k) for i, one in enumerate(ids) for k, other in enumerate(wanted) if one == other}
+
+
+def test_many_messages_of_one_trace_are_cut_in_pieces_that_together_are_as_large_as_it() -> None:
+    """Each consumer sends on to the next: what it sends is none of its work, however long the chain is."""
+    chain = receive("w/do", 300 * 10, 300 * 10 + 50)
+    for at in reversed(range(300)):
+        chain = receive("w/do", at * 10, at * 10 + 8, send("q/send", at * 10 + 1, at * 10 + 2, chain))
+    request = call("web/buy", 0, 5, send("q/send", 1, 2, chain))
+    flows, structures = stored([table(request_events(request, "1" * 32, T0))])
+    (whole,) = group_flows(flows, structures, 1).categories
+    found, _ = with_messages(group_flows(flows, structures, 1), 1)
+    assert len(found.categories) == 1 + 301
+    assert sum(len(work.node_ns) for work in found.categories[1:]) <= whole.structure.n_nodes + 4 * 301

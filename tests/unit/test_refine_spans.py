@@ -395,6 +395,12 @@ def test_what_is_made_up_for_lost_spans_outlives_nobody() -> None:
     assert not found.notes
 
 
+def test_spans_without_the_name_of_a_service_are_told_of_like_others() -> None:
+    request = call("?/get", 0, 1000, call("?/log", 10, 2_000))
+    (note,) = population([request] * 25, [request] * 25).notes
+    assert "?/log below ?/get" in note
+
+
 def test_operations_that_are_written_alike_are_kept_apart() -> None:
     """25 requests of `a/b` + `c` outlive their parent, 25 of `a` + `b/c` do not: two operations."""
     rows = []

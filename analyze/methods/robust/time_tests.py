@@ -65,8 +65,8 @@ def overlap_changes(profile: Profile, roles: Roles, sums: BothSums, settings: Ro
     n_sites = len(profile.names.sites)
     found, noise = shifts(given_shape(votes, shape, roles), roles, settings, n_sites)
     passes = found.exceeds(settings.min_z, 2 * settings.time_floor)
-    longer, order = votes_of(profile.votes, STRETCH)
-    together, _ = shifts(given_shape(longer, order, roles), roles, settings, n_sites)
+    longer, its_shape = votes_of(profile.votes, STRETCH)
+    together, _ = shifts(given_shape(longer, its_shape, roles), roles, settings, n_sites)
     with np.errstate(invalid="ignore"):
         passes &= -np.sign(found.shift) * together.shift > np.log1p(settings.time_floor)
     return found.candidates(

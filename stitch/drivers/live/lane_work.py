@@ -115,8 +115,8 @@ def _step(
     now: Moment,
     commit: Commit,
 ) -> Committed | None:
-    """`now` is when `ends` were asked for: a stream that was read to its end then, and
-    silent, may have got more since."""
+    """`now` is when `ends` were asked for: a stream that was read to its end then, and silent, may have got
+    more since."""
     for one in taken:
         if one.stream in lane.streams:
             lane.take(one.stream, one.payloads, one.decoded, now)

@@ -58,7 +58,7 @@ class LaneStatus:
     commit: int
     """Number of its last commit."""
     committed_at_ns: int | None
-    """By the clock, when this process last committed it."""
+    """When this process last committed it, as `LiveStatus.now_ns`."""
 
 
 def lane_put_off(lane: int, why: str) -> LaneStatus:
@@ -85,6 +85,7 @@ class LiveStatus:
     """All that a live process is doing."""
 
     now_ns: int
+    """`Moment.now_ns`: tells how long something takes, not what time it is."""
     lanes: tuple[LaneStatus, ...]
     paused: bool
     """Whether reading waits for memory or the disk."""

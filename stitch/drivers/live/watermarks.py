@@ -20,7 +20,7 @@ class _StreamTime:
     latest_ns: int | None
     """Latest event time that counts; None before the first."""
     heard_ns: int
-    """By the clock, when something came last."""
+    """`Moment.now_ns` when something came last."""
 
 
 @dataclass(frozen=True, slots=True)

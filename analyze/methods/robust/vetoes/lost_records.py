@@ -27,6 +27,7 @@ from analyze.sites.names import NO_CALLER, SiteKind
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
 from schemas.report.findings import ChangeKind
+from stitch.graph.labels import is_made_up
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
@@ -44,8 +45,6 @@ _LEAST_REQUESTS = 50
 ALLOWED = 1.5
 """Times what loss makes on average that one place may lack: places differ, and losses come together."""
 _SE = 2.0
-_MISSING = "?"
-"""Component of what stands for a span that never arrived (`stitch.graph.labels`)."""
 _MIXED = 0.2
 """Part of a step's requests that came by loss from which its typical time is theirs."""
 
@@ -211,7 +210,7 @@ def _explained(
         children = {
             below.base[child.operation]
             for child in profile.names.shapes[change.shape]
-            if profile.names.operations[child.operation].component != _MISSING
+            if not is_made_up(*profile.names.operations[child.operation][:2])
         }
         grew = change.ups == loss.in_problem
         if grew and not children <= below.below.get(below.base[operation], set()):
