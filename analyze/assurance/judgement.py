@@ -82,6 +82,7 @@ def judge(
     ordinary: PeriodBlocks | None = None,
     windows: tuple[int, int] = (1, 1),
     gaps_us: tuple[float | None, float | None] = (None, None),
+    clients: float | None = None,
     visible_alpha: float = ALPHA,
     places: Callable[[float], tuple[float, float | None]] | None = None,
     bounds: Bounds | None = None,
@@ -91,7 +92,7 @@ def judge(
     """Judge. Blocks of both periods have the same roots and thresholds. visible_alpha: level of single sites.
 
     log_sd: [roots] of `log_spread`. ordinary: a block for each ordinary window, history and reference;
-    windows: how many such windows reference and problem are long. gaps_us: see `external_cause`.
+    windows: how many such windows reference and problem are long. gaps_us, clients: see `external_cause`.
     places: from the band of a mean to (share of the time at places as fast as before, largest change that
     places allow); None: nothing is known of places. hidden_paths: share of a path that lost events hide.
     usual: all ordinary windows as one long period, and the problem, with thresholds of theirs: what a change
@@ -120,7 +121,15 @@ def judge(
         tests=tests,
         equivalent=same,
         mix=mix_change(reference, problem),
-        external=external_cause(reference, problem, equivalent=as_fast, gaps_us=gaps_us, tau_rate=tau_rate),
+        external=external_cause(
+            reference,
+            problem,
+            equivalent=as_fast,
+            gaps_us=gaps_us,
+            clients=clients,
+            largest_rise=_largest_rise(tests),
+            tau_rate=tau_rate,
+        ),
         visible=visible,
         largest=largest_change(
             sized,
@@ -134,6 +143,12 @@ def judge(
         places_share=share,
         tau_rate=tau_rate,
     )
+
+
+def _largest_rise(tests: Sequence[PeriodTest]) -> float:
+    """Of the mean, relative, that is not excluded; inf where nothing is known."""
+    mean = next((test for test in tests if test.measure == "mean"), None)
+    return math.inf if mean is None or mean.before <= 0 else mean.high / mean.before
 
 
 def _against(

@@ -104,8 +104,8 @@ def outcome(
     from_outside = external is not None and external.external
     if known and silent:
         return Outcome("not-explained", False, _with_size((silent, f"Beside it: {known}"), largest), None)
+    outside = (external.text,) if external is not None and from_outside else ()
     if known:
-        outside = (external.text,) if external is not None and from_outside else ()
         return Outcome("unchanged", from_outside, _with_size((*outside, known), largest), None)
     if largest is not None and largest.within(bounds or Bounds()) and largest.usual:
         matters = bounds or Bounds()
@@ -115,7 +115,7 @@ def outcome(
         )
         if silent:
             return Outcome("not-explained", False, _with_size((silent, f"Beside it: {why}"), largest), None)
-        return Outcome("unchanged", False, _with_size((why,), largest), None)
+        return Outcome("unchanged", from_outside, _with_size((*outside, why), largest), None)
     found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1)
     reasons = tuple(filter(None, (silent, torn, *found.reasons)))
     return replace(found, reasons=_with_size(reasons, largest))

@@ -178,7 +178,7 @@ def score(
 
     true_share_us: what the causes did to the mean response time (their Shapley values); true_change_us: the
     change of the mean against the counterfactual. None where the truth has neither. drift_us: [results] what
-    each would claim without the fault. Shares are of the true change, or of a twentieth of the mean
+    of each claim is drift between the runs. Shares are of the true change, or of a twentieth of the mean
     (`base_mean_us`) where that is more: of next to nothing nobody can claim a share.
     """
     judged = [is_relevant(result, evidence) for result in results]

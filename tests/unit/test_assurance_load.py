@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from oracles.blocks_of_requests import period_blocks
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.assurance.equivalence import equivalence
-from analyze.assurance.external_cause import external_cause, mean_gap_us
+from analyze.assurance.external_cause import external_cause, least_clients, mean_gap_us
 from analyze.assurance.load_change import mix_change, rate_changes
 from analyze.assurance.period_blocks import PeriodRequests
-from analyze.assurance.period_tests import PeriodNoise
+from analyze.assurance.period_tests import PeriodNoise, period_tests
 
 TRIALS = 200
 CALM = PeriodNoise(tau=0.0, phi=1.0)
@@ -118,6 +120,110 @@ def one_client(rng: np.random.Generator, n: int, pause_us: float, work_us: float
         np.zeros(int(inside.sum()), dtype=np.bool_),
         np.zeros(int(inside.sum()), dtype=np.int32),
     )
+
+
+def clients_in_turn(
+    rng: np.random.Generator, clients: int, pause_us: float, work_us: float, *, sigma: float = 0.2
+) -> PeriodRequests:
+    """Clients that each wait for an answer, pause and ask again, until the period ends."""
+    parts = []
+    for _ in range(clients):
+        n = int(PERIOD[1] / 1e3 / (pause_us + work_us) * 1.2) + 20
+        work = work_us * np.exp(rng.normal(-(sigma**2) / 2, sigma, n))
+        pause = pause_us * np.exp(rng.normal(0, 0.2, n))
+        start = rng.uniform(0, pause_us) * 1e3 + np.concatenate(([0], np.cumsum(work + pause)[:-1])) * 1e3
+        parts.append((start[start < PERIOD[1]], work[start < PERIOD[1]]))
+    start, work = (np.concatenate(column) for column in zip(*parts, strict=True))
+    n = len(start)
+    return PeriodRequests(
+        start.astype(np.int64), work, np.ones(n), np.zeros(n, np.bool_), np.zeros(n, np.int32)
+    )
+
+
+def sampled(rng: np.random.Generator, requests: PeriodRequests, share: float) -> PeriodRequests:
+    """Some of the requests, with the weight of all."""
+    kept = rng.random(len(requests.start_ns)) < share
+    return PeriodRequests(
+        requests.start_ns[kept],
+        requests.response_us[kept],
+        requests.weight[kept] / share,
+        requests.failed[kept],
+        requests.root[kept],
+    )
+
+
+def least_clients_by_steps(requests: PeriodRequests) -> float:
+    """Oracle: how long so many were in flight, from one event to the next."""
+    start = requests.start_ns.tolist()
+    end = [at + max(int(us * 1e3), 1) for at, us in zip(start, requests.response_us.tolist(), strict=True)]
+    moments = sorted({*start, *end})
+    spent: dict[int, int] = {}
+    for now, then in pairwise(moments):
+        flying = sum(a <= now < b for a, b in zip(start, end, strict=True))
+        spent[flying] = spent.get(flying, 0) + then - now
+    whole = moments[-1] - moments[0]
+    mean = sum(k * ns for k, ns in spent.items()) / whole
+    pairs = sum(k * (k - 1) * ns for k, ns in spent.items()) / whole
+    alike = mean**2 / (mean**2 - pairs) if pairs < mean**2 else math.inf
+    return max(1.0, min(max(spent), alike))
+
+
+def test_least_clients_against_the_steps() -> None:
+    rng = np.random.default_rng(30)
+    for n in (1, 2, 5, 40):
+        requests = drawn(rng, n, mean_us=float(rng.choice([10.0, 1e5, 1e7])), sigma=1.0)
+        assert least_clients(requests) == pytest.approx(least_clients_by_steps(requests))
+    assert least_clients(sampled(rng, drawn(rng, 5), 0.0)) is None
+
+
+def test_as_many_clients_as_there_are() -> None:
+    """Sampling hides none of those alike; what comes in now and then does not make one client many."""
+    rng = np.random.default_rng(31)
+    several = clients_in_turn(rng, 6, 3_000, 9_000)
+    assert least_clients(several) == pytest.approx(6, rel=0.1)
+    assert least_clients(sampled(rng, several, 0.5)) == pytest.approx(6, rel=0.25)
+    alone = clients_in_turn(rng, 1, 1_000, 9_000)
+    others = drawn(rng, 40, mean_us=9_000.0)
+    merged = PeriodRequests(
+        *(np.concatenate([getattr(alone, f), getattr(others, f)]) for f in PeriodRequests.__slots__)
+    )
+    assert least_clients(merged) < 1.3
+
+
+def cleared(before: PeriodRequests, after: PeriodRequests) -> bool:
+    """Whether the clients are the cause although nobody showed that the mean stayed."""
+    sides = blocks_of(before, after)
+    mean = next(test for test in period_tests(*sides, CALM) if test.measure == "mean")
+    found = external_cause(
+        *sides,
+        equivalent=False,
+        gaps_us=(mean_gap_us(before), mean_gap_us(after)),
+        clients=least_clients(before),
+        largest_rise=mean.high / mean.before,
+    )
+    assert not found.external or "would be up by" in found.text
+    return found.external
+
+
+def test_clients_are_the_cause_where_waiting_cannot_be() -> None:
+    """Answers of very unlike length blur the mean; several clients that pause longer are told all the same."""
+    rng = np.random.default_rng(32)
+    hits = 0
+    for _ in range(20):
+        before = clients_in_turn(rng, 6, 30_000, 3_000, sigma=1.8)
+        hits += cleared(before, clients_in_turn(rng, 6, 50_000, 3_000, sigma=1.8))
+    assert hits >= 16
+
+
+@pytest.mark.parametrize("clients", [1, 2, 6])
+@pytest.mark.parametrize("sigma", [0.2, 1.8])
+def test_clients_that_wait_for_a_slower_service_are_not_the_cause(clients: int, sigma: float) -> None:
+    rng = np.random.default_rng(33)
+    for pause_us, work_us, slower in ((500, 5_000, 1.5), (5_000, 5_000, 2.0), (20_000, 3_000, 4.0)):
+        for _ in range(10):
+            before = clients_in_turn(rng, clients, pause_us, work_us, sigma=sigma)
+            after = clients_in_turn(rng, clients, pause_us, slower * work_us, sigma=sigma)
+            assert not cleared(before, after)
 
 
 def decided(before: PeriodRequests, after: PeriodRequests, tau_rate: float = 0.0) -> bool:

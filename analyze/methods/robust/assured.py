@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.assurance.external_cause import mean_gap_us
+from analyze.assurance.external_cause import least_clients, mean_gap_us
 from analyze.assurance.judgement import Judgement, judge
 from analyze.assurance.largest_change import Bounds
 from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, period_requests
@@ -77,7 +77,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
             if number not in own
         )
     roots = profile.names.roots
-    gaps = tuple(mean_gap_us(period_requests(run.population, sample)) for sample in (REFERENCE, PROBLEM))
+    requests = [period_requests(run.population, sample) for sample in (REFERENCE, PROBLEM)]
     whole = judge(
         reference,
         problem,
@@ -85,7 +85,8 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         profile_log_spread(profile, roles.reference | roles.problem),
         ordinary=windows,
         windows=lengths,
-        gaps_us=(gaps[0], gaps[1]),
+        gaps_us=(mean_gap_us(requests[REFERENCE]), mean_gap_us(requests[PROBLEM])),
+        clients=least_clients(requests[REFERENCE]),
         visible_alpha=settings.q,
         places=lambda band: _places(run, settings, band),
         bounds=Bounds(settings.matters_time, settings.matters_share),

@@ -36,7 +36,7 @@ LEAST_KNOWN = 100
 """Ordinary times, from which a tail is continued."""
 RANK_P = 0.15
 """What chance may make of it by rank alone: three of three in one of two periods alike."""
-TIME_SHARE = 0.2
+TIME_SHARE = 0.15
 """Part of the response time of all that touch the site that they take."""
 
 
