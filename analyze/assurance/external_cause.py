@@ -130,8 +130,8 @@ def external_cause(
     text = ""
     if external:
         less = (
-            f"{after.rate:.3g} requests a second after {before.rate:.3g}, with {after.in_flight:.2g} in flight "
-            f"after {before.in_flight:.2g}"
+            f"{after.rate:.3g} requests a second after {before.rate:.3g}, "
+            f"with {after.in_flight:.2g} in flight after {before.in_flight:.2g}"
         )
         text = (
             f"The service answered as before; clients sent less: {less}."

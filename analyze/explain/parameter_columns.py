@@ -62,16 +62,21 @@ class _Values:
 
 
 def parameter_columns(
-    population: Population, chosen: ChosenRequests, *, counts: bool = False
+    population: Population,
+    chosen: ChosenRequests,
+    *,
+    counts: bool = False,
+    keys: Sequence[str] | None = None,
 ) -> Iterator[Column]:
     """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
 
     counts: also how many values a request has, which is structure rather than a parameter. Where a node's
     parameter occurs once a request at most, it gives one column, else the aggregates of D.3. Numbers that
     came as text are numbers; where numbers and words are mixed, all are words. What is not finite is missing.
+    keys: only these parameters; None: all.
     """
     structures = _structures(population, chosen)
-    values = _read(population, chosen, structures)
+    values = _read(population, chosen, structures, keys)
     if values is None:
         return
     field = values.operation.astype(np.int64) * len(values.keys) + values.key
@@ -251,7 +256,12 @@ def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
     return _Structures(of_request, first, flat, operations, passes)
 
 
-def _read(population: Population, chosen: ChosenRequests, structures: _Structures) -> _Values | None:
+def _read(
+    population: Population,
+    chosen: ChosenRequests,
+    structures: _Structures,
+    keys: Sequence[str] | None = None,
+) -> _Values | None:
     """Values of the chosen requests, sorted by (field, request, position); None where there is none."""
     ids, kind = _ids(population, chosen)
     parts: list[pa.Table] = []
@@ -259,7 +269,7 @@ def _read(population: Population, chosen: ChosenRequests, structures: _Structure
     for sample in np.unique(chosen.sample):
         mine = np.flatnonzero(chosen.sample == sample)
         wanted = ids.take(pa.array(mine))
-        table = population.params(int(sample), requests=wanted)
+        table = population.params(int(sample), keys=keys, requests=wanted)
         if table.num_rows == 0:
             continue
         row, place = rows_of(table["request_id"], wanted)
@@ -275,7 +285,7 @@ def _read(population: Population, chosen: ChosenRequests, structures: _Structure
     request = np.concatenate(rows)
     position = table["position"].to_numpy().astype(np.int64)
     operation = structures.operation[structures.first[structures.of_request[request]] + position]
-    key, keys = _encode(table["key"])
+    key, key_words = _encode(table["key"])
     text, words = _encode(table["text"])
     number = table["num"].to_numpy().astype(np.float64)
     number = np.where(np.isfinite(number), number, np.nan)
@@ -287,7 +297,7 @@ def _read(population: Population, chosen: ChosenRequests, structures: _Structure
         key[order],
         number[order],
         text[order],
-        tuple(str(name) for name in keys.to_pylist()),
+        tuple(str(name) for name in key_words.to_pylist()),
         words,
         _numbers(words),
     )

@@ -33,10 +33,11 @@ def grouped(
     host_of: HostOf | None = None,
     tested: Collection[int] = (),
     by_load: Sequence[Change] = (),
+    unrecorded: Collection[int] = (),
 ) -> list[Group]:
     """Few groups of many changes. mean_ns: the larger of the two mean response times; change_ns: their
     difference; host_of, tested: see `joined_over_hosts`; by_load: changes that the load explains, no
-    findings but where a change of paths moved the load."""
+    findings but where a change of paths moved the load; unrecorded: see `broken_paths`."""
     names = context.names
     paths = broken_paths(
         [c for c in changes if c.kind not in TIME_KINDS],
@@ -45,6 +46,7 @@ def grouped(
         last_callee,
         mean_ns,
         alike_operations(names, host_of or {}),
+        unrecorded,
     )
     paths = with_calls_folded(paths, names)
     timed = [c for c in changes if c.kind in TIME_KINDS and not _of_other_requests(c, paths, context)]

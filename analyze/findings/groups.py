@@ -35,7 +35,7 @@ class Group:
     follows: list[Change] = field(default_factory=list)
     """Changes among `changes` that are consequences of the lead."""
     leads: list[Change] = field(default_factory=list)
-    """The same change elsewhere: on other hosts, in other loops; without the lead itself."""
+    """The same change elsewhere: on other hosts, in other loops, at other callers; without the lead."""
     hosts: tuple[str, ...] = ()
     """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""
     spared: tuple[str, ...] = ()

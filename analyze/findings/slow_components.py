@@ -31,7 +31,14 @@ def slow_components(changes: Sequence[Change], names: Names, mean_ns: float) -> 
             del left[key]
         leading = max(members, key=lambda key: (abs(_part(members[key])), -key[0]))
         every = [change for mine in members.values() for change in mine]
-        lead = max(members[leading], key=lambda change: abs(change.contribution_ns))
+        lead = _largest(members[leading])
+        # Who else waits for the component that this caller waits for.
+        callers = [
+            _largest(mine)
+            for key, mine in members.items()
+            if key != leading
+            and names.operations[leading[0]].callee == component == names.operations[key[0]].callee
+        ]
         groups.append(
             Group(
                 lead=lead,
@@ -39,9 +46,14 @@ def slow_components(changes: Sequence[Change], names: Names, mean_ns: float) -> 
                 component=component,
                 changes=every,
                 score=sure_part(lead) * abs(_part(every)) / max(mean_ns, 1.0),
+                leads=callers,
             )
         )
     return groups
+
+
+def _largest(changes: Sequence[Change]) -> Change:
+    return max(changes, key=lambda change: abs(change.contribution_ns))
 
 
 def _one_a_site(changes: Sequence[Change]) -> list[Change]:

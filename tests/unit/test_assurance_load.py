@@ -206,7 +206,7 @@ def cleared(before: PeriodRequests, after: PeriodRequests) -> bool:
 
 
 def test_clients_are_the_cause_where_waiting_cannot_be() -> None:
-    """Answers of very unlike length blur the mean; several clients that pause longer are told all the same."""
+    """Answers of very unlike length blur the mean; clients that pause longer are told all the same."""
     rng = np.random.default_rng(32)
     hits = 0
     for _ in range(20):

@@ -52,13 +52,19 @@ def where(group: Group) -> str:
 
 
 def elsewhere(group: Group, names: Names) -> str:
-    """How many other operations of the component it happened to as well."""
+    """How many other operations of the component, or callers of who is to look at, it happened to as well."""
     lead = names.sites[group.lead.site].operation
-    component = names.operations[lead].component
+    own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
     alike = {names.sites[change.site].operation for change in group.leads if change.kind in kinds}
-    others = sum(names.operations[operation].component == component for operation in alike - {lead})
-    return f"; {others} other operation{'s' * (others > 1)} alike" if others else ""
+    others = sum(names.operations[operation].component == own.component for operation in alike - {lead})
+    if others:
+        return f"; {others} other operation{'s' * (others > 1)} alike"
+    if own.callee != group.component:
+        return ""
+    asking = {names.operation(change.site) for change in group.leads}
+    callers = {name.component for name in asking if name.callee == group.component} - {own.component}
+    return f"; {len(callers)} other caller{'s' * (len(callers) > 1)} alike" if callers else ""
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:

@@ -1,0 +1,158 @@
+"""A database and a service of others, which record nothing: what they do is told as theirs, once."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from oracles.command_line import command
+
+from schemas.periods import format_instant
+from schemas.windows import NS_PER_MINUTE
+
+WINDOW_NS = 5 * NS_PER_MINUTE
+T0 = 1_790_000_000_000_000_000 - 1_790_000_000_000_000_000 % WINDOW_NS
+ORDINARY = 8
+REQUESTS = 150
+SERVER, CLIENT = 2, 3
+ATTRIBUTES = {
+    "mysql": {"db.system": "mysql", "server.address": "orders-db", "server.port": "3306"},
+    "bank": {"peer.service": "bank", "server.address": "10.0.0.7"},
+    "cache": {"db.system": "redis", "net.peer.name": "10.0.0.9"},
+}
+FAULTS = ("none", "mysql slow", "mysql fails", "bank slow", "cache slow", "users busy")
+
+
+@dataclass
+class System:
+    """A gateway calls one of three services, each of which asks the database; one asks the bank as well."""
+
+    rng: random.Random
+    fault: str
+    spans: dict[str, list[dict[str, object]]] = field(default_factory=dict)
+
+    def ms(self, mean: float) -> int:
+        return int(mean * 1e6 * self.rng.lognormvariate(0, 0.3))
+
+    def span(
+        self,
+        trace: str,
+        parent: str,
+        name: tuple[str, str],
+        kind: int,
+        times: tuple[int, int],
+        **more: object,
+    ) -> str:
+        own = f"{self.rng.getrandbits(64):016x}"
+        told = {"traceId": trace, "spanId": own, "name": name[1], "kind": kind}
+        told |= {"startTimeUnixNano": str(times[0]), "endTimeUnixNano": str(times[1])}
+        told |= {"parentSpanId": parent} if parent else {}
+        self.spans.setdefault(name[0], []).append(told | more)
+        return own
+
+    def ask(self, trace: str, parent: str, service: str, what: tuple[str, str], at: int) -> tuple[int, bool]:
+        """A call of who records nothing: (when it ends, whether it failed)."""
+        whom, name = what
+        mean = {"mysql": 6.0, "bank": 30.0, "cache": 2.0}[whom] * (5 if self.fault == f"{whom} slow" else 1)
+        end = at + self.ms(mean)
+        failed = self.fault == f"{whom} fails" and self.rng.random() < 0.4
+        attributes = [{"key": k, "value": {"stringValue": v}} for k, v in ATTRIBUTES[whom].items()]
+        status = {"status": {"code": 2}} if failed else {}
+        self.span(trace, parent, (service, name), CLIENT, (at, end), attributes=attributes, **status)
+        return end, failed
+
+    def request(self, at: int) -> None:
+        trace = f"{self.rng.getrandbits(128):032x}"
+        service = self.rng.choice(("orders", "users", "stock"))
+        begin = at + self.ms(1)
+        held: list[tuple[str, tuple[str, str]]] = [("mysql", f"SELECT {service}")]
+        held += [("bank", "POST")] if service == "orders" else []
+        held += [("cache", "GET")] if service == "stock" else []
+        root, caller, server = (f"{self.rng.getrandbits(64):016x}" for _ in range(3))
+        now = begin + self.ms(12 if self.fault == "users busy" and service == "users" else 2)
+        fails = False
+        for what in held:
+            now, failed = self.ask(trace, server, service, what, now)
+            fails = fails or failed
+        status = {"status": {"code": 2}} if fails else {}
+        done = now + self.ms(1)
+        for own, parent, name, kind, times in (
+            (server, caller, (service, f"GET /{service}"), SERVER, (begin, done)),
+            (caller, root, ("gateway", "GET"), CLIENT, (begin - 300_000, done + 300_000)),
+            (root, "", ("gateway", f"GET /{service}"), SERVER, (at, done + self.ms(1))),
+        ):
+            self.span(trace, parent, name, kind, times, **status)
+            self.spans[name[0]][-1]["spanId"] = own
+
+
+def lines() -> Iterator[str]:
+    """One window after the other: ordinary ones, then one of each fault."""
+    for window, fault in enumerate([*["none"] * ORDINARY, *FAULTS]):
+        system = System(random.Random(100 + window), fault)
+        for number in range(REQUESTS):
+            system.request(T0 + window * WINDOW_NS + number * WINDOW_NS // REQUESTS)
+        scopes = [
+            {
+                "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]},
+                "scopeSpans": [{"spans": spans}],
+            }
+            for service, spans in system.spans.items()
+        ]
+        yield json.dumps({"resourceSpans": scopes})
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unrecorded")
+    (folder / "spans.jsonl").write_text("\n".join(lines()), encoding="utf-8")
+    assert command("import", str(folder / "spans.jsonl"), "--lake", str(folder / "lake")).code == 0
+    return folder / "lake"
+
+
+def findings(lake: Path, fault: str, folder: Path) -> tuple[int, list[dict[str, str]]]:
+    """Exit code and findings of a fault's window against the ordinary one before it."""
+    history, *windows = (
+        f"{format_instant(T0 + at * WINDOW_NS)}/{length}m"
+        for at, length in ((0, 5 * ORDINARY), (ORDINARY - 1, 5), (ORDINARY + FAULTS.index(fault), 5))
+    )
+    periods = ("--reference", windows[0], "--problem", windows[1], "--history", history)
+    told = folder / "report.json"
+    ended = command("compare", "--lake", str(lake), *periods, "--no-save", "--json", str(told))
+    assert ended.code in (0, 1, 3), ended.err
+    sections = {section["section"]: section for section in json.loads(told.read_text())["sections"]}
+    return ended.code, sections["findings"]["findings"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "suspect", "title"),
+    [
+        ("mysql slow", "orders-db", "calling orders-db: the call takes"),
+        ("mysql fails", "orders-db", "calling orders-db fails in"),
+        ("bank slow", "bank", "orders/POST calling bank: the call takes"),
+        ("cache slow", "redis", "stock/GET calling redis: the call takes"),
+    ],
+)
+def test_who_records_nothing_is_named_once(
+    lake: Path, tmp_path: Path, fault: str, suspect: str, title: str
+) -> None:
+    code, found = findings(lake, fault, tmp_path)
+    titles = [finding["title"].replace("\xa0", " ") for finding in found]
+    assert (code, len(found)) == (1, 1), titles
+    assert found[0]["suspect"] == suspect
+    assert title in titles[0]
+    if suspect == "orders-db":
+        assert titles[0].endswith("; 2 other callers alike")
+
+
+def test_a_caller_that_is_busy_itself_is_told_as_before(lake: Path, tmp_path: Path) -> None:
+    code, found = findings(lake, "users busy", tmp_path)
+    assert (code, [finding["suspect"] for finding in found]) == (1, [""])
+    assert found[0]["title"].startswith("users/GET /users: its own time is")
+
+
+def test_a_quiet_window_has_no_finding(lake: Path, tmp_path: Path) -> None:
+    assert findings(lake, "none", tmp_path)[1] == []
