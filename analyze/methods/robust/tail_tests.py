@@ -10,6 +10,7 @@ from analyze.methods.robust.candidates import Z95, Candidates, Usual
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
+    LEAST_VOTES,
     dispersion,
     furthest,
     leaves_envelope,
@@ -27,6 +28,8 @@ from analyze.stats.noise import enough_errors
 from analyze.stats.proportions import fisher
 from schemas.report.findings import ChangeKind
 
+B1 = npt.NDArray[np.bool_]
+F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]
 
 _LEAST_SLOW = 3
@@ -60,7 +63,7 @@ def tail_changes(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
         pooled = (x[:, 0] + x[:, 1]) / (n[:, 0] + n[:, 1])
-        phi = dispersion(x[:, 2:], n[:, 2:])
+        phi, freedom = _dispersion(votes, over, (x[:, 2:], n[:, 2:]), roles)
         moved = share[:, 1] - share[:, 0]
         se = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * phi * (1 / n[:, 0] + 1 / n[:, 1]))
         excess_ns = excess_sum / n[:, 1] * sums.calls_a_visit
@@ -70,7 +73,6 @@ def tail_changes(
     upper = np.nan_to_num(share_envelope(seen)[1])
     # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
-    freedom = share_freedom(phi, 1.0, n[:, 2:])
     passes = (x1 >= _LEAST_SLOW) & (moved > enough_errors(settings.min_z, freedom) * se)
     passes &= (moved > settings.tail_floor) | much
     passes &= excess_ns > settings.time_share * sums.mean_response_ns
@@ -116,6 +118,30 @@ def tail_changes(
     block, most = furthest(seen, np.ones(n_sites, dtype=np.bool_))
     usual = Usual((held & ~instead)[sites], block[sites], most[sites])
     return Candidates(sites, p[sites], passes[sites], change, usual)
+
+
+def _dispersion(votes: Votes, over: B1, ordinary: tuple[F8, F8], roles: Roles) -> tuple[F8, F8]:
+    """[sites] φ of shares between blocks, and its degrees of freedom.
+
+    ordinary: (very slow votes, votes) [sites, blocks]. Where the blocks are pieces of one short stretch, those
+    of the problem are as good, each about the problem's own share: a burst in one of them is one event.
+    """
+    x, n = ordinary
+    phi = dispersion(x, n)
+    if not roles.cold:
+        return phi, share_freedom(phi, 1.0, n)
+    slots = np.flatnonzero(roles.problem)
+    mine = roles.problem[votes.slot]
+    cell = votes.site[mine] * len(slots) + np.searchsorted(slots, votes.slot[mine])
+    x1, n1 = (
+        totals(cell, value, n.shape[0] * len(slots)).reshape(n.shape[0], len(slots))
+        for value in (votes.n[mine] * over[mine], votes.n[mine])
+    )
+    parts = [np.maximum((blocks >= LEAST_VOTES).sum(axis=1) - 1.0, 0.0) for blocks in (n, n1)]
+    freedom = np.maximum(parts[0] + parts[1], 1.0)
+    both = (parts[0] * phi + parts[1] * dispersion(x1, n1)) / freedom
+    phi = np.where(parts[0] + parts[1] > 0, both, phi)
+    return phi, np.where(phi > 1.0, freedom, np.inf)
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
