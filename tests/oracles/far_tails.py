@@ -53,7 +53,7 @@ def together(sites: list[SiteCalls]) -> tuple[float, bool]:
             limit = int(math.log2(max(10 * least, 1)) * 32)
             time += sum(value(place + 0.5) - value(limit + 1) for _, place in mine)
             whole += len(site.problem) * site.response_ns
-    passes = n0 >= 100 and len({slot for slot, _ in far}) >= 3 and by_rank <= 0.15 and time > 0.2 * whole
+    passes = n0 >= 100 and len({slot for slot, _ in far}) >= 3 and by_rank <= 0.2 and time > 0.2 * whole
     return p, passes
 
 

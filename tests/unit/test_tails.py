@@ -82,6 +82,55 @@ def test_a_call_is_very_slow_over_the_bin_that_holds_the_quantile(
             assert share == sum(place >= first for place in bins) / len(bins)
 
 
+BLOCKS, EACH = 8, 150
+COLD = Roles(
+    np.repeat([True, False], BLOCKS),
+    np.repeat([True, False], BLOCKS),
+    np.repeat([False, True], BLOCKS),
+    np.concatenate([np.arange(BLOCKS), np.full(BLOCKS, -1)]).astype(np.int64),
+    cold=True,
+)
+
+
+def share_told(shares: np.ndarray[tuple[int, int], np.dtype[np.float64]], rng: np.random.Generator) -> float:
+    """How often a tail is told, of sites whose blocks [sites, 2 · BLOCKS] have such shares of slow calls."""
+    slow = rng.binomial(EACH, shares)
+    site, slot = np.indices(shares.shape)
+    rows = [(400, EACH - slow), (600, slow)]
+    order = np.argsort(np.concatenate([site.ravel() * 2, site.ravel() * 2 + 1]), kind="stable")
+    votes = Votes(
+        np.tile(site.ravel(), 2)[order],
+        np.tile(slot.ravel(), 2)[order],
+        np.repeat([place for place, _ in rows], site.size)[order],
+        np.concatenate([n.ravel() for _, n in rows]).astype(np.float64)[order],
+    )
+    votes = votes.where(votes.n > 0)
+    w = np.full(len(shares), float(BLOCKS * EACH))
+    # The time of slow calls, so that a share of 7 % is worth a word.
+    slower = [w * (1 + 10 * part.mean(axis=1)) for part in (shares[:, :BLOCKS], shares[:, BLOCKS:])]
+    none = np.zeros(len(shares))
+    before, after = (VisitSums(float(w.sum()), w, w, w, 1e6 * ns, 1e6 * w, none) for ns in slower)
+    settings = RobustSettings(time_share=0.0)
+    found = tail_changes(votes, names_of(len(shares)), COLD, BothSums(before, after), settings)
+    return float(np.mean(found.passes))
+
+
+def test_a_burst_is_one_event_and_a_rise_in_all_blocks_is_told() -> None:
+    """Size and power without a history. A burst comes in one of eight blocks, of either period or of both."""
+    rng = np.random.default_rng(6)
+    bursts = np.full((600, 2 * BLOCKS), 0.01)
+    place = rng.integers(0, BLOCKS, (600, 2))
+    for period in (0, 1):
+        has = rng.random(600) < 0.5
+        bursts[has, period * BLOCKS + place[has, period]] = 0.6
+    assert share_told(bursts, rng) == 0.0
+    assert share_told(np.full((600, 2 * BLOCKS), 0.02), rng) == 0.0
+    rise = np.repeat([[0.005] * BLOCKS + [0.1] * BLOCKS], 600, axis=0)
+    assert share_told(rise, rng) >= 0.95
+    late = np.repeat([[0.005] * (BLOCKS + 5) + [0.3] * 3], 600, axis=0)
+    assert share_told(late, rng) >= 0.95
+
+
 @given(BINS, BINS)
 def test_requests_over_what_is_told_are_those_that_were_counted(
     ordinary: list[int], problem: list[int]

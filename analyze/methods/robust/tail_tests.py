@@ -10,7 +10,6 @@ from analyze.methods.robust.candidates import Z95, Candidates, Usual
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
-    LEAST_VOTES,
     dispersion,
     furthest,
     leaves_envelope,
@@ -34,6 +33,8 @@ I8 = npt.NDArray[np.int64]
 
 _LEAST_SLOW = 3
 _LEAST_COSTLY = 5
+_LEAST_BLOCKS = 4
+"""Blocks of the problem, from which one is left out."""
 _MARGIN = 0.02
 _THREE_TIMES = int(np.rint(np.log2(3.0) * BINS_PER_OCTAVE))
 """Bins from a time to three times as much."""
@@ -63,7 +64,7 @@ def tail_changes(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
         pooled = (x[:, 0] + x[:, 1]) / (n[:, 0] + n[:, 1])
-        phi, freedom = _dispersion(votes, over, (x[:, 2:], n[:, 2:]), roles)
+        phi = dispersion(x[:, 2:], n[:, 2:])
         moved = share[:, 1] - share[:, 0]
         se = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * phi * (1 / n[:, 0] + 1 / n[:, 1]))
         excess_ns = excess_sum / n[:, 1] * sums.calls_a_visit
@@ -73,11 +74,19 @@ def tail_changes(
     upper = np.nan_to_num(share_envelope(seen)[1])
     # Few very slow calls may be most of the time: a share below the floor counts where it takes enough.
     much = (excess_ns > settings.tail_time * sums.mean_response_ns) & (x1 >= _LEAST_COSTLY)
+    freedom = share_freedom(phi, 1.0, n[:, 2:])
     passes = (x1 >= _LEAST_SLOW) & (moved > enough_errors(settings.min_z, freedom) * se)
     passes &= (moved > settings.tail_floor) | much
     passes &= excess_ns > settings.time_share * sums.mean_response_ns
     # A wait beside a longer one delays nobody: the time on the critical path must have grown as well.
     passes &= sums.slower_a_visit_ns > settings.time_share * sums.mean_response_ns / 2
+    if roles.cold:
+        # A burst is one event: where no history says how often there is one, the others must show it, too.
+        rest_x, rest_n, several = _without_worst_block(votes, over, roles, n_sites)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rest_se = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * phi * (1 / n[:, 0] + 1 / rest_n))
+            rise = rest_x / rest_n - share[:, 0]
+            passes &= ~several | (rise > settings.min_z * rest_se)
     outside = share[:, 1] > upper + np.where(much, 0.0, _MARGIN)
     held = passes & ~outside
     passes &= outside & leaves_envelope(x[:, 1], n[:, 1], np.zeros(n_sites), upper)
@@ -120,28 +129,19 @@ def tail_changes(
     return Candidates(sites, p[sites], passes[sites], change, usual)
 
 
-def _dispersion(votes: Votes, over: B1, ordinary: tuple[F8, F8], roles: Roles) -> tuple[F8, F8]:
-    """[sites] φ of shares between blocks, and its degrees of freedom.
-
-    ordinary: (very slow votes, votes) [sites, blocks]. Where the blocks are pieces of one short stretch, those
-    of the problem are as good, each about the problem's own share: a burst in one of them is one event.
-    """
-    x, n = ordinary
-    phi = dispersion(x, n)
-    if not roles.cold:
-        return phi, share_freedom(phi, 1.0, n)
+def _without_worst_block(votes: Votes, over: B1, roles: Roles, n_sites: int) -> tuple[F8, F8, B1]:
+    """[sites] very slow votes, and votes, of the problem without the block of time that has most very slow
+    ones; and whether there are blocks enough to leave one out."""
     slots = np.flatnonzero(roles.problem)
     mine = roles.problem[votes.slot]
     cell = votes.site[mine] * len(slots) + np.searchsorted(slots, votes.slot[mine])
-    x1, n1 = (
-        totals(cell, value, n.shape[0] * len(slots)).reshape(n.shape[0], len(slots))
+    x, n = (
+        totals(cell, value, n_sites * len(slots)).reshape(n_sites, len(slots))
         for value in (votes.n[mine] * over[mine], votes.n[mine])
     )
-    parts = [np.maximum((blocks >= LEAST_VOTES).sum(axis=1) - 1.0, 0.0) for blocks in (n, n1)]
-    freedom = np.maximum(parts[0] + parts[1], 1.0)
-    both = (parts[0] * phi + parts[1] * dispersion(x1, n1)) / freedom
-    phi = np.where(parts[0] + parts[1] > 0, both, phi)
-    return phi, np.where(phi > 1.0, freedom, np.inf)
+    rows, worst = np.arange(n_sites), x.argmax(axis=1)
+    several = (n > 0).sum(axis=1) >= _LEAST_BLOCKS
+    return x.sum(axis=1) - x[rows, worst], n.sum(axis=1) - n[rows, worst], several
 
 
 def _alike(names: Names) -> tuple[I8, I8]:
