@@ -89,12 +89,34 @@ class System:
             self.spans[name[0]][-1]["spanId"] = own
 
 
-def lines() -> Iterator[str]:
+def as_zipkin(service: str, told: dict[str, object]) -> dict[str, object]:
+    """A span as Zipkin's reporters write it: who is called is the remote endpoint."""
+    start, end = (int(str(told[f"{side}TimeUnixNano"])) for side in ("start", "end"))
+    span: dict[str, object] = {"traceId": told["traceId"], "id": told["spanId"], "name": told["name"]}
+    span |= {"parentId": told["parentSpanId"]} if "parentSpanId" in told else {}
+    span |= {
+        "kind": "SERVER" if told["kind"] == SERVER else "CLIENT",
+        "localEndpoint": {"serviceName": service},
+    }
+    span |= {"timestamp": start // 1000, "duration": max((end - start) // 1000, 1)}
+    span |= {"tags": {"error": "failed"}} if "status" in told else {}
+    if "attributes" in told:
+        whom = {"SELECT": "orders-db", "POST": "bank", "GET": "redis"}[str(told["name"]).split()[0]]
+        span |= {"remoteEndpoint": {"serviceName": whom, "ipv4": "10.0.0.7"}}
+    return span
+
+
+def lines(form: str) -> Iterator[str]:
     """One window after the other: ordinary ones, then one of each fault."""
     for window, fault in enumerate([*["none"] * ORDINARY, *FAULTS]):
         system = System(random.Random(100 + window), fault)
         for number in range(REQUESTS):
             system.request(T0 + window * WINDOW_NS + number * WINDOW_NS // REQUESTS)
+        if form == "zipkin":
+            yield json.dumps(
+                [as_zipkin(name, told) for name, spans in system.spans.items() for told in spans]
+            )
+            continue
         scopes = [
             {
                 "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]},
@@ -105,10 +127,10 @@ def lines() -> Iterator[str]:
         yield json.dumps({"resourceSpans": scopes})
 
 
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["otlp", "zipkin"])
+def lake(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     folder = tmp_path_factory.mktemp("unrecorded")
-    (folder / "spans.jsonl").write_text("\n".join(lines()), encoding="utf-8")
+    (folder / "spans.jsonl").write_text("\n".join(lines(request.param)), encoding="utf-8")
     assert command("import", str(folder / "spans.jsonl"), "--lake", str(folder / "lake")).code == 0
     return folder / "lake"
 
@@ -143,7 +165,7 @@ def test_who_records_nothing_is_named_once(
     titles = [finding["title"].replace("\xa0", " ") for finding in found]
     assert (code, len(found)) == (1, 1), titles
     assert found[0]["suspect"] == suspect
-    assert title in titles[0]
+    assert title.lower() in titles[0].lower()
     if suspect == "orders-db":
         assert titles[0].endswith("; 2 other callers alike")
 
@@ -151,7 +173,7 @@ def test_who_records_nothing_is_named_once(
 def test_a_caller_that_is_busy_itself_is_told_as_before(lake: Path, tmp_path: Path) -> None:
     code, found = findings(lake, "users busy", tmp_path)
     assert (code, [finding["suspect"] for finding in found]) == (1, [""])
-    assert found[0]["title"].startswith("users/GET /users: its own time is")
+    assert found[0]["title"].lower().startswith("users/get /users: its own time is")
 
 
 def test_a_quiet_window_has_no_finding(lake: Path, tmp_path: Path) -> None:

@@ -87,7 +87,24 @@ def test_a_span() -> None:
         "event.ws": 3_000.0,
         "http.path": "/a",
         "peer.ip": "10.0.0.2",
+        "peer.service": "db",
     }
+
+
+def test_a_tag_says_more_of_the_remote_endpoint_than_the_endpoint() -> None:
+    told = span(
+        kind="CLIENT",
+        remoteEndpoint={"serviceName": "db", "ipv4": "10.0.0.2"},
+        tags={"peer.service": "orders-db", "a": "b"},
+    )
+    rows = decode(told, span(id="b3", remoteEndpoint={"serviceName": "cache"}), span(id="b4"))
+    params = [{p["key"]: p["text"] for p in row["params"] or []} for row in rows]
+    assert params == [
+        {"a": "b", "peer.ip": "10.0.0.2", "peer.service": "orders-db"},
+        {"peer.service": "cache"},
+        {},
+    ]
+    assert [row["peer"] for row in rows] == ["db", "cache", None]
 
 
 def test_listed_annotations_are_marks() -> None:

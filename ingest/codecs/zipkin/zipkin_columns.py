@@ -48,6 +48,7 @@ _LINK: Final = r"^(?P<trace>[0-9a-fA-F]{32})\|(?P<span>[0-9a-fA-F]{16})\|"
 _ATTRIBUTED: Final = r"(?s)\|\{.*\}\|[0-9]+$"
 """An annotation that is an event: name|{attributes}|number of those dropped."""
 _PEER_IP: Final = "peer.ip"
+_PEER_SERVICE: Final = "peer.service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,9 @@ def span_batch(of: ZipkinColumns, config: DecodeConfig) -> SpanBatch:
         component=_full(of.service),
         host=pc.coalesce(host, _full(of.ip)),
         attributes=with_numbers(_flat(without_field_tags(_without_bare_errors(rest)))),
-        resource_attributes=_peer_ips(of.remote_ip, tags),
+        resource_attributes=_remote_endpoint(
+            {_PEER_IP: of.remote_ip, _PEER_SERVICE: of.remote_service}, tags
+        ),
         peer=_full(of.remote_service),
         shared=of.shared,
         trace_state=text_of(tags, TRACE_STATE, n),
@@ -198,14 +201,21 @@ def _flat(table: AttributeTable) -> AttributeTable:
     return AttributeTable(table.owner, table.code, table.keys, table.num.take(row), table.text.take(row))
 
 
-def _peer_ips(ips: pa.Array, tags: AttributeTable) -> AttributeTable:
-    """`peer.ip`: the address of the remote endpoint, unless a tag says it."""
-    there = np.asarray(pc.fill_null(pc.not_equal(ips, ""), False).to_numpy(zero_copy_only=False)).copy()
-    if _PEER_IP in tags.keys:
-        there[tags.owner[tags.code == tags.keys.index(_PEER_IP)]] = False
-    at = np.flatnonzero(there)
-    none = pa.nulls(len(at), pa.float64())
-    return AttributeTable(at, np.zeros(len(at), np.int64), (_PEER_IP,), none, ips.take(pa.array(at)))
+def _remote_endpoint(told: dict[str, pa.Array], tags: AttributeTable) -> AttributeTable:
+    """What is said of the remote endpoint under the keys that it goes by, unless a tag says it."""
+    owner, code, text = [], [], []
+    for number, (key, words) in enumerate(told.items()):
+        there = np.asarray(pc.fill_null(pc.not_equal(words, ""), False).to_numpy(zero_copy_only=False)).copy()
+        if key in tags.keys:
+            there[tags.owner[tags.code == tags.keys.index(key)]] = False
+        at = np.flatnonzero(there)
+        owner.append(at)
+        code.append(np.full(len(at), number, dtype=np.int64))
+        text.append(words.take(pa.array(at)))
+    order = np.argsort(np.concatenate(owner), kind="stable")
+    none = pa.nulls(len(order), pa.float64())
+    words = pa.concat_arrays(text).take(pa.array(order))
+    return AttributeTable(np.concatenate(owner)[order], np.concatenate(code)[order], tuple(told), none, words)
 
 
 def _links(tags: AttributeTable) -> tuple[Owned, AttributeTable]:
