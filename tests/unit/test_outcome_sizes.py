@@ -108,3 +108,11 @@ def test_a_size_is_enough_for_nearly_all() -> None:
     assert size_for([1.0, 2.0, 9.0], [50, 40, 10]) == 2.0
     assert size_for([1.0, np.inf], [80, 20]) is None
     assert size_for([], []) is None
+
+
+def test_clients_that_pause_are_told_where_no_change_that_matters_is_possible() -> None:
+    found = decide(external=OUTSIDE)
+    assert (found.outcome, found.external, found.reasons[0]) == ("unchanged", True, "Clients sent less.")
+    assert not decide(external=replace(OUTSIDE, external=False, text="")).external
+    # What may have changed unseen is no clients' matter.
+    assert not decide(external=OUTSIDE, bounds=Bounds(time=0.1)).external

@@ -56,3 +56,12 @@ def test_a_loop_brings_no_more_requests() -> None:
     found = run(hit=(750, 600), miss=(250, 60), looped=(0, 340))
     (lock,) = [g for g in found.groups if found.profile.names.operation(g.lead.site).text == "mds/lock"]
     assert lock.lead.call_ratio == pytest.approx(400 / 250)
+
+
+def test_what_was_never_there_leads_over_known_paths_of_about_the_same_size() -> None:
+    """A cache that is missed more often follows from something; from far more misses a new path may."""
+    found = run(hit=(860, 600), miss=(140, 5), siblings=(0, 395))
+    assert led_by(found) == ["mds/lock", "fs/get"]
+    new, known = found.groups
+    assert new.score < known.score < 1.25 * new.score
+    assert led_by(run(hit=(900, 600), miss=(100, 5), siblings=(0, 395))) == ["fs/get", "mds/lock"]
