@@ -10,17 +10,23 @@ law), so that at the same Z a rate that falls by the factor X1/X0 needs R1 - R0 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from analyze.assurance.load_change import rate_changes
 from analyze.assurance.period_blocks import PeriodBlocks, PeriodRequests
 from analyze.report.wording import percent
 
+F8 = npt.NDArray[np.float64]
+
 FEWER = 0.9
 """A rate below this times the rate before is "less"."""
 ALPHA = 0.01
+CLIENT_BLOCKS = 8
+"""Blocks of a period in which clients are counted: what comes in fewer than half of them is no client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,6 @@ class Arrivals:
     """Mean number of requests at work, weighted (Little's law)."""
     gap_us: float | None
     """See `mean_gap_us`; None: not known (no requests at hand)."""
-    clients: float | None = None
-    """See `least_clients`; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +71,45 @@ def mean_gap_us(requests: PeriodRequests) -> float | None:
     return float(gaps.mean()) / 1e3
 
 
-def least_clients(requests: PeriodRequests) -> float | None:
+def least_clients(requests: PeriodRequests, blocks: int = CLIENT_BLOCKS) -> float:
     """How many clients there are at least, if each waits for its answer before it asks again.
 
-    As many as were ever in flight at once; and no more than N = 1 / (1 - E[k(k-1)] / E[k]^2) of the number k
-    in flight, which is exact for N clients alike and is the same of sampled requests: so one client that asks
-    in turn is one, though now and then four others come. None for no request. O(requests log requests).
+    The median over blocks of time, of which each says: as many as were in flight at once, and no more than
+    N = 1 / (1 - E[k(k-1)] / E[k]^2) of the number k in flight, which is exact for N clients alike, or than
+    E[k] where requests come in crowds. So a client that asks in turn is one, though now and then many others
+    come. Of sampled requests it is less. At least 1. O(requests log requests).
     """
     if not len(requests.start_ns):
-        return None
-    start = requests.start_ns
-    time = np.concatenate((start, start + np.maximum((requests.response_us * 1e3).astype(np.int64), 1)))
-    step = np.repeat((1, -1), len(start))
+        return 1.0
+    start = (requests.start_ns - requests.start_ns.min()).astype(np.float64)
+    end = start + np.maximum(np.floor(requests.response_us * 1e3), 1.0)
+    edges = np.linspace(0.0, float(end.max()), blocks + 1)
+    time = np.concatenate((start, end, edges))
+    step = np.concatenate((np.ones(len(start)), -np.ones(len(end)), np.zeros(len(edges))))
     order = np.lexsort((step, time))  # of one moment ends come first
-    flying = np.cumsum(step[order])[:-1].astype(np.float64)
-    lasts = np.diff(time[order]).astype(np.float64)
-    whole = float(lasts.sum())
-    mean = float((flying * lasts).sum()) / whole
-    pairs = float((flying * (flying - 1) * lasts).sum()) / whole
-    alike = mean**2 / (mean**2 - pairs) if pairs < mean**2 else math.inf
-    return max(1.0, min(float(flying.max()), alike))
+    flying: F8 = np.cumsum(step[order])[:-1]
+    lasts: F8 = np.diff(time[order])
+    block = np.clip(np.searchsorted(edges, time[order][:-1], side="right") - 1, 0, blocks - 1)
+    most = np.zeros(blocks)
+    np.maximum.at(most, block[lasts > 0], flying[lasts > 0])
+    whole = float(edges[1])
+    mean = np.bincount(block, lasts * flying, blocks) / whole
+    pairs = np.bincount(block, lasts * flying * (flying - 1), blocks) / whole
+    crowds = pairs >= mean**2
+    alike = np.where(crowds, mean, mean**2 / np.where(crowds, 1.0, mean**2 - pairs))
+    return max(1.0, float(np.median(np.minimum(most, alike))))
 
 
-def _arrivals(side: PeriodBlocks, gap_us: float | None, clients: float | None) -> Arrivals:
+def _arrivals(side: PeriodBlocks, gap_us: float | None) -> Arrivals:
     seconds = max(float(side.seconds.sum()), 1e-300)
-    in_flight = float(side.time_us.sum()) / 1e6 / seconds
-    return Arrivals(float(side.weight.sum()) / seconds, in_flight, gap_us, clients)
+    return Arrivals(float(side.weight.sum()) / seconds, float(side.time_us.sum()) / 1e6 / seconds, gap_us)
 
 
-def _rise_by_waiting(before: Arrivals, after: Arrivals) -> float:
+def _rise_by_waiting(before: Arrivals, after: Arrivals, clients: float) -> float:
     """Rise of the mean, relative, at which clients that wait for answers send that much less; inf if none."""
     if after.rate <= 0 or before.in_flight <= 0:
         return math.inf
-    clients = max(before.clients or 1.0, before.in_flight)
-    return clients / before.in_flight * (before.rate / after.rate - 1)
+    return max(clients, before.in_flight) / before.in_flight * (before.rate / after.rate - 1)
 
 
 def external_cause(
@@ -109,34 +118,37 @@ def external_cause(
     *,
     equivalent: bool,
     gaps_us: tuple[float | None, float | None] = (None, None),
-    clients: float | None = None,
+    clients: Callable[[], float] = lambda: 1.0,
     largest_rise: float = math.inf,
     tau_rate: float = 0.0,
 ) -> ExternalCause:
     """Decide. equivalent: response times were shown to be as before (`Equivalence.holds`).
 
-    gaps_us: of `mean_gap_us`, where requests are at hand; gaps that became shorter contradict. clients: of
-    `least_clients`, of the reference. largest_rise: of the mean, relative, that is not excluded. tau_rate:
-    noise of the log of a window's arrival rate, from history: traffic that follows the hour is no cause.
+    gaps_us: of `mean_gap_us`, where requests are at hand; gaps that became shorter contradict. clients:
+    `least_clients` of the reference, asked where it matters. largest_rise: of the mean, relative, that is
+    not excluded. tau_rate: noise of the log of a window's arrival rate, from history: traffic that follows
+    the hour is no cause.
     """
-    before, after = _arrivals(reference, gaps_us[0], clients), _arrivals(problem, gaps_us[1], None)
+    before, after = _arrivals(reference, gaps_us[0]), _arrivals(problem, gaps_us[1])
     roots = [str(at) for at in range(reference.weight.shape[1])]
     rate = rate_changes(reference, problem, roots, tau=tau_rate, alpha=ALPHA)[0]
     fewer = rate.p < ALPHA and after.rate <= FEWER * before.rate
     shorter = before.gap_us is not None and after.gap_us is not None and after.gap_us < before.gap_us
     idle = after.in_flight <= before.in_flight * math.sqrt(1 / FEWER) and not shorter
-    needed = _rise_by_waiting(before, after)
-    external = fewer and idle and after.rate > 0 and (equivalent or largest_rise < needed)
     text = ""
-    if external:
+    external = False
+    if fewer and idle and after.rate > 0:
         less = (
             f"{after.rate:.3g} requests a second after {before.rate:.3g}, "
             f"with {after.in_flight:.2g} in flight after {before.in_flight:.2g}"
         )
-        text = (
-            f"The service answered as before; clients sent less: {less}."
-            if equivalent
-            else f"Clients sent less: {less}. For clients that only wait for answers the mean would be up by "
-            f"{percent(needed)} at least; by more than {percent(max(largest_rise, 0.0))} it is not."
-        )
+        if equivalent:
+            external, text = True, f"The service answered as before; clients sent less: {less}."
+        elif largest_rise < (needed := _rise_by_waiting(before, after, clients())):
+            external = True
+            most = percent(max(largest_rise, 0.0))
+            text = (
+                f"Clients sent less: {less}. If they did so only because answers took longer, the mean would "
+                f"have risen by {percent(needed)} or more; it rose by {most} at most."
+            )
     return ExternalCause(before, after, rate.p, fewer, external, text)

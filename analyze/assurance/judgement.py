@@ -82,7 +82,7 @@ def judge(
     ordinary: PeriodBlocks | None = None,
     windows: tuple[int, int] = (1, 1),
     gaps_us: tuple[float | None, float | None] = (None, None),
-    clients: float | None = None,
+    clients: Callable[[], float] = lambda: 1.0,
     visible_alpha: float = ALPHA,
     places: Callable[[float], tuple[float, float | None]] | None = None,
     bounds: Bounds | None = None,

@@ -91,6 +91,22 @@ def choose(
     )
 
 
+def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
+    """Requests given by category and row, [requests] each, in their order; of one group, unless told."""
+    sample = np.zeros(len(row), np.int32)
+    start = np.zeros(len(row), np.int64)
+    weight = np.zeros(len(row))
+    for index in np.unique(category):
+        mine = category == index
+        of = population.categories[int(index)]
+        sample[mine] = of.sample[row[mine]]
+        start[mine] = of.start_ns[row[mine]]
+        weight[mine] = of.weight[row[mine]]
+    group = np.zeros(len(row), np.int32) if group is None else group
+    available = tuple(np.bincount(group, minlength=1).tolist())
+    return ChosenRequests(group, category.astype(np.int32), row, sample, start, weight, available)
+
+
 def _flat(population: Population, number: int, group: Selection) -> ChosenRequests:
     """All requests of one selection, by start."""
     category: list[I4] = [np.zeros(0, np.int32)]

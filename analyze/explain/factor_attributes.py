@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.explain.attribute_column import REQUEST, Column
-from analyze.explain.chosen_requests import ChosenRequests
+from analyze.explain.chosen_requests import chosen_rows
 from analyze.explain.parameter_columns import parameter_columns
 from analyze.explain.request_columns import TYPE, request_columns
 from analyze.explain.value_factors import Attribute
@@ -28,7 +28,7 @@ def factor_attributes(
     factors. Attributes of one value are left out.
     """
     order = np.lexsort((row, category))
-    chosen = _chosen(population, category[order], row[order])
+    chosen = chosen_rows(population, category[order], row[order])
     columns = [c for c in request_columns(population, chosen) if c.where != REQUEST or c.key != TYPE]
     if component is not None:
         columns = [c for c in columns if c.where in (REQUEST, component)]
@@ -48,18 +48,3 @@ def _attribute(column: Column, back: I8) -> Attribute:
     codes = np.where(np.isnan(column.values), -1, column.values).astype(np.int32)[back]
     name = column.key if column.where == REQUEST else f"{column.key} of {column.where}"
     return Attribute(name, codes, column.levels or ())
-
-
-def _chosen(population: Population, category: I4, row: I8) -> ChosenRequests:
-    sample = np.zeros(len(row), np.int32)
-    start = np.zeros(len(row), np.int64)
-    weight = np.zeros(len(row))
-    for index in np.unique(category):
-        mine = category == index
-        of = population.categories[int(index)]
-        sample[mine] = of.sample[row[mine]]
-        start[mine] = of.start_ns[row[mine]]
-        weight[mine] = of.weight[row[mine]]
-    return ChosenRequests(
-        np.zeros(len(row), np.int32), category.astype(np.int32), row, sample, start, weight, (len(row),)
-    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,21 +63,16 @@ class _Values:
 
 
 def parameter_columns(
-    population: Population,
-    chosen: ChosenRequests,
-    *,
-    counts: bool = False,
-    keys: Sequence[str] | None = None,
+    population: Population, chosen: ChosenRequests, *, counts: bool = False
 ) -> Iterator[Column]:
     """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
 
     counts: also how many values a request has, which is structure rather than a parameter. Where a node's
     parameter occurs once a request at most, it gives one column, else the aggregates of D.3. Numbers that
     came as text are numbers; where numbers and words are mixed, all are words. What is not finite is missing.
-    keys: only these parameters; None: all.
     """
     structures = _structures(population, chosen)
-    values = _read(population, chosen, structures, keys)
+    values = _read(population, chosen, structures)
     if values is None:
         return
     field = values.operation.astype(np.int64) * len(values.keys) + values.key
@@ -89,6 +85,32 @@ def parameter_columns(
         key = values.keys[int(values.key[span.start])]
         for column in _columns(values, span, where, key, len(chosen), counts):
             yield Column(column.where, column.key, column.values, column.levels, column.aggregate, passes)
+
+
+class Word(NamedTuple):
+    """A parameter of one call that is text."""
+
+    where: str
+    """`component/point` of the node."""
+    key: str
+    request: int
+    """Index into the chosen requests."""
+    text: str
+
+
+def parameter_words(population: Population, chosen: ChosenRequests, keys: Sequence[str]) -> Iterator[Word]:
+    """Every text that the chosen requests carry under some keys, call by call."""
+    structures = _structures(population, chosen)
+    values = _read(population, chosen, structures, keys)
+    if values is None:
+        return
+    words = values.words.to_pylist()
+    written = np.flatnonzero(values.text >= 0)
+    for operation, key, request, text in zip(
+        *(column[written].tolist() for column in (values.operation, values.key, values.request, values.text)),
+        strict=True,
+    ):
+        yield Word(structures.operations[operation], values.keys[key], request, words[text])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ short, after whose call (L.7, L.9 items 6 and 7)."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,9 @@ def broken_paths(
     last_callee: Mapping[int, str],
     mean_ns: float,
     alike: Mapping[int, int] | None = None,
-    unrecorded: Collection[int] = (),
 ) -> list[Group]:
     """Groups of changes of paths and errors. last_callee: see `last_callees`; alike: operation -> one number
-    for the same on all hosts; unrecorded: operations whose failures are those of whom they call."""
+    for the same on all hosts."""
     names = context.names
     by_operation: dict[int, list[Change]] = defaultdict(list)
     for change in changes:
@@ -58,9 +57,9 @@ def broken_paths(
         for operation in members
         if (callee := _cut_after(by_operation[operation], names, last_callee)) is not None
     }
-    for operation in members.keys() & set(unrecorded):
+    for operation in members.keys() & names.unrecorded.keys():
         if _fails(by_operation[operation]):
-            suspects[operation] = names.operations[operation].callee
+            suspects[operation] = names.unrecorded[operation]
     callers: dict[str, set[str]] = defaultdict(set)
     for operation, callee in suspects.items():
         callers[callee].add(names.operations[operation].component)
@@ -280,7 +279,7 @@ def _joined(groups: list[Group], shared: set[str]) -> list[Group]:
         for group in mine:
             if group is not best:
                 if group.lead.kind in ERROR_KINDS and best.lead.kind is group.lead.kind:
-                    best.leads += [group.lead, *group.leads]
+                    best.leads.append(group.lead)
                 best.take(group)
                 groups.remove(group)
     return groups

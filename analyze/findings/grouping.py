@@ -33,11 +33,10 @@ def grouped(
     host_of: HostOf | None = None,
     tested: Collection[int] = (),
     by_load: Sequence[Change] = (),
-    unrecorded: Collection[int] = (),
 ) -> list[Group]:
     """Few groups of many changes. mean_ns: the larger of the two mean response times; change_ns: their
     difference; host_of, tested: see `joined_over_hosts`; by_load: changes that the load explains, no
-    findings but where a change of paths moved the load; unrecorded: see `broken_paths`."""
+    findings but where a change of paths moved the load."""
     names = context.names
     paths = broken_paths(
         [c for c in changes if c.kind not in TIME_KINDS],
@@ -46,7 +45,6 @@ def grouped(
         last_callee,
         mean_ns,
         alike_operations(names, host_of or {}),
-        unrecorded,
     )
     paths = with_calls_folded(paths, names)
     timed = [c for c in changes if c.kind in TIME_KINDS and not _of_other_requests(c, paths, context)]
@@ -55,7 +53,7 @@ def grouped(
     groups = with_queues_folded(paths, groups, names)
     take_queues(paths, by_load, names)
     for path in paths:
-        callee = names.operations[path.operation].callee
+        callee = names.callee(path.operation)
         about = {path.component, *callee.split("+")} - {""}
         partner = next((g for g in groups if g.lead.kind in TIME_KINDS and g.component in about), None)
         if partner is None:
@@ -79,9 +77,13 @@ def _rank_value(group: Group, change_ns: float, mean_ns: float) -> float:
     against = change_ns > _CLEAR * mean_ns and part_ns(group) < 0
     if against or is_better(group):
         return group.score * _AGAINST
+    return group.score * (_KNOWN if group.lead.kind is ChangeKind.PATH and _of_known_paths(group) else 1.0)
+
+
+def _of_known_paths(group: Group) -> bool:
+    """Whether a group tells of paths that were there before, and of nothing besides."""
     kinds = {change.kind for change in group.changes}
-    known = group.lead.kind in PATH_KINDS and not group.suspect and kinds.isdisjoint(_NO_BETTER)
-    return group.score * (_KNOWN if known else 1.0)
+    return group.lead.kind in PATH_KINDS and not group.suspect and kinds.isdisjoint(_NO_BETTER)
 
 
 def is_better(group: Group) -> bool:
@@ -92,9 +94,7 @@ def is_better(group: Group) -> bool:
     lead = group.lead
     if lead.kind in (ChangeKind.FASTER, ChangeKind.PARALLEL, ChangeKind.FEWER_ERRORS):
         return True
-    known = lead.kind in PATH_KINDS and not group.suspect
-    kinds = {change.kind for change in group.changes}
-    return known and part_ns(group) < 0 and kinds.isdisjoint(_NO_BETTER)
+    return part_ns(group) < 0 and _of_known_paths(group)
 
 
 def _of_other_requests(change: Change, paths: Sequence[Group], context: Context) -> bool:

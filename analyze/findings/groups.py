@@ -31,7 +31,7 @@ class Group:
     changes: list[Change]
     score: float
     suspect: str = ""
-    """Component after whose call requests were cut short."""
+    """Component after whose call requests were cut short, or whose calls fail."""
     follows: list[Change] = field(default_factory=list)
     """Changes among `changes` that are consequences of the lead."""
     leads: list[Change] = field(default_factory=list)

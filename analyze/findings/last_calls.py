@@ -41,9 +41,10 @@ def _callee(unit: int, pattern: Pattern, names: Names, last: dict[int, int]) -> 
     own = names.operation(int(sites.site[unit])).component
     while unit in last:
         unit = last[unit]
-        name = names.operation(int(sites.site[unit]))
-        if name.callee:
-            return name.callee
+        site = int(sites.site[unit])
+        name = names.operation(site)
+        if callee := names.callee(names.sites[site].operation):
+            return callee
         if name.component != own:
             return name.component
     return ""

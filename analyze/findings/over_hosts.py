@@ -51,12 +51,12 @@ def joined_over_hosts(
         first = kept.get(key)
         if first is None or not host or host in first.hosts:
             kept[key if first is None else (key, group.operation)] = group
-            group.hosts = (host,) if host else ()
+            group.hosts = _hosts_of(group, host, names, host_of)
             continue
         first.leads += [group.lead, *group.leads]
         first.changes += group.changes
         first.follows += group.follows
-        first.hosts = (*first.hosts, host)
+        first.hosts += tuple(h for h in _hosts_of(group, host, names, host_of) if h not in first.hosts)
     for group in kept.values():
         if group.hosts:
             place = _place(group.lead.site, names, host_of)
@@ -69,6 +69,14 @@ def joined_over_hosts(
             group.spared_sites = tuple(site for site, host in alike.items() if host not in group.hosts)
             group.spared = tuple(sorted({alike[site] for site in group.spared_sites}))
     return [group for group in groups if any(group is other for other in kept.values())]
+
+
+def _hosts_of(group: Group, host: str, names: Names, host_of: HostOf) -> tuple[str, ...]:
+    """The lead's host, then others on which the same happened at the same place."""
+    place = _place(group.lead.site, names, host_of)
+    same = [change.site for change in group.leads if _place(change.site, names, host_of) == place]
+    hosts = [host, *(host_of.get(names.operation(site).component, ("", ""))[0] for site in same)]
+    return tuple(dict.fromkeys(h for h in hosts if h))
 
 
 def _place(site: int, names: Names, host_of: HostOf) -> _Place:

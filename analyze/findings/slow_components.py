@@ -36,8 +36,7 @@ def slow_components(changes: Sequence[Change], names: Names, mean_ns: float) -> 
         callers = [
             _largest(mine)
             for key, mine in members.items()
-            if key != leading
-            and names.operations[leading[0]].callee == component == names.operations[key[0]].callee
+            if key != leading and names.callee(leading[0]) == component == names.callee(key[0])
         ]
         groups.append(
             Group(
@@ -80,10 +79,11 @@ def _part(changes: Sequence[Change]) -> float:
 
 def _components(operation: int, names: Names) -> dict[str, float]:
     """Component -> how much a change of the operation's time speaks for it."""
-    name = names.operations[operation]
-    if not name.callee:
-        return {name.component: 1.0}
-    return {name.component: _CALLER_WEIGHT} | dict.fromkeys(name.callee.split("+"), 1.0)
+    component, callee = names.operations[operation].component, names.callee(operation)
+    if not callee:
+        return {component: 1.0}
+    called = [callee] if operation in names.unrecorded else callee.split("+")
+    return {component: _CALLER_WEIGHT} | dict.fromkeys(called, 1.0)
 
 
 def _best_cover(left: dict[_Key, list[Change]], names: Names) -> tuple[str, bool]:

@@ -152,7 +152,8 @@ def _names_of(rows: pa.Table) -> Names:
     found: dict[str, list[Any]] = {table: [] for table in _NAME_TABLES}
     for table, name in zip(tables, told, strict=True):
         found[table].append(_READ[table](name))
-    return Names(**{table: tuple(names) for table, names in found.items()})
+    made: dict[str, Any] = {table: tuple(names) for table, names in found.items()}
+    return Names(**made)
 
 
 def _is_sound(profile: Profile) -> bool:

@@ -7,7 +7,7 @@ compared and joined with those of another profile.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -94,6 +94,12 @@ class Names:
     shapes: tuple[Shape, ...] = ()
     roots: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    unrecorded: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """Operation -> whom it calls, of whom nothing was recorded there; no part of a name."""
+
+    def callee(self, operation: int) -> str:
+        """Whom an operation calls, recorded or not; empty for nobody."""
+        return self.operations[operation].callee or self.unrecorded.get(operation, "")
 
     def operation(self, site: int) -> OperationName:
         """Operation of a site."""

@@ -201,6 +201,20 @@ def _drift(ready: Prepared, mode: Mode) -> Sequence[float] | None:
     return drift_us(ready.subject.population, ready.without_fault())
 
 
+def _true_us(trial: Trial, ready: Prepared) -> tuple[float, float]:
+    """(what the causes did to the mean, change of the mean), us: against what the reference is without them.
+
+    Where the reference has the fault at another severity, less what it does there.
+    """
+    summaries = [ready.truths1[0].summary]
+    if ready.case.base_severity is not None:
+        summaries.append(period_of(_counterfactual(trial)).truths[0].summary)
+    shares = [sum(cause.share_ns for cause in summary.causes) for summary in summaries]
+    changes = [summary.change.mean_ns - summary.change.base_mean_ns for summary in summaries]
+    share, change = ((first - sum(rest)) / 1e3 for first, *rest in (shares, changes))
+    return share, change
+
+
 def perform(trial: Trial, chosen: Sequence[Mode] | None = None, *, brief: bool = False) -> dict[str, Any]:
     """The rows of a trial, JSON-ready: the truth's figures, the ceiling, and each mode at each threshold.
 
@@ -211,8 +225,7 @@ def perform(trial: Trial, chosen: Sequence[Mode] | None = None, *, brief: bool =
     prepared_s = time.process_time() - began
     change = ready.truths1[0].summary.change
     split = ready.case.split == "creates"
-    share_us = None if split else sum(c.share_ns for c in ready.truths1[0].summary.causes) / 1e3
-    change_us = None if split else (change.mean_ns - change.base_mean_ns) / 1e3
+    share_us, change_us = (None, None) if split else _true_us(trial, ready)
     evidence, population = ready.evidence, ready.subject.population
     best = score(cheat(population, evidence), evidence, share_us, change_us)
     rows = [{"mode": CEILING, "sm": "scaled", "threshold": 0, "seconds": 0.0, **asdict(best)}]

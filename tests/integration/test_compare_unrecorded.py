@@ -22,7 +22,7 @@ SERVER, CLIENT = 2, 3
 ATTRIBUTES = {
     "mysql": {"db.system": "mysql", "server.address": "orders-db", "server.port": "3306"},
     "bank": {"peer.service": "bank", "server.address": "10.0.0.7"},
-    "cache": {"db.system": "redis", "net.peer.name": "10.0.0.9"},
+    "cache": {"db.system": "redis", "net.peer.name": "10.0.0.9:6379"},
 }
 FAULTS = ("none", "mysql slow", "mysql fails", "bank slow", "cache slow", "users busy")
 
@@ -101,7 +101,7 @@ def as_zipkin(service: str, told: dict[str, object]) -> dict[str, object]:
     span |= {"timestamp": start // 1000, "duration": max((end - start) // 1000, 1)}
     span |= {"tags": {"error": "failed"}} if "status" in told else {}
     if "attributes" in told:
-        whom = {"SELECT": "orders-db", "POST": "bank", "GET": "redis"}[str(told["name"]).split()[0]]
+        whom = {"SELECT": "orders-db", "POST": "bank", "GET": "redis of stock"}[str(told["name"]).split()[0]]
         span |= {"remoteEndpoint": {"serviceName": whom, "ipv4": "10.0.0.7"}}
     return span
 
@@ -155,7 +155,7 @@ def findings(lake: Path, fault: str, folder: Path) -> tuple[int, list[dict[str, 
         ("mysql slow", "orders-db", "calling orders-db: the call takes"),
         ("mysql fails", "orders-db", "calling orders-db fails in"),
         ("bank slow", "bank", "orders/POST calling bank: the call takes"),
-        ("cache slow", "redis", "stock/GET calling redis: the call takes"),
+        ("cache slow", "redis of stock", "stock/GET calling redis of stock: the call takes"),
     ],
 )
 def test_who_records_nothing_is_named_once(

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from oracles.refined import call, population
+from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.findings.changes import Change
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import slots_of
 from analyze.methods.robust.testing import tested_changes as changes_by_test
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees, with_callees
+from analyze.methods.robust.unrecorded_callees import unrecorded_callees
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.sites.profiling import profile_of
 from schemas.events import EventKind
 from schemas.lake import SPANS
+from stitch.graph.placed import START
 
 HOUR_NS = 3_600 * 10**9
 N = 60
@@ -28,12 +28,16 @@ N = 60
 def system(kind: EventKind = EventKind.SPAN_CLIENT, *, deeper: bool = False) -> Population:
     """A page asks somebody, who becomes slow; `deeper`: one request's call has a call of its own."""
 
-    def request(number: int, us: float) -> object:
+    def request(number: int, us: float) -> Call:
         below = (call("shop/parse", 20, 30),) if deeper and number == 0 else ()
         asked = call("shop/ask", 10, 10 + us, *below, kind=kind)
         return call("shop/page", 0, us + 20, asked, kind=EventKind.SPAN_SERVER)
 
-    made = population(*([request(at, us + at % 7) for at in range(N)] for us in (400.0, 4_000.0)))  # type: ignore[misc]
+    made = population(*([request(at, us + at % 7) for at in range(N)] for us in (400.0, 4_000.0)))
+    return in_periods(made)
+
+
+def in_periods(made: Population) -> Population:
     samples = tuple(
         Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 2 * N * 10**9)
         for at, name in enumerate(("reference", "problem"))
@@ -49,20 +53,17 @@ def with_params(made: Population, told: Callable[[int], dict[str, str]]) -> Popu
     ) -> pa.Table:
         rows = []
         for category in made.categories:
-            position = next(at for at, node in enumerate(category.graph.nodes) if node.point == "ask")
+            places = [
+                at
+                for at, node in enumerate(category.graph.nodes)
+                if node.point == "ask" and node.side == START
+            ]
             ids = category.request_id.filter(pa.array(category.sample == sample)).to_pylist()
             for number, name in enumerate(ids):
                 for key, text in told(number).items():
                     if (keys is None or key in keys) and (requests is None or name in requests.to_pylist()):
-                        rows.append(
-                            {
-                                "request_id": name,
-                                "kind": SPANS,
-                                "position": position,
-                                "key": key,
-                                "text": text,
-                            }
-                        )
+                        row = {"request_id": name, "kind": SPANS, "key": key, "text": text}
+                        rows += [row | {"position": at} for at in places]
         return pa.Table.from_pylist(rows, schema=PARAMS_AS_TEXT)
 
     return replace(made, params=params)
@@ -77,10 +78,6 @@ def callee(made: Population) -> str | None:
     assert any(names.operation(change.site).point == "ask" for change in changes)
     found = unrecorded_callees(made, profiled.patterns, names, changes)
     assert {names.operations[number].point for number in found} <= {"ask"}
-    named = with_callees(names, found)
-    assert [name._replace(callee="") for name in named.operations] == [
-        name._replace(callee="") for name in names.operations
-    ]
     return next(iter(found.values()), None)
 
 
@@ -88,12 +85,19 @@ def callee(made: Population) -> str | None:
     ("told", "name"),
     [
         ({"peer.service": "bank", "server.address": "db", "db.system": "mysql"}, "bank"),
+        ({"peer.service": "", "server.address": "db"}, "db"),
+        ({"peer.service": "shop", "server.address": "db"}, "db"),
         ({"server.address": "db", "db.system": "mysql"}, "db"),
         ({"net.peer.name": "db.local", "db.system": "mysql"}, "db.local"),
-        ({"server.address": "10.1.2.3", "db.system": "mysql"}, "mysql"),
-        ({"server.address": "[::1]", "db.system.name": "postgresql"}, "postgresql"),
+        ({"server.address": "10.1.2.3", "db.system": "mysql"}, "mysql of shop"),
+        ({"server.address": "10.1.2.3:3306", "db.system": "mysql"}, "mysql of shop"),
+        ({"server.address": "localhost", "db.system": "mysql"}, "mysql of shop"),
+        ({"server.address": "/run/mysqld.sock", "db.system": "mysql"}, "mysql of shop"),
+        ({"server.address": "[::1]", "db.system.name": "postgresql"}, "postgresql of shop"),
+        ({"server.address": "db:3306"}, "db:3306"),
         ({"server.address": "10.1.2.3"}, None),
         ({"peer.service": "shop"}, None),
+        ({"peer.service": "unknown"}, None),
         ({"http.url": "bank"}, None),
         ({}, None),
     ],
@@ -102,18 +106,46 @@ def test_the_best_name_that_is_one(told: dict[str, str], name: str | None) -> No
     assert callee(with_params(system(), lambda number: told)) == name
 
 
-def test_names_that_differ_from_request_to_request_are_none() -> None:
-    """A host for every tenant says nothing; what kind of database it is does."""
-    rng = np.random.default_rng(0)
-    tenants = [f"db-{number}" for number in rng.integers(0, 5, N)]
-    told = with_params(system(), lambda number: {"server.address": tenants[number], "db.system": "mysql"})
-    assert callee(told) == "mysql"
-    few = with_params(system(), lambda number: {"server.address": "db" if number % 20 else "db-2"})
-    assert callee(few) == "db"
+@pytest.mark.parametrize(("others", "name"), [(0, "db"), (5, "db"), (7, None), (30, None)])
+def test_nine_of_ten_calls_must_say_it(others: int, name: str | None) -> None:
+    """Another name, or none: a call that says nothing is one of the ten."""
+    for other in ({"server.address": "db-2"}, {}):
+        told = with_params(
+            system(), lambda at, other=other: other if at < others else {"server.address": "db"}
+        )  # type: ignore[misc]
+        assert callee(told) == name
+
+
+def test_a_host_for_every_tenant_says_nothing_but_what_kind_it_is_does() -> None:
+    tenants = [f"db-{number % 5}" for number in range(N)]
+    told = with_params(system(), lambda at: {"server.address": tenants[at], "db.system": "mysql"})
+    assert callee(told) == "mysql of shop"
 
 
 def test_a_call_that_calls_is_recorded_and_a_server_is_called() -> None:
     bank = {"peer.service": "bank"}
-    assert callee(with_params(system(EventKind.SPAN_INTERNAL), lambda number: bank)) == "bank"
-    assert callee(with_params(system(EventKind.SPAN_SERVER), lambda number: bank)) is None
-    assert callee(with_params(system(deeper=True), lambda number: bank)) is None
+    assert callee(with_params(system(EventKind.SPAN_INTERNAL), lambda at: bank)) == "bank"
+    assert callee(with_params(system(EventKind.SPAN_SERVER), lambda at: bank)) is None
+    assert callee(with_params(system(deeper=True), lambda at: bank)) is None
+
+
+def test_of_two_calls_at_one_place_nobody_knows_which_said_it() -> None:
+    """A recorded service and one that records nothing are both asked by spans called `GET`."""
+    users = call(
+        "shop/ask", 1, 9, call("users/get", 2, 8, kind=EventKind.SPAN_SERVER), kind=EventKind.SPAN_CLIENT
+    )
+
+    def requests(us: float) -> list[Call]:
+        asked = [call("shop/ask", 10, 10 + us + at % 7, kind=EventKind.SPAN_CLIENT) for at in range(N)]
+        return [call("shop/page", 0, us + 30, users, one, kind=EventKind.SPAN_SERVER) for one in asked]
+
+    made = in_periods(population(requests(400.0), requests(4_000.0)))
+    assert callee(with_params(made, lambda at: {"peer.service": "users"})) is None
+
+
+def test_a_root_is_called_by_nobody_that_is_known() -> None:
+    def requests(us: float) -> list[Call]:
+        return [call("shop/ask", 0, us + at % 7, kind=EventKind.SPAN_CLIENT) for at in range(N)]
+
+    made = in_periods(population(requests(400.0), requests(4_000.0)))
+    assert callee(with_params(made, lambda at: {"peer.service": "bank"})) is None

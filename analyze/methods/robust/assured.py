@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -11,7 +11,14 @@ import numpy as np
 from analyze.assurance.external_cause import least_clients, mean_gap_us
 from analyze.assurance.judgement import Judgement, judge
 from analyze.assurance.largest_change import Bounds
-from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, period_requests
+from analyze.assurance.period_blocks import (
+    LEAST_TAIL,
+    TAIL_LEVELS,
+    PeriodBlocks,
+    PeriodRequests,
+    period_requests,
+    root_types,
+)
 from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
 from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
 from analyze.assurance.quality_rows import history_rows, quality_rows
@@ -24,6 +31,7 @@ from analyze.methods.robust.vetoes.asides import Reason
 from analyze.sites.slot_traffic import slot_traffic
 from analyze.sites.totals import totals
 from analyze.stats.silences import Silence, population_silences, silences
+from schemas.messages import is_message
 from schemas.report.accounts import Measure, QualityRow
 
 _KIND: Final[dict[Reason, Literal["quality", "skew", "load", "labels"]]] = {
@@ -86,7 +94,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         ordinary=windows,
         windows=lengths,
         gaps_us=(mean_gap_us(requests[REFERENCE]), mean_gap_us(requests[PROBLEM])),
-        clients=least_clients(requests[REFERENCE]),
+        clients=lambda: least_clients(_of_clients(requests[REFERENCE], root_types(run.population))),
         visible_alpha=settings.q,
         places=lambda band: _places(run, settings, band),
         bounds=Bounds(settings.matters_time, settings.matters_share),
@@ -106,6 +114,12 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         ),
         silent=silence_reason(silent[PROBLEM], run.population.samples[PROBLEM]),
     )
+
+
+def _of_clients(requests: PeriodRequests, roots: Sequence[str]) -> PeriodRequests:
+    """Without what messages started: nobody waits for it."""
+    asked = np.array([not is_message(root) for root in roots], dtype=np.bool_)[requests.root]
+    return PeriodRequests(*(getattr(requests, field.name)[asked] for field in fields(requests)))
 
 
 def _silences(run: RobustRun) -> tuple[tuple[Silence, ...], ...]:

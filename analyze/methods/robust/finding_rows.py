@@ -69,7 +69,8 @@ def evidence_of(change: Change, names: Names, consequence_of: int | None = None)
 def site_of(change: Change, names: Names) -> Site:
     """The site of a change, named."""
     name, caller = names.operation(change.site), names.caller(change.site)
-    operation = f"{name.point} -> {name.callee}" if name.callee else name.point
+    callee = names.callee(names.sites[change.site].operation)
+    operation = f"{name.point} -> {callee}" if callee else name.point
     return Site(
         component=name.component,
         operation=operation,
@@ -113,7 +114,7 @@ def _finding(
         rank=rank,
         kind=lead.kind,
         site=site,
-        title=title(lead, group.changes, names) + elsewhere(group, names) + where(group),
+        title=title(lead, group.changes, names) + elsewhere(group, names, run.host_of) + where(group),
         suspect=suspect,
         unit=lead.unit,
         before=lead.before,

@@ -19,7 +19,7 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, tested_changes
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees, with_callees
+from analyze.methods.robust.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components
@@ -92,7 +92,7 @@ def robust_run(
     sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept)
     if unrecorded:
-        profile = replace(profile, names=with_callees(profile.names, unrecorded))
+        profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         patterns = patterns._replace(profile=profile)
     operations = {profile.names.sites[change.site].operation for change in sift.kept}
     context = Context.of(profile.names, patterns.patterns, operations)
@@ -114,7 +114,6 @@ def robust_run(
             host_of=host_of,
             tested=tested.sites,
             by_load=sift.changes("load"),
-            unrecorded=unrecorded.keys(),
         )
     )
     sift = sift.less({id(change) for group in groups for change in group.changes})

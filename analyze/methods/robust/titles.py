@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ALIKE_KINDS, PATH_KINDS, Group
+from analyze.findings.over_hosts import HostOf
 from analyze.findings.shape_differences import counterpart, difference
 from analyze.report import wording
 from analyze.sites.names import Names, OperationName, Shape, SiteKind
@@ -21,8 +22,7 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     kind = change.kind
     if kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
         before, after = wording.durations(change.before, change.after)
-        name = names.operation(change.site)
-        if name.callee:
+        if names.callee(names.sites[change.site].operation):
             return f"{what}: the call takes {after}, was {before}"
         own = "the step" if names.sites[change.site].kind is SiteKind.STEP else "its own time"
         return f"{what}: {own} is {after}, was {before}"
@@ -51,20 +51,24 @@ def where(group: Group) -> str:
     return ""
 
 
-def elsewhere(group: Group, names: Names) -> str:
+def elsewhere(group: Group, names: Names, host_of: HostOf) -> str:
     """How many other operations of the component, or callers of who is to look at, it happened to as well."""
     lead = names.sites[group.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
     alike = {names.sites[change.site].operation for change in group.leads if change.kind in kinds}
     others = sum(names.operations[operation].component == own.component for operation in alike - {lead})
-    if others:
-        return f"; {others} other operation{'s' * (others > 1)} alike"
-    if own.callee != group.component:
-        return ""
-    asking = {names.operation(change.site) for change in group.leads}
-    callers = {name.component for name in asking if name.callee == group.component} - {own.component}
-    return f"; {len(callers)} other caller{'s' * (len(callers) > 1)} alike" if callers else ""
+    told = [f"{others} other operation{'s' * (others > 1)}"] if others else []
+    if names.callee(lead) == group.component:
+        asking = {names.sites[change.site].operation for change in group.leads}
+        callers = {
+            host_of.get(component, ("", component))[1]
+            for operation in asking | {lead}
+            if names.callee(operation) == group.component
+            for component in [names.operations[operation].component]
+        }
+        told += [f"{len(callers) - 1} other caller{'s' * (len(callers) > 2)}"] if len(callers) > 1 else []
+    return f"; {' and '.join(told)} alike" if told else ""
 
 
 def path_words(change: Change, changes: Sequence[Change], names: Names) -> str:
@@ -130,4 +134,5 @@ def _place(site: int, names: Names) -> str:
     if names.sites[site].kind is SiteKind.STEP and caller is not None:
         return f"{caller.component}/{caller.point} to {name.component}/{name.point}"
     where = f"{name.component}/{name.point}"
-    return f"{where} calling {name.callee}" if name.callee else where
+    callee = names.callee(names.sites[site].operation)
+    return f"{where} calling {callee}" if callee else where

@@ -1,42 +1,57 @@
-"""Whom calls go to of whom nothing was recorded: a database, a cache, somebody else's service.
+"""Whom calls go to that recorded nothing of them: a database, a cache, somebody else's service.
 
-Such a call is a span that calls nothing. Its parameters say where it goes, and so calls of one database by
+Such a call is a span that calls nothing. Its parameters say where it goes, so that calls of one database by
 several services can be one finding. Only what changed is asked, so few parameters are read, and no name that
-tests are made of depends on them: a service that begins to record itself changes no site.
+tests are made of depends on them: a service that begins to record itself, or falls silent, is no other site.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.explain.attribute_column import Column
-from analyze.explain.chosen_requests import Selection, choose
-from analyze.explain.parameter_columns import parameter_columns
+from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
+from analyze.explain.parameter_columns import parameter_words
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.population import Population
+from analyze.population import Graph, Population
+from analyze.sites.graph_sites import GraphSites
 from analyze.sites.names import Names, SiteKind
 from analyze.sites.profiling import Pattern
 from schemas.events import EventKind
 
 I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
 
-KEYS: Final = (
-    *("peer.service", "server.address", "net.peer.name"),
-    *("db.system.name", "db.system", "messaging.system"),
-)
+ONE: Final = ("peer.service", "server.address", "net.peer.name")
 """Parameters that name who is called, the best first (OpenTelemetry's conventions, old and new)."""
-_MOST_REQUESTS: Final = 200
+KIND: Final = ("db.system.name", "db.system", "messaging.system")
+"""Those that say what kind of system it is: every caller may have one of its own."""
+_MOST_OPERATIONS: Final = 50
+"""Asked, those whose changes are the largest."""
+_MOST_REQUESTS: Final = 100
 """Looked at for each operation."""
 _NEARLY_ALL: Final = 0.9
-"""Of the values of an operation must be one name."""
-_ASKED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
+"""Of the calls of an operation must say one name."""
+_CALLED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
+_NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.IGNORECASE)
+"""Text that names nobody: the machine itself, a socket's path."""
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls of an operation that call nothing, in requests that have no other call of its place."""
+
+    place: tuple[str, str]
+    """(component, point) as they are stored."""
+    patterns: list[tuple[int, I8, int]] = field(default_factory=list)
+    """(category, rows, calls a request)"""
 
 
 def unrecorded_callees(
@@ -47,84 +62,117 @@ def unrecorded_callees(
     Those that call something in any request, begin a request or are a server's side are not asked. Requests
     must be at hand; else nothing is known. Reads parameters of at most _MOST_REQUESTS requests an operation.
     """
-    wanted = {
-        names.sites[change.site].operation
-        for change in changes
-        if names.sites[change.site].kind is SiteKind.CALL
-    }
-    shapes = {change.shape for change in changes if change.shape != NO_SHAPE}
-    wanted |= {child.operation for shape in shapes for child in names.shapes[shape]}
-    wanted = {operation for operation in wanted if not names.operations[operation].callee}
-    rows, places = _ends(population, patterns, names, wanted)
-    if not rows:
+    calls = _ends(population, patterns, names, _wanted(names, changes))
+    if not calls:
         return {}
-    groups = [
-        Selection({at: np.concatenate(parts) for at, parts in rows[key].items()}) for key in sorted(rows)
-    ]
-    chosen = choose(population, groups, _MOST_REQUESTS, np.random.default_rng(0))
-    of_place: dict[str, dict[str, str]] = defaultdict(dict)
-    for column in parameter_columns(population, chosen, keys=KEYS):
-        if (name := _one_name(column)) is not None:
-            of_place[column.where][column.key] = name
-    found = {}
-    for operation in sorted(rows):
-        told = of_place.get(places[operation], {})
-        name = next((told[key] for key in KEYS if key in told), None)
-        if name is not None and name != names.operations[operation].component:
-            found[operation] = name
-    return found
+    chosen, n_calls = _chosen(population, calls)
+    said: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    operations = list(calls)
+    of_place: dict[str, set[int]] = defaultdict(set)
+    for operation, found in calls.items():
+        of_place["/".join(found.place)].add(operation)
+    for word in parameter_words(population, chosen, (*ONE, *KIND)):
+        operation = operations[int(chosen.group[word.request])]
+        if operation in of_place.get(word.where, ()):
+            said[operation, word.key][word.text] += 1
+    named = {}
+    for operation, found in calls.items():
+        component = found.place[0]
+        for key in (*ONE, *KIND):
+            name = _nearly_all(said[operation, key], n_calls[operation])
+            if name and name != component:
+                named[operation] = name if key in ONE else f"{name} of {component}"
+                break
+    return named
 
 
-def with_callees(names: Names, callees: Mapping[int, str]) -> Names:
-    """The names with whom operations call; numbers stay."""
-    operations = [
-        name._replace(callee=callees.get(number, name.callee)) for number, name in enumerate(names.operations)
-    ]
-    return replace(names, operations=tuple(operations))
+def _wanted(names: Names, changes: Sequence[Change]) -> list[int]:
+    """Operations to ask, the largest changes first."""
+    found: dict[int, None] = {}
+    for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
+        if names.sites[change.site].kind is SiteKind.CALL:
+            found[names.sites[change.site].operation] = None
+    for change in changes:
+        if change.shape != NO_SHAPE:
+            found |= dict.fromkeys(child.operation for child in names.shapes[change.shape])
+    return [operation for operation in found if not names.operations[operation].callee]
 
 
 def _ends(
-    population: Population, patterns: Sequence[Pattern], names: Names, wanted: Collection[int]
-) -> tuple[dict[int, dict[int, list[I8]]], dict[int, str]]:
-    """(operation -> category -> rows that have it, operation -> its `component/point` as it is stored)."""
-    rows: dict[int, dict[int, list[I8]]] = defaultdict(lambda: defaultdict(list))
-    places: dict[int, str] = {}
-    others: set[int] = set()
-    asked = np.array(sorted(wanted), dtype=np.int64)
+    population: Population, patterns: Sequence[Pattern], names: Names, wanted: Sequence[int]
+) -> dict[int, _Calls]:
+    """By operation, the most wanted first; those that do not qualify are left out. O(patterns · units)."""
     operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
+    asked = np.array(sorted(wanted), dtype=np.int64)
+    found: dict[int, _Calls] = {}
+    others: set[int] = set()
     for pattern in patterns if len(asked) else ():
         sites, graph = pattern.sites, population.categories[pattern.category].graph
         if not sites.are_calls or graph.nesting is None:
             continue
         operation = operation_of[sites.site]
-        for unit in np.flatnonzero(np.isin(operation, asked)).tolist():
-            number = int(operation[unit])
-            position = int(sites.start[unit])
-            calls = names.shapes[int(sites.shape[unit])]
-            if calls or sites.above[unit] < 0 or int(graph.nesting.kind[position]) in _ASKED:
+        units = np.flatnonzero(np.isin(operation, asked)).tolist()
+        places = _places(graph, sites) if units else []
+        counts = Counter(places)
+        for number in dict.fromkeys(int(operation[unit]) for unit in units):
+            mine = [unit for unit in units if operation[unit] == number]
+            if any(not _is_end(unit, sites, graph, names) for unit in mine):
                 others.add(number)
-            node = graph.nodes[position]
-            places[number] = f"{node.component}/{node.point}"
-        for number in np.unique(operation[np.isin(operation, asked)]).tolist():
-            rows[number][pattern.category].append(pattern.rows)
-    return {number: found for number, found in rows.items() if number not in others}, places
+            place = places[mine[0]]
+            calls = found.setdefault(number, _Calls(place))
+            # Parameters are known by place: of other calls there, whom they go to is not told apart.
+            if counts[place] == len(mine):
+                calls.patterns.append((pattern.category, pattern.rows, len(mine)))
+    kept = [number for number in wanted if number in found and number not in others]
+    return {number: found[number] for number in kept[:_MOST_OPERATIONS] if found[number].patterns}
 
 
-def _one_name(column: Column) -> str | None:
-    """The name that nearly all values of a column are; None: there is none, or it is a mere address."""
-    if column.levels is None or column.aggregate not in ("", "mode"):
-        return None
-    values = column.values[~np.isnan(column.values)].astype(np.int64)
-    if not len(values):
-        return None
-    counts = np.bincount(values, minlength=len(column.levels))
-    name = column.levels[int(counts.argmax())]
-    return name if counts.max() >= _NEARLY_ALL * len(values) and not _is_address(name) else None
+def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
+    nodes = (graph.nodes[position] for position in sites.start.tolist())
+    return [(node.component, node.point) for node in nodes]
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name.strip("[]"))
-    except ValueError:
+def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
+    """Whether a call is the last that was recorded, on the caller's side."""
+    assert graph.nesting is not None
+    kind = int(graph.nesting.kind[int(sites.start[unit])])
+    return not names.shapes[int(sites.shape[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
+
+
+def _chosen(population: Population, calls: Mapping[int, _Calls]) -> tuple[ChosenRequests, dict[int, int]]:
+    """(some requests of each operation, evenly spaced, grouped in its order; calls that they have)."""
+    groups: list[I4] = []
+    categories: list[I4] = []
+    rows: list[I8] = []
+    n_calls = {}
+    for group, (operation, found) in enumerate(calls.items()):
+        first = np.cumsum([0, *(len(mine) for _, mine, _ in found.patterns)])
+        n = int(first[-1])
+        picked = np.unique(np.linspace(0, n - 1, min(_MOST_REQUESTS, n)).astype(np.int64))
+        at = (np.searchsorted(first, picked, side="right") - 1).tolist()
+        row = [found.patterns[p][1][k - first[p]] for p, k in zip(at, picked.tolist(), strict=True)]
+        groups.append(np.full(len(picked), group, dtype=np.int32))
+        categories.append(np.array([found.patterns[p][0] for p in at], dtype=np.int32))
+        rows.append(np.array(row, dtype=np.int64))
+        n_calls[operation] = sum(found.patterns[p][2] for p in at)
+    return (
+        chosen_rows(population, np.concatenate(categories), np.concatenate(rows), np.concatenate(groups)),
+        n_calls,
+    )
+
+
+def _nearly_all(said: Counter[str], n_calls: int) -> str:
+    """The name that nearly all calls say; empty where there is none, or it is a mere address."""
+    name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    return name if times >= _NEARLY_ALL * n_calls and _is_name(name) else ""
+
+
+def _is_name(text: str) -> bool:
+    if _NO_NAME.fullmatch(text):
         return False
-    return True
+    without_port = re.sub(r"(?<=[\d\]]):\d+$", "", text)
+    try:
+        ip_address(without_port.strip("[]"))
+    except ValueError:
+        return True
+    return False
