@@ -9,7 +9,8 @@ DEFAULT_IGNORED: Final = (
     r"thread",
     r"timestamp|(^|[._-])(time|ts)$",
     r"(trace|span|request|correlation|transaction|message)[._-]?id",
-    r"(^|[._-])(port|pid|pointer|ptr|address|nonce|etag)$",
+    r"(^|[._-])(port|pid|pointer|ptr|nonce|etag)$",
+    r"^address$|(?<!server)[._-]address$",
     r"process[._-]pid",
 )
 """Parameters whose values are not expected to be alike in two requests (NSDI §5.5): regular expressions,

@@ -154,7 +154,30 @@ def _hosts(
                 fitting.append((related, fresh, common, own, context.depth[other], -other))
         if fitting:
             host[operation] = -max(fitting)[-1]
+        elif _fails(by_operation[operation]):
+            below = _failing_below(operation, by_operation, requests, context)
+            if below and int((mine & np.logical_or.reduce(list(below.values()))).sum()) >= _SAME * int(
+                mine.sum()
+            ):
+                host[operation] = max(below, key=lambda other: (int((mine & below[other]).sum()), -other))
     return host
+
+
+def _failing_below(
+    operation: int,
+    by_operation: Mapping[int, list[Change]],
+    requests: Mapping[int, B1 | None],
+    context: Context,
+) -> dict[int, B1]:
+    """Operations that an operation calls, however far below, and that fail: each with its requests.
+
+    Who makes several calls fails where any of them does: none alone has the same requests.
+    """
+    return {
+        other: theirs
+        for other, theirs in requests.items()
+        if theirs is not None and _fails(by_operation[other]) and context.is_above(operation, other)
+    }
 
 
 def _is_led_by(
@@ -311,5 +334,5 @@ def _told_once(group: Group, names: Names) -> Hashable | None:
     if group.lead.kind in PATH_KINDS:
         return what_moved(group.lead, group.changes, names)
     if group.lead.kind in ERROR_KINDS:
-        return names.operations[group.operation].callee
+        return names.callee(group.operation)
     return "" if group.lead.kind in CALL_KINDS | ALIKE_KINDS else None

@@ -58,7 +58,10 @@ def grouped(
         partner = next((g for g in groups if g.lead.kind in TIME_KINDS and g.component in about), None)
         if partner is None:
             groups.append(path)
-        elif path.lead.kind in CALL_KINDS and path.score > partner.score:
+        elif (path.lead.kind in CALL_KINDS and path.score > partner.score) or _after_failure(
+            partner, path, context
+        ):
+            path.score = max(path.score, partner.score)
             path.take(partner)
             groups[groups.index(partner)] = path
         else:
@@ -66,6 +69,13 @@ def grouped(
             partner.score = max(partner.score, path.score)
     groups = joined_over_hosts(groups, names, host_of or {}, tested)
     return sorted(groups, key=lambda group: (-_rank_value(group, change_ns, mean_ns), group.operation))
+
+
+def _after_failure(times: Group, path: Group, context: Context) -> bool:
+    """Whether what takes longer is what is done after a call below has failed."""
+    names = context.names
+    timed = {names.sites[c.site].operation for c in times.changes if c.kind in TIME_KINDS}
+    return path.lead.kind is ChangeKind.ERRORS and all(context.is_above(o, path.operation) for o in timed)
 
 
 def _rank_value(group: Group, change_ns: float, mean_ns: float) -> float:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oracles.command_line import command
@@ -135,7 +136,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     return folder / "lake"
 
 
-def findings(lake: Path, fault: str, folder: Path) -> tuple[int, list[dict[str, str]]]:
+def findings(lake: Path, fault: str, folder: Path) -> tuple[int, list[dict[str, Any]]]:
     """Exit code and findings of a fault's window against the ordinary one before it."""
     history, *windows = (
         f"{format_instant(T0 + at * WINDOW_NS)}/{length}m"
@@ -166,6 +167,9 @@ def test_who_records_nothing_is_named_once(
     assert (code, len(found)) == (1, 1), titles
     assert found[0]["suspect"] == suspect
     assert title.lower() in titles[0].lower()
+    for view in found[0]["views"]:  # what is told to run next runs
+        ended = command(*view["arguments"], "--no-save")
+        assert ended.code in (0, 1, 3), (view["command"], ended.err)
     if suspect == "orders-db":
         assert titles[0].endswith("; 2 other callers alike")
 

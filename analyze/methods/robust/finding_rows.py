@@ -69,8 +69,7 @@ def evidence_of(change: Change, names: Names, consequence_of: int | None = None)
 def site_of(change: Change, names: Names) -> Site:
     """The site of a change, named."""
     name, caller = names.operation(change.site), names.caller(change.site)
-    callee = names.callee(names.sites[change.site].operation)
-    operation = f"{name.point} -> {callee}" if callee else name.point
+    operation = f"{name.point} -> {name.callee}" if name.callee else name.point
     return Site(
         component=name.component,
         operation=operation,
