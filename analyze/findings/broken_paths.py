@@ -154,7 +154,7 @@ def _hosts(
                 fitting.append((related, fresh, common, own, context.depth[other], -other))
         if fitting:
             host[operation] = -max(fitting)[-1]
-        elif _fails(by_operation[operation]):
+        elif _fails(by_operation[operation]) and operation not in context.records:
             below = _failing_below(operation, by_operation, requests, context)
             if below and int((mine & np.logical_or.reduce(list(below.values()))).sum()) >= _SAME * int(
                 mine.sum()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
 from analyze.findings.broken_paths import broken_paths
 from analyze.findings.changes import Change
 from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group, part_ns
@@ -17,6 +19,7 @@ _CALLS_MOVED = 1.43
 _CLEAR = 0.05
 _AGAINST = 0.3
 _KNOWN = 0.8
+_HALF = 0.5
 _NO_BETTER = frozenset({ChangeKind.NEW_PATH, ChangeKind.ERRORS, ChangeKind.MORE_CALLS, *TIME_KINDS})
 _OTHER_REQUESTS = 3.0
 """A site that is called so many times as often, or as seldom, sees other requests than it did."""
@@ -53,15 +56,17 @@ def grouped(
     groups = with_queues_folded(paths, groups, names)
     take_queues(paths, by_load, names)
     for path in paths:
+        for group in [group for group in groups if _after_failure(group, path, context, affected)]:
+            path.score = max(path.score, group.score)
+            path.take(group)
+            groups.remove(group)
+    for path in paths:
         callee = names.callee(path.operation)
         about = {path.component, *callee.split("+")} - {""}
         partner = next((g for g in groups if g.lead.kind in TIME_KINDS and g.component in about), None)
         if partner is None:
             groups.append(path)
-        elif (path.lead.kind in CALL_KINDS and path.score > partner.score) or _after_failure(
-            partner, path, context
-        ):
-            path.score = max(path.score, partner.score)
+        elif path.lead.kind in CALL_KINDS and path.score > partner.score:
             path.take(partner)
             groups[groups.index(partner)] = path
         else:
@@ -71,11 +76,22 @@ def grouped(
     return sorted(groups, key=lambda group: (-_rank_value(group, change_ns, mean_ns), group.operation))
 
 
-def _after_failure(times: Group, path: Group, context: Context) -> bool:
-    """Whether what takes longer is what is done after a call below has failed."""
-    names = context.names
-    timed = {names.sites[c.site].operation for c in times.changes if c.kind in TIME_KINDS}
-    return path.lead.kind is ChangeKind.ERRORS and all(context.is_above(o, path.operation) for o in timed)
+def _after_failure(times: Group, path: Group, context: Context, affected: Affected | None) -> bool:
+    """Whether what takes longer is what is done after a call below has failed: an error's page, a back-off.
+
+    So many of the requests there must fail that the rest need not be slower: half of them for a median.
+    """
+    if path.lead.kind is not ChangeKind.ERRORS or affected is None or path.operation in context.records:
+        return False
+    failing = np.logical_or.reduce([affected.of(change) for change in (path.lead, *path.leads)])
+    for change in (change for change in times.changes if change.kind in TIME_KINDS):
+        if not context.is_above(context.names.sites[change.site].operation, path.operation):
+            return False
+        here = affected.of(change)
+        needed = change.after if change.unit == "share" else _HALF
+        if not change.ups or int((failing & here).sum()) < needed * int(here.sum()):
+            return False
+    return True
 
 
 def _rank_value(group: Group, change_ns: float, mean_ns: float) -> float:

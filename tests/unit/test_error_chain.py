@@ -60,3 +60,49 @@ def test_an_error_passed_on_and_tried_again_is_one_finding(swapped: bool) -> Non
     assert failing == {"store", "catalogue", "shop", "web"}
     assert any("shop" in text for text in finding.chain)
     assert (finding.affected0, finding.affected1) == ((20, 0) if swapped else (0, 20))
+
+
+def order(at: int, failing: tuple[str, ...], *, page_us: float = 0.0) -> Call:
+    """A service that asks a store three times; where any answer fails it fails, after making a page of it."""
+    reads = []
+    start = 20.0
+    for name in ("find", "price", "stock"):
+        status = "timeout" if name in failing else "ok"
+        reads.append(remote("shop/send", f"store/{name}", start, start + 300 + at % 5, status=status))
+        start += 310
+    status = "error" if failing else "ok"
+    end = start + 30 + (page_us if failing else 0.0)
+    listed = remote("web/send", "shop/order", 10, end, *reads, status=status)
+    return call("web/get", 0, end + 20 + at % 9, listed, kind=EventKind.SPAN_SERVER, status=status)
+
+
+def failing_calls(at: int, every: int) -> tuple[str, ...]:
+    """Each of the three calls fails in one of `every` requests, by itself."""
+    names = ("find", "price", "stock")
+    return tuple(name for k, name in enumerate(names) if (at * (2 * k + 1) + k) % every == 0)
+
+
+def test_who_makes_several_calls_fails_where_any_of_them_does() -> None:
+    """None of the calls has the same requests as the caller; together they have all of them."""
+    fine = [order(at, ()) for at in range(N)]
+    found = findings(fine, [order(at, failing_calls(at, 4)) for at in range(N)])
+    assert [finding.site.component for finding in found] == ["store"]
+    assert found[0].title.replace("\xa0", " ").endswith("; 2 other operations alike")
+    assert any("shop/order fails" in text for text in found[0].chain)
+
+
+def test_what_is_done_after_a_failure_follows_from_it() -> None:
+    fine = [order(at, ()) for at in range(N)]
+    broken = [order(at, ("price",) if at % 5 else (), page_us=900.0) for at in range(N)]
+    found = findings(fine, broken)
+    assert found[0].site.component == "store"
+    assert found[0].kind is ChangeKind.ERRORS
+
+
+def test_of_few_failures_the_account_says_who_failed() -> None:
+    """Only the caller's failures are enough for a test; each call's are too few."""
+    fine = [order(at, ()) for at in range(N)]
+    few = [order(at, failing_calls(at, 14)) for at in range(N)]
+    found = findings(fine, few)
+    assert found[0].kind is ChangeKind.ERRORS
+    assert "store" in (found[0].site.component, found[0].suspect)

@@ -15,6 +15,7 @@ from analyze.findings.groups import ERROR_KINDS, Group
 from analyze.findings.last_calls import last_callees
 from analyze.findings.over_hosts import HostOf, hosts_in
 from analyze.findings.places import Affected, Context, affected_requests
+from analyze.methods.robust.failing_callees import failures_begun, with_failing_callees
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
@@ -90,7 +91,8 @@ def robust_run(
         profile = patterns.profile
     tested = tested_changes(profile, roles, settings)
     sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
-    unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept)
+    begun = failures_begun(profile, roles)
+    unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun)
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         patterns = patterns._replace(profile=profile)
@@ -104,7 +106,7 @@ def robust_run(
     shapes = {change.shape for change in sift.kept if change.shape != NO_SHAPE}
     last = last_callees(population, patterns.patterns, shapes, profile.names)
     host_of = hosts_in(category.graph for category in population.categories)
-    groups = tuple(
+    groups = with_failing_callees(
         grouped(
             sift.kept,
             context,
@@ -114,7 +116,9 @@ def robust_run(
             host_of=host_of,
             tested=tested.sites,
             by_load=sift.changes("load"),
-        )
+        ),
+        begun,
+        context,
     )
     sift = sift.less({id(change) for group in groups for change in group.changes})
     return RobustRun(

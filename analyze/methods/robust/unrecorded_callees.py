@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
@@ -55,14 +55,18 @@ class _Calls:
 
 
 def unrecorded_callees(
-    population: Population, patterns: Sequence[Pattern], names: Names, changes: Sequence[Change]
+    population: Population,
+    patterns: Sequence[Pattern],
+    names: Names,
+    changes: Sequence[Change],
+    failing: Iterable[int] = (),
 ) -> dict[int, str]:
-    """Operation -> name of whom it calls: of operations that changed, or that changed shapes call.
+    """Operation -> name of whom it calls: of operations that changed, that changed shapes call, or `failing`.
 
     Those that call something in any request, begin a request or are a server's side are not asked. Requests
     must be at hand; else nothing is known. Reads parameters of at most _MOST_REQUESTS requests an operation.
     """
-    calls = _ends(population, patterns, names, _wanted(names, changes))
+    calls = _ends(population, patterns, names, _wanted(names, changes, failing))
     if not calls:
         return {}
     chosen, n_calls = _chosen(population, calls)
@@ -86,12 +90,14 @@ def unrecorded_callees(
     return named
 
 
-def _wanted(names: Names, changes: Sequence[Change]) -> list[int]:
+def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
     """Operations to ask, the largest changes first."""
     found: dict[int, None] = {}
     for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
         if names.sites[change.site].kind is SiteKind.CALL:
             found[names.sites[change.site].operation] = None
+    if changes:
+        found |= dict.fromkeys(failing)
     for change in changes:
         if change.shape != NO_SHAPE:
             found |= dict.fromkeys(child.operation for child in names.shapes[change.shape])
