@@ -12,6 +12,7 @@ from oracles.period_traffic import PERIOD, blocks_of, drawn
 
 from analyze.assurance.equivalence import equivalence
 from analyze.assurance.external_cause import external_cause, least_clients, mean_gap_us
+from analyze.assurance.judgement import judge
 from analyze.assurance.load_change import mix_change, rate_changes
 from analyze.assurance.period_blocks import PeriodRequests
 from analyze.assurance.period_tests import PeriodNoise, period_tests
@@ -246,6 +247,20 @@ def test_clients_are_the_cause_where_waiting_cannot_be() -> None:
         before = clients_in_turn(rng, 6, 30_000, 3_000, sigma=1.8)
         hits += cleared(before, clients_in_turn(rng, 6, 50_000, 3_000, sigma=1.8))
     assert hits >= 16
+
+
+def test_the_judgement_asks_for_clients_and_for_the_largest_rise() -> None:
+    rng = np.random.default_rng(35)
+    before, after = (
+        sampled(rng, clients_in_turn(rng, 6, pause, 3_000, sigma=1.8), 0.01) for pause in (30_000, 50_000)
+    )
+    gaps = mean_gap_us(before), mean_gap_us(after)
+    sides = blocks_of(before, after)
+    told = [
+        judge(*sides, ["a/x"], np.ones(1), gaps_us=gaps, clients=lambda n=n: n).external.external
+        for n in (1.0, 6.0)
+    ]
+    assert told == [False, True]
 
 
 @pytest.mark.parametrize("clients", [1, 2, 6])

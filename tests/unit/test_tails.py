@@ -92,7 +92,9 @@ COLD = Roles(
 )
 
 
-def share_told(shares: np.ndarray[tuple[int, int], np.dtype[np.float64]], rng: np.random.Generator) -> float:
+def share_told(
+    shares: np.ndarray[tuple[int, int], np.dtype[np.float64]], rng: np.random.Generator, roles: Roles = COLD
+) -> float:
     """How often a tail is told, of sites whose blocks [sites, 2 · BLOCKS] have such shares of slow calls."""
     slow = rng.binomial(EACH, shares)
     site, slot = np.indices(shares.shape)
@@ -111,7 +113,7 @@ def share_told(shares: np.ndarray[tuple[int, int], np.dtype[np.float64]], rng: n
     none = np.zeros(len(shares))
     before, after = (VisitSums(float(w.sum()), w, w, w, 1e6 * ns, 1e6 * w, none) for ns in slower)
     settings = RobustSettings(time_share=0.0)
-    found = tail_changes(votes, names_of(len(shares)), COLD, BothSums(before, after), settings)
+    found = tail_changes(votes, names_of(len(shares)), roles, BothSums(before, after), settings)
     return float(np.mean(found.passes))
 
 
@@ -124,6 +126,8 @@ def test_a_burst_is_one_event_and_a_rise_in_all_blocks_is_told() -> None:
         has = rng.random(600) < 0.5
         bursts[has, period * BLOCKS + place[has, period]] = 0.6
     assert share_told(bursts, rng) == 0.0
+    # With a history its windows say how far bursts go.
+    assert share_told(bursts, rng, replace(COLD, cold=False)) > 0.1
     assert share_told(np.full((600, 2 * BLOCKS), 0.02), rng) == 0.0
     rise = np.repeat([[0.005] * BLOCKS + [0.1] * BLOCKS], 600, axis=0)
     assert share_told(rise, rng) >= 0.95
