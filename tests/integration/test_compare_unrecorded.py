@@ -102,7 +102,7 @@ def as_zipkin(service: str, told: dict[str, object]) -> dict[str, object]:
     span |= {"timestamp": start // 1000, "duration": max((end - start) // 1000, 1)}
     span |= {"tags": {"error": "failed"}} if "status" in told else {}
     if "attributes" in told:
-        whom = {"SELECT": "orders-db", "POST": "bank", "GET": "redis of stock"}[str(told["name"]).split()[0]]
+        whom = {"SELECT": "orders-db", "POST": "bank", "GET": "redis"}[str(told["name"]).split()[0]]
         span |= {"remoteEndpoint": {"serviceName": whom, "ipv4": "10.0.0.7"}}
     return span
 
@@ -156,7 +156,7 @@ def findings(lake: Path, fault: str, folder: Path) -> tuple[int, list[dict[str, 
         ("mysql slow", "orders-db", "calling orders-db: the call takes"),
         ("mysql fails", "orders-db", "calling orders-db fails in"),
         ("bank slow", "bank", "orders/POST calling bank: the call takes"),
-        ("cache slow", "redis of stock", "stock/GET calling redis of stock: the call takes"),
+        ("cache slow", "redis", "stock/GET calling redis: the call takes"),
     ],
 )
 def test_who_records_nothing_is_named_once(

@@ -29,10 +29,12 @@ from schemas.events import EventKind
 I8 = npt.NDArray[np.int64]
 I4 = npt.NDArray[np.int32]
 
-ONE: Final = ("peer.service", "server.address", "net.peer.name")
-"""Parameters that name who is called, the best first (OpenTelemetry's conventions, old and new)."""
-KIND: Final = ("db.system.name", "db.system", "messaging.system")
-"""Those that say what kind of system it is: every caller may have one of its own."""
+KEYS: Final = (
+    *("peer.service", "server.address", "net.peer.name"),
+    *("db.system.name", "db.system", "messaging.system"),
+)
+"""Parameters that name who is called, the best first (OpenTelemetry's conventions, old and new). The last say
+what kind of system it is: several callers may each have one, but those that change at once will hardly."""
 _MOST_OPERATIONS: Final = 50
 """Asked, those whose changes are the largest."""
 _MOST_REQUESTS: Final = 100
@@ -75,17 +77,17 @@ def unrecorded_callees(
     of_place: dict[str, set[int]] = defaultdict(set)
     for operation, found in calls.items():
         of_place["/".join(found.place)].add(operation)
-    for word in parameter_words(population, chosen, (*ONE, *KIND)):
+    for word in parameter_words(population, chosen, KEYS):
         operation = operations[int(chosen.group[word.request])]
         if operation in of_place.get(word.where, ()):
             said[operation, word.key][word.text] += 1
     named = {}
     for operation, found in calls.items():
         component = found.place[0]
-        for key in (*ONE, *KIND):
+        for key in KEYS:
             name = _nearly_all(said[operation, key], n_calls[operation])
             if name and name != component:
-                named[operation] = name if key in ONE else f"{name} of {component}"
+                named[operation] = name
                 break
     return named
 
