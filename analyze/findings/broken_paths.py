@@ -156,9 +156,8 @@ def _hosts(
             host[operation] = -max(fitting)[-1]
         elif _fails(by_operation[operation]) and operation not in context.records:
             below = _failing_below(operation, by_operation, requests, context)
-            if below and int((mine & np.logical_or.reduce(list(below.values()))).sum()) >= _SAME * int(
-                mine.sum()
-            ):
+            together = mine & np.logical_or.reduce([np.zeros_like(mine), *below.values()])
+            if below and int(together.sum()) >= _SAME * int(mine.sum()):
                 host[operation] = max(below, key=lambda other: (int((mine & below[other]).sum()), -other))
     return host
 

@@ -19,7 +19,9 @@ _CALLS_MOVED = 1.43
 _CLEAR = 0.05
 _AGAINST = 0.3
 _KNOWN = 0.8
+"""Rank of a change between known paths, against one with a path that was never there."""
 _HALF = 0.5
+"""Of the requests must be slow for their median to be."""
 _NO_BETTER = frozenset({ChangeKind.NEW_PATH, ChangeKind.ERRORS, ChangeKind.MORE_CALLS, *TIME_KINDS})
 _OTHER_REQUESTS = 3.0
 """A site that is called so many times as often, or as seldom, sees other requests than it did."""

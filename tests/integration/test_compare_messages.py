@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from oracles.command_line import Ended, command
+from oracles.made_systems import CLIENT, CONSUMER, PRODUCER, SERVER, MadeSystem
 
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE
@@ -19,46 +19,19 @@ T0 = 1_790_000_000_000_000_000 - 1_790_000_000_000_000_000 % (5 * NS_PER_MINUTE)
 WINDOW_NS = 5 * NS_PER_MINUTE
 ORDINARY = 8
 ORDERS = 130
-SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
 FAULTS = ("none", "queue", "bank slow", "bank fails", "more updates", "publisher slow")
 
 
-@dataclass
-class Shop:
+class Shop(MadeSystem):
     """A page takes an order and answers; two workers do the rest, one of them through a bank."""
 
-    rng: random.Random
-    fault: str
-    spans: dict[str, list[dict[str, object]]] = field(default_factory=dict)
-
-    def ms(self, mean: float) -> int:
-        return int(mean * 1e6 * self.rng.lognormvariate(0, 0.25))
-
-    def span(
-        self,
-        trace: str,
-        parent: str,
-        service: str,
-        name: str,
-        kind: int,
-        times: tuple[int, int],
-        failed: bool = False,
-    ) -> str:
-        own = f"{self.rng.getrandbits(64):016x}"
-        told = {"traceId": trace, "spanId": own, "name": name, "kind": kind}
-        told |= {"startTimeUnixNano": str(times[0]), "endTimeUnixNano": str(times[1])}
-        told |= {"parentSpanId": parent} if parent else {}
-        told |= {"status": {"code": 2}} if failed else {}
-        self.spans.setdefault(service, []).append(told)
-        return own
-
     def order(self, at: int) -> None:
-        trace = f"{self.rng.getrandbits(128):032x}"
+        trace = self.new_id(128)
         sent = at + self.ms(5)
         done = sent + self.ms(42 if self.fault == "publisher slow" else 2)
-        page = self.span(trace, "", "shop", "POST /orders", SERVER, (at, done + self.ms(1)))
-        self.span(trace, page, "shop", "INSERT orders", CLIENT, (at + 1_000_000, at + self.ms(3)))
-        message = self.span(trace, page, "shop", "orders publish", PRODUCER, (sent, done))
+        page = self.span(trace, "", ("shop", "POST /orders"), SERVER, (at, done + self.ms(1)))
+        self.span(trace, page, ("shop", "INSERT orders"), CLIENT, (at + 1_000_000, at + self.ms(3)))
+        message = self.span(trace, page, ("shop", "orders publish"), PRODUCER, (sent, done))
         for worker in (self.pay, self.stock):
             waits = self.ms(15) + (self.ms(250) if self.fault == "queue" and worker == self.pay else 0)
             worker(trace, message, done + waits)
@@ -67,17 +40,19 @@ class Shop:
         fails = self.fault == "bank fails" and self.rng.random() < 0.3
         asked = at + self.ms(4)
         answered = asked + self.ms(120 if self.fault == "bank slow" else 60)
-        work = self.span(trace, message, "payer", "orders process", CONSUMER, (at, answered + self.ms(2)))
-        call = self.span(trace, work, "payer", "POST", CLIENT, (asked, answered), fails)
-        self.span(trace, call, "bank", "POST /charge", SERVER, (asked + 200_000, answered - 200_000), fails)
+        work = self.span(trace, message, ("payer", "orders process"), CONSUMER, (at, answered + self.ms(2)))
+        call = self.span(trace, work, ("payer", "POST"), CLIENT, (asked, answered), failed=fails)
+        self.span(
+            trace, call, ("bank", "POST /charge"), SERVER, (asked + 200_000, answered - 200_000), failed=fails
+        )
 
     def stock(self, trace: str, message: str, at: int) -> None:
         ends = [at + self.ms(3)]
         for _ in range(4 if self.fault == "more updates" else 1):
             ends.append(ends[-1] + self.ms(5))
-        work = self.span(trace, message, "stock", "orders process", CONSUMER, (at, ends[-1] + self.ms(1)))
+        work = self.span(trace, message, ("stock", "orders process"), CONSUMER, (at, ends[-1] + self.ms(1)))
         for begin, end in pairwise(ends):
-            self.span(trace, work, "stock", "UPDATE stock", CLIENT, (begin + 1, end))
+            self.span(trace, work, ("stock", "UPDATE stock"), CLIENT, (begin + 1, end))
 
 
 def lines() -> Iterator[str]:
@@ -86,19 +61,7 @@ def lines() -> Iterator[str]:
         shop = Shop(random.Random(window), fault)
         for number in range(ORDERS):
             shop.order(T0 + window * WINDOW_NS + number * WINDOW_NS // ORDERS)
-        yield json.dumps(
-            {
-                "resourceSpans": [
-                    {
-                        "resource": {
-                            "attributes": [{"key": "service.name", "value": {"stringValue": service}}]
-                        },
-                        "scopeSpans": [{"spans": spans}],
-                    }
-                    for service, spans in shop.spans.items()
-                ]
-            }
-        )
+        yield shop.document()
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from oracles.command_line import command
+from oracles.made_systems import CLIENT, SERVER, MadeSystem
 
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE
@@ -19,7 +19,6 @@ WINDOW_NS = 5 * NS_PER_MINUTE
 T0 = 1_790_000_000_000_000_000 - 1_790_000_000_000_000_000 % WINDOW_NS
 ORDINARY = 8
 REQUESTS = 150
-SERVER, CLIENT = 2, 3
 ATTRIBUTES = {
     "mysql": {"db.system": "mysql", "server.address": "orders-db", "server.port": "3306"},
     "bank": {"peer.service": "bank", "server.address": "10.0.0.7"},
@@ -28,32 +27,8 @@ ATTRIBUTES = {
 FAULTS = ("none", "mysql slow", "mysql fails", "bank slow", "cache slow", "users busy")
 
 
-@dataclass
-class System:
+class System(MadeSystem):
     """A gateway calls one of three services, each of which asks the database; one asks the bank as well."""
-
-    rng: random.Random
-    fault: str
-    spans: dict[str, list[dict[str, object]]] = field(default_factory=dict)
-
-    def ms(self, mean: float) -> int:
-        return int(mean * 1e6 * self.rng.lognormvariate(0, 0.3))
-
-    def span(
-        self,
-        trace: str,
-        parent: str,
-        name: tuple[str, str],
-        kind: int,
-        times: tuple[int, int],
-        **more: object,
-    ) -> str:
-        own = f"{self.rng.getrandbits(64):016x}"
-        told = {"traceId": trace, "spanId": own, "name": name[1], "kind": kind}
-        told |= {"startTimeUnixNano": str(times[0]), "endTimeUnixNano": str(times[1])}
-        told |= {"parentSpanId": parent} if parent else {}
-        self.spans.setdefault(name[0], []).append(told | more)
-        return own
 
     def ask(self, trace: str, parent: str, service: str, what: tuple[str, str], at: int) -> tuple[int, bool]:
         """A call of who records nothing: (when it ends, whether it failed)."""
@@ -61,33 +36,30 @@ class System:
         mean = {"mysql": 6.0, "bank": 30.0, "cache": 2.0}[whom] * (5 if self.fault == f"{whom} slow" else 1)
         end = at + self.ms(mean)
         failed = self.fault == f"{whom} fails" and self.rng.random() < 0.4
-        attributes = [{"key": k, "value": {"stringValue": v}} for k, v in ATTRIBUTES[whom].items()]
-        status = {"status": {"code": 2}} if failed else {}
-        self.span(trace, parent, (service, name), CLIENT, (at, end), attributes=attributes, **status)
+        told = ATTRIBUTES[whom]
+        self.span(trace, parent, (service, name), CLIENT, (at, end), failed=failed, attributes=told)
         return end, failed
 
     def request(self, at: int) -> None:
-        trace = f"{self.rng.getrandbits(128):032x}"
+        trace = self.new_id(128)
         service = self.rng.choice(("orders", "users", "stock"))
         begin = at + self.ms(1)
         held: list[tuple[str, tuple[str, str]]] = [("mysql", f"SELECT {service}")]
         held += [("bank", "POST")] if service == "orders" else []
         held += [("cache", "GET")] if service == "stock" else []
-        root, caller, server = (f"{self.rng.getrandbits(64):016x}" for _ in range(3))
+        root, caller, server = (self.new_id() for _ in range(3))
         now = begin + self.ms(12 if self.fault == "users busy" and service == "users" else 2)
         fails = False
         for what in held:
             now, failed = self.ask(trace, server, service, what, now)
             fails = fails or failed
-        status = {"status": {"code": 2}} if fails else {}
         done = now + self.ms(1)
         for own, parent, name, kind, times in (
             (server, caller, (service, f"GET /{service}"), SERVER, (begin, done)),
             (caller, root, ("gateway", "GET"), CLIENT, (begin - 300_000, done + 300_000)),
             (root, "", ("gateway", f"GET /{service}"), SERVER, (at, done + self.ms(1))),
         ):
-            self.span(trace, parent, name, kind, times, **status)
-            self.spans[name[0]][-1]["spanId"] = own
+            self.span(trace, parent, name, kind, times, own=own, failed=fails)
 
 
 def as_zipkin(service: str, told: dict[str, object]) -> dict[str, object]:
@@ -110,7 +82,7 @@ def as_zipkin(service: str, told: dict[str, object]) -> dict[str, object]:
 def lines(form: str) -> Iterator[str]:
     """One window after the other: ordinary ones, then one of each fault."""
     for window, fault in enumerate([*["none"] * ORDINARY, *FAULTS]):
-        system = System(random.Random(100 + window), fault)
+        system = System(random.Random(100 + window), fault, sigma=0.3)
         for number in range(REQUESTS):
             system.request(T0 + window * WINDOW_NS + number * WINDOW_NS // REQUESTS)
         if form == "zipkin":
@@ -118,14 +90,7 @@ def lines(form: str) -> Iterator[str]:
                 [as_zipkin(name, told) for name, spans in system.spans.items() for told in spans]
             )
             continue
-        scopes = [
-            {
-                "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]},
-                "scopeSpans": [{"spans": spans}],
-            }
-            for service, spans in system.spans.items()
-        ]
-        yield json.dumps({"resourceSpans": scopes})
+        yield system.document()
 
 
 @pytest.fixture(scope="module", params=["otlp", "zipkin"])

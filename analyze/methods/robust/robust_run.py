@@ -92,7 +92,7 @@ def robust_run(
     tested = tested_changes(profile, roles, settings)
     sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
     begun = failures_begun(profile, roles)
-    unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun)
+    unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         patterns = patterns._replace(profile=profile)

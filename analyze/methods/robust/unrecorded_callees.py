@@ -74,12 +74,9 @@ def unrecorded_callees(
     chosen, n_calls = _chosen(population, calls)
     said: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     operations = list(calls)
-    of_place: dict[str, set[int]] = defaultdict(set)
-    for operation, found in calls.items():
-        of_place["/".join(found.place)].add(operation)
     for word in parameter_words(population, chosen, KEYS):
         operation = operations[int(chosen.group[word.request])]
-        if operation in of_place.get(word.where, ()):
+        if word.where == "/".join(calls[operation].place):
             said[operation, word.key][word.text] += 1
     named = {}
     for operation, found in calls.items():
