@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -21,8 +20,7 @@ from ingest.codecs.spans.json_runs import json_table
 from ingest.codecs.spans.span_batch import SpanBatch
 from ingest.codecs.values.nested import ragged
 from ingest.codecs.values.proto_json import bytes_of_base64, durations_ns, times_ns
-
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 PROTO_START: Final = b'{"traceId":'
 """The first field of a span, as that exporter writes it; the UI's JSON has `traceID`."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _HEX_OF_BYTE = np.stack([np.repeat(_DIGITS, 16), np.tile(_DIGITS, 16)], axis=1).reshape(-1).view(np.uint16)

@@ -13,13 +13,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.values.ids import binary_parts, fixed_values, one_width
-
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 _NS_TYPE: Final = pa.timestamp("ns", tz="UTC")
 _SECONDS_TYPE: Final = pa.decimal128(28, 9)

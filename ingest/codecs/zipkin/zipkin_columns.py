@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,12 +29,9 @@ from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, 
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, plain_value, take_first_text
 from ingest.codecs.values.ids import hex_of_text
 from ingest.codecs.values.numbers_in_text import with_numbers
+from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
-
-I8 = npt.NDArray[np.int64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 NO_US: Final = -1
 BAD_US: Final = -2

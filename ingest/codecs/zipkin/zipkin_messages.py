@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,8 +16,7 @@ from ingest.codecs.values.nested import owners, ragged
 from ingest.codecs.values.proto_messages import message_classes
 from ingest.codecs.zipkin.zipkin_columns import BAD_US, MAX_US, NO_US, ZipkinColumns
 from ingest.codecs.zipkin.zipkin_structs import KINDS, KindName, ZipkinAnnotation, ZipkinEndpoint, ZipkinSpan
-
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 _CLASSES = message_classes(
     "zipkin.proto3",

@@ -11,16 +11,15 @@ from typing import Final, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.values.attributes import AttributeTable
 from ingest.codecs.values.ids import bytes_of_text, hex_of_text
 from ingest.codecs.zipkin.zipkin_columns import ZipkinColumns, valid_us
+from schemas.arrays import I8
 from schemas.events import EventKind
 
-I8 = npt.NDArray[np.int64]
 KindName = Literal["CLIENT", "SERVER", "PRODUCER", "CONSUMER"]
 
 KINDS: Final[dict[str | None, EventKind]] = {
