@@ -10,7 +10,7 @@ import numpy.typing as npt
 from analyze.methods.browse.range_section import site_words
 from analyze.methods.browse.response_bins import failed_requests
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
 from schemas.report.browse import ErrorRow
 
 I8 = npt.NDArray[np.int64]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Population
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.totals import totals
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.times import AllPathTimes
+from analyze.stats.sums import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Population
+from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.header import OK
-from analyze.sites.critical_times import AllPathTimes, PathTimes, at_sites
-from analyze.sites.totals import totals
 from analyze.stats.kernel_density import LEAST_US, Mode
+from analyze.stats.sums import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

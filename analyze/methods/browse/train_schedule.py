@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Graph
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import Names
 from analyze.report.drawing.swimlane import critical_positions
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.names import Names
 from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
 from stitch.graph.placed import END, START
 

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, GraphNode, Population
-from analyze.sites.call_times import own_time_ns
-from analyze.sites.graph_sites import graph_sites
-from analyze.sites.names import NameBook
+from analyze.profile.call_sites import graph_sites
+from analyze.profile.names import NameBook
+from analyze.profile.times import own_time_ns
 from analyze.stats.moments import NS_PER_US
 
 if TYPE_CHECKING:

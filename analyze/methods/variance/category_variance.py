@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.site_variance import coefficient
-from analyze.sites.totals import totals
 from analyze.stats.jackknife import Jackknifed, jackknife
+from analyze.stats.sums import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

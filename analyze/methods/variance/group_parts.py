@@ -11,8 +11,8 @@ import numpy.typing as npt
 from analyze.methods.variance.markers import LabelRules
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes, at_sites
-from analyze.sites.part_names import PartName, edge_name, site_name
+from analyze.profile.names import PartName, edge_name, site_name
+from analyze.profile.times import AllPathTimes, at_sites
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

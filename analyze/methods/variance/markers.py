@@ -27,8 +27,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analyze.population import Graph
-from analyze.sites.names import Names
-from analyze.sites.part_names import PartName, edge_name, site_name
+from analyze.profile.names import Names, PartName, edge_name, site_name
 from schemas.errors import ConfigError
 from schemas.report.variance import MarkerKind
 from schemas.windows import NS_PER_SECOND

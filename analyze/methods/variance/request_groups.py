@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Population
-from analyze.sites.totals import totals
 from analyze.stats.moments import LARGE
+from analyze.stats.sums import totals
 from analyze.stats.time_blocks import BLOCKS, equal_count_bounds
 
 I8 = npt.NDArray[np.int64]

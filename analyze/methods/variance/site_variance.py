@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.variance_split import VarianceSplit, refuse_rest
-from analyze.sites.critical_times import AllPathTimes, at_sites
-from analyze.sites.totals import totals
+from analyze.profile.times import AllPathTimes, at_sites
+from analyze.stats.sums import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
-from analyze.sites.totals import totals
+from analyze.stats.sums import totals
 
 F8 = npt.NDArray[np.float64]
 
