@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks
 from analyze.assurance.visible_change import log_spread
-from analyze.sites.log_bins import value_of
-from analyze.sites.profile import Profile
+from analyze.profile.profile import Profile
+from analyze.stats.log_bins import value_of
 
 F8 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int64]

@@ -18,8 +18,8 @@ from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread,
 from analyze.assurance.verdict import Explained
 from analyze.assurance.visible_change import log_spread
 from analyze.methods.robust.robust_run import slow_response_ns
-from analyze.sites.profile import Slot
-from analyze.sites.profiling import profile_of
+from analyze.profile.build import profile_of
+from analyze.profile.profile import Slot
 
 
 def test_a_profile_has_the_blocks_of_its_requests() -> None:

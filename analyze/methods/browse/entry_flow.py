@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.sites.totals import totals
+from analyze.stats.sums import totals
 from schemas.arrays import F8, I8
 
 

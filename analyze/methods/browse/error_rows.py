@@ -9,7 +9,7 @@ import numpy as np
 from analyze.methods.browse.range_section import site_words
 from analyze.methods.browse.response_bins import failed_requests
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import ErrorRow
 

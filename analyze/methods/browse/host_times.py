@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyze.population import Category, Population
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.totals import totals
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.times import AllPathTimes
+from analyze.stats.sums import totals
 from schemas.arrays import F8, I8
 
 

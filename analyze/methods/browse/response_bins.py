@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from analyze.population import Category, Population
+from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.header import OK
-from analyze.sites.critical_times import AllPathTimes, PathTimes, at_sites
-from analyze.sites.totals import totals
 from analyze.stats.kernel_density import LEAST_US, Mode
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 
 NS_PER_US: Final = 1000

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 
 from analyze.population import Graph
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import Names
 from analyze.report.drawing.swimlane import critical_positions
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.names import Names
 from schemas.arrays import F8
 from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
 from stitch.graph.placed import END, START

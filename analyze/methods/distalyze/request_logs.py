@@ -17,9 +17,9 @@ from analyze.methods.distalyze.instance_logs import (
     VariableName,
 )
 from analyze.population import Category, Graph, GraphNode, Population
-from analyze.sites.call_times import own_time_ns
-from analyze.sites.graph_sites import graph_sites
-from analyze.sites.names import NO_CALLER, NameBook, OperationName, SiteKind
+from analyze.profile.call_sites import graph_sites
+from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
+from analyze.profile.times import own_time_ns
 from schemas.arrays import F8, I8
 from stitch.graph.placed import END, START
 

@@ -19,7 +19,7 @@ from analyze.methods.distalyze.instance_logs import (
 )
 from analyze.methods.distalyze.request_logs import NS_PER_US, events_of, own_times
 from analyze.population import Category, Population
-from analyze.sites.names import NameBook
+from analyze.profile.names import NameBook
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_SECOND
 

@@ -28,9 +28,9 @@ from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.vetoes.asides import Reason
-from analyze.sites.slot_traffic import slot_traffic
-from analyze.sites.totals import totals
+from analyze.profile.stored import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
+from analyze.stats.sums import totals
 from schemas.messages import is_message
 from schemas.report.accounts import Measure, QualityRow
 

@@ -21,9 +21,9 @@ from analyze.methods.robust.place_sizes import largest_at_places
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes
-from analyze.sites.log_bins import BIN_LOG
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
+from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.sums import totals
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]

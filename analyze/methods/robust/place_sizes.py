@@ -16,9 +16,9 @@ from analyze.methods.robust.own_times import OwnTimes
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import VisitSums, visit_sums
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
+from analyze.stats.sums import totals
 
 F8 = npt.NDArray[np.float64]
 

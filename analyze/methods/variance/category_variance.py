@@ -10,8 +10,8 @@ import numpy as np
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.site_variance import coefficient
-from analyze.sites.totals import totals
 from analyze.stats.jackknife import Jackknifed, jackknife
+from analyze.stats.sums import totals
 from schemas.arrays import F8, I8
 
 WIDEST: Final = math.log(1e4)

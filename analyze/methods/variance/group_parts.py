@@ -10,8 +10,8 @@ import numpy as np
 from analyze.methods.variance.markers import LabelRules
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes, at_sites
-from analyze.sites.part_names import PartName, edge_name, site_name
+from analyze.profile.names import PartName, edge_name, site_name
+from analyze.profile.times import AllPathTimes, at_sites
 from schemas.arrays import B1, F8, I8
 
 MOST_SITES: Final = 60

@@ -26,8 +26,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analyze.population import Graph
-from analyze.sites.names import Names
-from analyze.sites.part_names import PartName, edge_name, site_name
+from analyze.profile.names import Names, PartName, edge_name, site_name
 from schemas.arrays import B1, I8
 from schemas.errors import ConfigError
 from schemas.report.variance import MarkerKind

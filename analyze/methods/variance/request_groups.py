@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from analyze.population import Population
-from analyze.sites.totals import totals
 from analyze.stats.moments import LARGE
+from analyze.stats.sums import totals
 from analyze.stats.time_blocks import BLOCKS, equal_count_bounds
 from schemas.arrays import F8, I8
 

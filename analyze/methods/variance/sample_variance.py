@@ -12,7 +12,7 @@ from analyze.methods.variance.request_groups import Levels, RequestGroups, level
 from analyze.methods.variance.site_variance import SiteVariances, site_variances
 from analyze.methods.variance.variance_split import VarianceSplit, variance_split
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
 from schemas.arrays import B1
 
 

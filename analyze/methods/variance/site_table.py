@@ -13,9 +13,8 @@ from analyze.methods.variance.marked_labels import MarkedLabels
 from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.table_fields import MARKER, SPREAD, field
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.names import SiteKind
-from analyze.sites.part_names import site_name
+from analyze.profile.names import SiteKind, site_name
+from analyze.profile.times import AllPathTimes
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
 from schemas.arrays import F8, I8

@@ -16,8 +16,8 @@ import numpy as np
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.variance_split import VarianceSplit, refuse_rest
-from analyze.sites.critical_times import AllPathTimes, at_sites
-from analyze.sites.totals import totals
+from analyze.profile.times import AllPathTimes, at_sites
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 
 

@@ -17,10 +17,10 @@ from analyze.methods.variance.site_table import site_rows
 from analyze.methods.variance.site_variance import coefficient, deviation
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
+from analyze.profile.names import site_name
+from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.part_names import site_name
 from analyze.stats.c2_curve import HIGH, c2_curve
 from analyze.stats.moments import LARGE
 from schemas.arrays import F8

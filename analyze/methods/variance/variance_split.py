@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
-from analyze.sites.totals import totals
+from analyze.stats.sums import totals
 from schemas.arrays import F8
 
 TOLERANCE: Final = 1e-9
