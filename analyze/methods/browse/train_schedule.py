@@ -21,6 +21,7 @@ from analyze.profile.names import Names
 from analyze.report.drawing.swimlane import critical_positions
 from schemas.arrays import F8
 from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
+from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
 MOST_STEPS: Final = 40
@@ -30,7 +31,6 @@ MOST_PARTS: Final = 600
 MOST_LANES: Final = 24
 """Components; the others share the last lane."""
 OTHERS: Final = "others"
-NS_PER_US: Final = 1e3
 
 Span = tuple[float, float]
 

@@ -10,8 +10,7 @@ from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category
 from analyze.stats.kernel_density import weighted_quantile
 from schemas.arrays import F8
-
-NS_PER_US = 1e3
+from schemas.windows import NS_PER_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from analyze.population import Category, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NameBook
 from analyze.profile.times import own_time_ns
-from analyze.stats.moments import NS_PER_US
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix

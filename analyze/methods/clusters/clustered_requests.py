@@ -10,10 +10,10 @@ import numpy as np
 from analyze.methods.clusters.cluster_shares import ShareTests, share_tests
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.population import Population
-from analyze.stats.moments import NS_PER_US
 from analyze.stats.time_blocks import equal_count_bounds
 from analyze.stats.weights import in_requests
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import numpy as np
 
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Graph, Population
-from analyze.stats.moments import NS_PER_US
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
 
 if TYPE_CHECKING:

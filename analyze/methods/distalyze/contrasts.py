@@ -12,11 +12,12 @@ from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
 from analyze.methods.distalyze.instance_logs import Instances, LogType, Series
 from analyze.methods.distalyze.request_kinds import kinds_of
-from analyze.methods.distalyze.request_logs import NS_PER_US, request_instances, request_log
+from analyze.methods.distalyze.request_logs import request_instances, request_log
 from analyze.methods.distalyze.window_logs import host_windows, windows
 from analyze.population import Population
 from schemas.arrays import B1, F8, I8
 from schemas.errors import ConfigError
+from schemas.windows import NS_PER_US
 
 PAIR: Final = 2
 _LEAST_SURE: Final = 0.1

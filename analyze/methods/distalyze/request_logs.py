@@ -21,9 +21,9 @@ from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from analyze.profile.times import own_time_ns
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
-NS_PER_US = 1e3
 _MEASURE = {START: "starts", END: "ends"}
 
 

@@ -17,11 +17,11 @@ from analyze.methods.distalyze.instance_logs import (
     Series,
     VariableName,
 )
-from analyze.methods.distalyze.request_logs import NS_PER_US, events_of, own_times
+from analyze.methods.distalyze.request_logs import events_of, own_times
 from analyze.population import Category, Population
 from analyze.profile.names import NameBook
 from schemas.arrays import B1, F8, I8
-from schemas.windows import NS_PER_SECOND
+from schemas.windows import NS_PER_SECOND, NS_PER_US
 
 SLICES: Final = 12
 """Readings of rates and shares in one window."""

@@ -18,7 +18,7 @@ from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histogram import log_histogram
-from analyze.stats.moments import NS_PER_US, SampleMoments
+from analyze.stats.moments import SampleMoments
 from schemas.arrays import F8
 from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import (
@@ -32,6 +32,7 @@ from schemas.report.mutations import (
 )
 from schemas.report.parts import Histogram, KsResult
 from schemas.report.step_account import StepAccount
+from schemas.windows import NS_PER_US
 
 
 def mutations_section(result: PaperResult, population: Population, limits: ReportLimits) -> MutationsSection:
