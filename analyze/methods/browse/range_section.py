@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.range_rows import (
     BinRange,
     leading_kinds,
@@ -18,6 +17,7 @@ from analyze.methods.browse.range_rows import (
     range_row,
 )
 from analyze.methods.browse.response_bins import ResponseBins, bin_edges, response_bins
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population
 from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes

@@ -8,7 +8,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.entry_flow import (
     EntryFlow,
     most_in_flight,
@@ -16,6 +15,7 @@ from analyze.methods.browse.entry_flow import (
     time_within,
 )
 from analyze.methods.browse.response_bins import failed_requests
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
 from analyze.stats.block_ks import block_ks
 from schemas.arrays import B1, F8, I8

@@ -1,4 +1,4 @@
-"""Calling-context trees: nodes of unlike requests are one iff their ways to the root are equal (HOT §2.3).
+"""Build calling-context trees: a node is one iff its way to the root is the same (HOT §2.3).
 
 Of spans the tree is that of calls, and a node's time is the call's own. Of activity records it is that of
 trace points as they follow each other, and a node's time is the latency since the point before; at a join
