@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analyze.assurance.period_tests import exact_p
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import PATH_KINDS
 from analyze.methods.robust.roles import Roles
@@ -26,6 +25,7 @@ from analyze.report.wording import percent
 from analyze.sites.names import NO_CALLER, SiteKind
 from analyze.sites.profile import Profile
 from analyze.sites.totals import totals
+from analyze.stats.proportions import exact_p
 from schemas.report.findings import ChangeKind
 from stitch.graph.labels import is_made_up
 
