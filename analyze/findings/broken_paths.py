@@ -13,7 +13,7 @@ from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
 from analyze.findings.places import Affected, Context
 from analyze.findings.shape_differences import what_moved
-from analyze.sites.names import Names
+from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
 
 B1 = npt.NDArray[np.bool_]

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from analyze.findings.groups import CALL_KINDS, TIME_KINDS, Group
 from analyze.findings.places import Context
-from analyze.sites.account import Parts
-from analyze.sites.names import NO_CALLER, Names
+from analyze.profile.breakdown import Parts
+from analyze.profile.names import NO_CALLER, Names
 from schemas.report.findings import ChangeKind
 
 F8 = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from analyze.population import Population
-from analyze.sites.names import Names
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
+from analyze.profile.names import Names
 
 
 def last_callees(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group
 from analyze.population import Graph
-from analyze.sites.names import Names, OperationName
+from analyze.profile.names import Names, OperationName
 from schemas.report.findings import ChangeKind
 
 HostOf = Mapping[str, tuple[str, str]]

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from analyze.findings.changes import Change
 from analyze.findings.groups import ERROR_KINDS
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.names import NO_CALLER, Names, SiteKind
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import NO_CALLER, Names, SiteKind
 
 I8 = npt.NDArray[np.int64]
 B1 = npt.NDArray[np.bool_]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group
-from analyze.sites.names import Names, OperationName
+from analyze.profile.names import Names, OperationName
 from schemas.report.findings import ChangeKind
 
 _LEAST = 0.05

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from analyze.findings.changes import NO_SHAPE, Change
-from analyze.sites.names import Names, Shape
+from analyze.profile.names import Names, Shape
 
 
 def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from analyze.findings.changes import Change
 from analyze.findings.groups import Group, sure_part
-from analyze.sites.names import Names
+from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
 
 _CALLER_WEIGHT = 0.9

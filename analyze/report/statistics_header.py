@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analyze.sites.log_bins import value_of
-from analyze.sites.sample_profiles import SampleProfiles
+from analyze.profile.stored import SampleProfiles
+from analyze.stats.log_bins import value_of
 from schemas.report.report import SampleSummary
 
 F8 = npt.NDArray[np.float64]

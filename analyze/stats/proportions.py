@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtr, chdtri, ndtr
 
 from analyze.stats.hypergeometric import at_least, at_most
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 TRIM = 0.1
 """Windows with the highest X² that are left out: history contains faults."""

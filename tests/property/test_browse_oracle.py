@@ -30,7 +30,7 @@ from analyze.methods.browse.response_bins import bin_edges, response_bins
 from analyze.methods.browse.train_schedule import train_schedule
 from analyze.methods.browse.typical_request import mean_times, medoid
 from analyze.population import Population
-from analyze.sites.critical_times import path_times
+from analyze.profile.times import path_times
 from analyze.stats.kernel_density import PROMINENCE, Density, Mode, log_density, modes
 
 POPULATIONS = st.one_of(span_populations(), record_populations())

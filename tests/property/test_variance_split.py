@@ -23,9 +23,9 @@ from analyze.methods.variance.sample_variance import SampleVariance, sample_vari
 from analyze.methods.variance.variance_result import variance_result
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
+from analyze.profile.names import site_name
+from analyze.profile.times import path_times
 from analyze.report.limits import ReportLimits
-from analyze.sites.critical_times import path_times
-from analyze.sites.part_names import site_name
 from schemas.report.variance import MarkerKind, VarianceDetailsSection, VarianceSection
 
 POPULATIONS = st.one_of(span_populations(), record_populations())

@@ -10,8 +10,8 @@ from analyze.findings.claims import Claims, claims_ns
 from analyze.findings.groups import Group
 from analyze.findings.places import Context
 from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
-from analyze.sites.account import Parts
-from analyze.sites.names import NO_CALLER, NameBook, OperationName, SiteKind
+from analyze.profile.breakdown import Parts
+from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
 
 NO_MIX = np.zeros(1)

@@ -11,7 +11,7 @@ from analyze.findings.changes import Change
 from analyze.findings.groups import Group
 from analyze.findings.places import Context
 from analyze.methods.robust.failing_callees import Failures, with_failing_callees
-from analyze.sites.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
+from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
 
 WEB, SHOP, SEND, STORE, BANK = range(5)

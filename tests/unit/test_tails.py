@@ -24,8 +24,8 @@ from analyze.methods.robust.site_votes import Votes
 from analyze.methods.robust.tail_tests import tail_changes
 from analyze.methods.robust.visit_sums import BothSums, VisitSums
 from analyze.population import Sample
-from analyze.sites.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
-from analyze.sites.profile import OWN_TIME, SCHEMAS, Profile, Slot
+from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
+from analyze.profile.profile import OWN_TIME, SCHEMAS, Profile, Slot
 from schemas.report.findings import ChangeKind, FindingsSection
 
 ROLES = Roles(

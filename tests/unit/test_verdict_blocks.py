@@ -23,8 +23,8 @@ from analyze.methods.robust.verdict.period_blocks import (
     root_types,
 )
 from analyze.methods.robust.verdict.period_tests import PeriodNoise, ordinary_noise, period_tests
-from analyze.sites.profile import Slot
-from analyze.sites.profiling import profile_of
+from analyze.profile.build import profile_of
+from analyze.profile.profile import Slot
 
 
 def test_a_profile_has_the_blocks_of_its_requests() -> None:

@@ -13,9 +13,9 @@ from analyze.methods.browse.schedules_section import schedules_section
 from analyze.methods.browse.timeline_section import timeline_section
 from analyze.methods.port import Result
 from analyze.population import Population
+from analyze.profile.times import path_times
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
-from analyze.sites.critical_times import path_times
 from analyze.stats.moments import category_moments
 from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection
 from schemas.report.report import Verdict

@@ -12,7 +12,7 @@ from analyze.methods.browse.range_section import Ranges
 from analyze.methods.browse.train_schedule import train_schedule
 from analyze.methods.browse.typical_request import mean_times, medoid
 from analyze.population import Category, Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
 from analyze.stats.moments import SampleMoments
 from schemas.report.schedules import BrowseSchedulesSection, TypicalRequest
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from analyze.findings.changes import Change
 from analyze.methods.robust.noise_between import Noise
 from analyze.methods.robust.site_votes import Spread
-from analyze.sites.log_bins import BIN_LOG
+from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.noise import enough_errors
 from schemas.report.findings import ChangeKind, Unit
 

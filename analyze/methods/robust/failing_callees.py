@@ -16,10 +16,10 @@ import numpy.typing as npt
 from analyze.findings.groups import CALL_KINDS, PATH_KINDS, Group
 from analyze.findings.places import Context
 from analyze.methods.robust.roles import Roles
-from analyze.sites.names import Names
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.names import Names
+from analyze.profile.profile import Profile
 from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]

@@ -18,8 +18,8 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
 from analyze.methods.robust.titles import elsewhere, shape_words, title, where
+from analyze.profile.names import Names
 from analyze.report.limits import ReportLimits
-from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
 from schemas.report.parts import NodeName
 

@@ -22,11 +22,11 @@ from analyze.methods.robust.verdict.judgement import assured
 from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.path_settings import PathSettings
 from analyze.population import Population
+from analyze.profile.stored import SampleProfiles
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
 from analyze.report.sections.paths.paths_rows import paths_section
 from analyze.report.weighing import weigh
-from analyze.sites.sample_profiles import SampleProfiles
 from schemas.report.findings import FindingsSection, Unexplained
 from schemas.report.report import Verdict
 from schemas.report.section import Section

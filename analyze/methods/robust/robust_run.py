@@ -24,11 +24,11 @@ from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components
 from analyze.population import Population, no_testable_request
-from analyze.sites.log_bins import bin_of, value_of
-from analyze.sites.profile import Profile, Slot, joined
-from analyze.sites.profiling import Profiled, profile_of
-from analyze.sites.sample_profiles import SampleProfiles
-from analyze.sites.totals import totals
+from analyze.profile.build import Profiled, profile_of
+from analyze.profile.profile import Profile, Slot, joined
+from analyze.profile.stored import SampleProfiles
+from analyze.stats.log_bins import bin_of, value_of
+from analyze.stats.sums import totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.methods.robust.vote_shares import PeriodSums, tested_shares
-from analyze.sites.names import SiteKind
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.names import SiteKind
+from analyze.profile.profile import Profile
+from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 

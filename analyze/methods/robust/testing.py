@@ -21,8 +21,8 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.shape_tests import error_changes, shape_changes
 from analyze.methods.robust.time_tests import overlap_changes, time_changes
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.names import NO_CALLER, Names, SiteKind
-from analyze.sites.profile import Profile
+from analyze.profile.names import NO_CALLER, Names, SiteKind
+from analyze.profile.profile import Profile
 from analyze.stats.multiple import q_values
 from schemas.report.findings import ChangeKind
 

@@ -8,8 +8,8 @@ from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import ALIKE_KINDS, PATH_KINDS, Group
 from analyze.findings.over_hosts import HostOf
 from analyze.findings.shape_differences import counterpart, difference
+from analyze.profile.names import Names, OperationName, Shape, SiteKind
 from analyze.report import wording
-from analyze.sites.names import Names, OperationName, Shape, SiteKind
 from schemas.report.findings import ChangeKind
 
 _MOST_NAMED = 2

@@ -21,9 +21,9 @@ from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
 from analyze.explain.parameter_columns import parameter_words
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.population import Graph, Population
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.names import Names, SiteKind
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import Names, SiteKind
 from schemas.events import EventKind
 
 I8 = npt.NDArray[np.int64]

@@ -20,10 +20,10 @@ from analyze.methods.robust.noise_between import (
 )
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
 from analyze.stats.noise import enough_errors
 from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
 from analyze.stats.weights import in_requests
 from schemas.report.findings import ChangeKind
 

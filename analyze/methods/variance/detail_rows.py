@@ -21,9 +21,9 @@ from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.variance_rows import impact_order
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
+from analyze.profile.names import site_name
+from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.part_names import site_name
 from analyze.stats.histogram import log_histogram
 from schemas.errors import ConfigError
 from schemas.report.variance import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from analyze.methods.variance.markers import LabelRules, Marker
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.part_names import edge_name, site_name
+from analyze.profile.names import edge_name, site_name
+from analyze.profile.times import AllPathTimes
 from schemas.report.variance import MarkerKind, MarkerRow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from analyze.sites.part_names import PartName
+from analyze.profile.names import PartName
 from schemas.report.variance import MarkerKind
 
 _RULES: Final = (

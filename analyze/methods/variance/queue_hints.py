@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from analyze.methods.variance.correlated_parts import CorrelatedPair
 from analyze.population import Graph
-from analyze.sites.part_names import PartName
+from analyze.profile.names import PartName
 
 WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
 """Words of a trace point at which requests wait."""

@@ -15,10 +15,10 @@ from analyze.methods.variance.variance_rows import category_rows, variance_secti
 from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.methods.variance.variance_tables import variance_tables
 from analyze.population import Population
+from analyze.profile.times import path_times
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
-from analyze.sites.critical_times import path_times
 from schemas.errors import PeriodError
 from schemas.report.report import Verdict
 from schemas.report.section import Section

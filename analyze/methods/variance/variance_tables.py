@@ -12,7 +12,7 @@ from analyze.methods.variance.request_groups import NOWHERE
 from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.table_fields import MARKER, SPREAD, field
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
 from schemas.report.variance import VariableCategory
 
 CATEGORIES_SCHEMA = pa.schema(

@@ -54,9 +54,9 @@ from analyze.methods.robust.verdict.period_tests import (
 from analyze.methods.robust.verdict.places import place_equivalence
 from analyze.methods.robust.verdict.sizes import Bounds, LargestChange, largest_change, visible_rows
 from analyze.methods.robust.vetoes.asides import Reason
-from analyze.sites.slot_traffic import slot_traffic
-from analyze.sites.totals import totals
+from analyze.profile.stored import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
+from analyze.stats.sums import totals
 from schemas.arrays import F8
 from schemas.messages import is_message
 from schemas.report.accounts import Measure, QualityRow, VisibleRow

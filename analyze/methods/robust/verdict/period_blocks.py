@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Population
-from analyze.sites.log_bins import value_of
-from analyze.sites.profile import Profile
+from analyze.profile.profile import Profile
+from analyze.stats.log_bins import value_of
 from schemas.arrays import B1, F8, I4, I8
 
 TAIL_LEVELS = (0.95, 0.99)

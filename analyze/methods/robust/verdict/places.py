@@ -26,10 +26,10 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes
 from analyze.methods.robust.verdict.sizes import size_for
 from analyze.methods.robust.visit_sums import VisitSums, visit_sums
-from analyze.sites.log_bins import BIN_LOG
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
+from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8
 
 LEVEL = 0.90

@@ -10,7 +10,7 @@ from analyze.findings.changes import Change
 from analyze.findings.groups import TIME_KINDS
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.population import ClockMove, Population
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
 from schemas.report.findings import ChangeKind
 
 _US = 1e-3

@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from analyze.history.stored_profiles import decode, encode, version
 from analyze.load import load_population
+from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
+from analyze.profile.build import profile_of
+from analyze.profile.encoding import decode, encode, version
+from analyze.profile.profile import Profile, Slot, empty_profile, joined
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, parts_of
-from analyze.sites.profile import Profile, Slot, empty_profile, joined
-from analyze.sites.profiling import profile_of
+from analyze.stats.silences import Traffic
+from analyze.stats.sums import totals
 from schemas.errors import PeriodError
 from schemas.windows import Window
 from stitch.lake.abreast import ahead
@@ -217,4 +221,45 @@ def key_of(here: LakePeriod, window: Window, settings: RefineSettings) -> StatsK
         window,
         source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
         settings_of(f"{version()} {settings.model_dump_json()}"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SampleProfiles:
+    """Profiles of some samples."""
+
+    samples: tuple[Sample, ...]
+    profile: Profile
+    """Slot.sample: index into `samples`."""
+    window_ns: int = DEFAULT_WINDOW_NS
+    """Length of the lake's windows."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of how it was made."""
+
+    def without_requests(self) -> Population:
+        """A population of the samples that holds no request: for what looks for examples, and finds none."""
+        return Population(
+            categories=(), excluded={}, notes=self.notes, samples=self.samples, window_ns=self.window_ns
+        )
+
+
+def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
+    """Slots of a sample that hold a request, as stretches in which requests began. O(rows)."""
+    table = profile.responses
+    slot = table["slot"].to_numpy()
+    n = totals(slot, table["n"].to_numpy(), len(profile.slots))
+    mine = [
+        (one.start_ns, one.end_ns, at)
+        for at, one in enumerate(profile.slots)
+        if one.sample == sample and n[at] > 0
+    ]
+    bounds = np.array(sorted(mine), dtype=np.int64).reshape(-1, 3)
+    used = np.isin(slot, bounds[:, 2])
+    return Traffic(
+        bounds[:, 0],
+        bounds[:, 1],
+        float(n[bounds[:, 2]].sum()),
+        float(table["w"].to_numpy()[used].sum()),
+        named.ranges or ((named.start_ns, named.end_ns),),
+        named.recorded,
     )

@@ -61,3 +61,9 @@ def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
         packed = packed << width | column
         bits += width
     return packed
+
+
+def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:
+    """[n] sums of the values of each code, added in their order; float64 whatever the values are."""
+    sums: F8 = np.bincount(code, np.asarray(value, dtype=np.float64), n).astype(np.float64, copy=False)
+    return sums

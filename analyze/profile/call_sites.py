@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Graph, GraphNode, LeftBehind, Nesting
-from analyze.sites.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
+from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.events import EventKind
 from stitch.graph.placed import END, START
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyze.sites.names import (
+from analyze.profile.names import (
     NO_CALLER,
     Child,
     Names,
@@ -24,7 +24,7 @@ from analyze.sites.names import (
     SiteKind,
     SiteName,
 )
-from analyze.sites.profile import PROFILE_VERSION, SCHEMAS, Profile, Slot
+from analyze.profile.profile import PROFILE_VERSION, SCHEMAS, Profile, Slot
 
 STORED_VERSION: Final = 1
 """Of this file's form."""

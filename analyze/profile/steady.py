@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analyze.sites.profile import Profile
+from analyze.profile.profile import Profile
 from schemas.calibration import CalibrationSettings
 from schemas.windows import Window
 

@@ -11,14 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import Category, Population
-from analyze.sites.call_times import CallTimes, call_times
-from analyze.sites.graph_sites import GraphSites, graph_sites
-from analyze.sites.log_bins import bin_of
-from analyze.sites.names import NameBook
-from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, STRETCH, Profile, Slot
-from analyze.sites.row_sums import MOST_SLOTS, RowSums
-from analyze.sites.slot_runs import Grouped, SlotRuns
-from analyze.sites.totals import totals
+from analyze.profile.call_sites import GraphSites, graph_sites
+from analyze.profile.names import NameBook
+from analyze.profile.profile import CALLS, OVERLAP, OWN_TIME, RATIO_SCALE, SCHEMAS, STRETCH, Profile, Slot
+from analyze.profile.sums import MOST_SLOTS, Grouped, RowSums, SlotRuns
+from analyze.profile.times import CallTimes, call_times
+from analyze.stats.log_bins import bin_of
+from analyze.stats.sums import totals
 from schemas.errors import ConfigError
 
 I8 = npt.NDArray[np.int64]

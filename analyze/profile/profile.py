@@ -14,8 +14,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from analyze.sites.keyed_sums import keyed_sums
-from analyze.sites.names import NameBook, Names
+from analyze.profile.names import NameBook, Names
+from analyze.stats.sums import keyed_sums
 
 PROFILE_VERSION: Final = 6
 """Of the meaning of a stored profile; another one is made anew."""

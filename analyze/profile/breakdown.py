@@ -17,9 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.sites.keyed_sums import numbered
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
+from analyze.stats.sums import numbered, totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
