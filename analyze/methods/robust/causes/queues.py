@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.profile.names import Names, OperationName
 from schemas.report.findings import ChangeKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from analyze.findings.changes import NO_SHAPE, Change
+from analyze.methods.robust.changes import NO_SHAPE, Change
 from analyze.profile.names import Names, Shape
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.groups import CALL_KINDS, PATH_KINDS, Group
-from analyze.findings.places import Context
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.places import Context
+from analyze.methods.robust.changes import CALL_KINDS, PATH_KINDS
 from analyze.methods.robust.roles import Roles
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile

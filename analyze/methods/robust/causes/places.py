@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import ERROR_KINDS
+from analyze.methods.robust.changes import ERROR_KINDS, Change
 from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import NO_CALLER, Names, SiteKind

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.groups import CALL_KINDS, TIME_KINDS, Group
-from analyze.findings.places import Context
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.places import Context
+from analyze.methods.robust.changes import CALL_KINDS, TIME_KINDS
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, Names
 from schemas.report.findings import ChangeKind

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, Change
 from analyze.population import Graph
 from analyze.profile.names import Names, OperationName
 from schemas.report.findings import ChangeKind

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from analyze.findings.changes import Change
-from schemas.report.findings import ChangeKind
-
-TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
-PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
-CALL_KINDS = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
-ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
-ALIKE_KINDS = ERROR_KINDS | {ChangeKind.SERIAL, ChangeKind.PARALLEL}
-"""What happens to all operations of a component from one cause."""
+from analyze.methods.robust.changes import PATH_KINDS, TIME_KINDS, Change
 
 _ONE_SIDED_95 = 1.645
 PATH_WEIGHT = 0.3

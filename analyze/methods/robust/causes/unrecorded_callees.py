@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
 from analyze.explain.parameter_columns import parameter_words
-from analyze.findings.changes import NO_SHAPE, Change
+from analyze.methods.robust.changes import NO_SHAPE, Change
 from analyze.population import Graph, Population
 from analyze.profile.build import Pattern
 from analyze.profile.call_sites import GraphSites

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import Group, sure_part
+from analyze.methods.robust.causes.groups import Group, sure_part
+from analyze.methods.robust.changes import Change
 from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
 

@@ -9,10 +9,10 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, PATH_KINDS, Group, score_of
-from analyze.findings.places import Affected, Context
-from analyze.findings.shape_differences import what_moved
+from analyze.methods.robust.causes.groups import Group, score_of
+from analyze.methods.robust.causes.places import Affected, Context
+from analyze.methods.robust.causes.shape_differences import what_moved
+from analyze.methods.robust.changes import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, Change
 from analyze.profile.names import Names
 from schemas.report.findings import ChangeKind
 

@@ -1,4 +1,4 @@
-"""A change at a site: one thing that was tested, and what came out."""
+"""A change at a call site: one thing that was tested, what came out, and the families of its kinds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from schemas.report.findings import ChangeKind, Unit
 
 NO_SHAPE = -1
+
+TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
+PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
+CALL_KINDS = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
+ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
+ALIKE_KINDS = ERROR_KINDS | {ChangeKind.SERIAL, ChangeKind.PARALLEL}
+"""What happens to all operations of a component from one cause."""
 
 
 @dataclass(frozen=True, slots=True)

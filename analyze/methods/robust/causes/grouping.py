@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from analyze.findings.broken_paths import broken_paths
-from analyze.findings.changes import Change
-from analyze.findings.groups import CALL_KINDS, PATH_KINDS, TIME_KINDS, Group, part_ns
-from analyze.findings.over_hosts import HostOf, alike_operations, joined_over_hosts
-from analyze.findings.places import Affected, Context
-from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
-from analyze.findings.slow_components import slow_components
+from analyze.methods.robust.causes.broken_paths import broken_paths
+from analyze.methods.robust.causes.groups import Group, part_ns
+from analyze.methods.robust.causes.over_hosts import HostOf, alike_operations, joined_over_hosts
+from analyze.methods.robust.causes.places import Affected, Context
+from analyze.methods.robust.causes.queues import take_queues, with_calls_folded, with_queues_folded
+from analyze.methods.robust.causes.slow_components import slow_components
+from analyze.methods.robust.changes import CALL_KINDS, PATH_KINDS, TIME_KINDS, Change
 from schemas.report.findings import ChangeKind
 
 _CALLS_MOVED = 1.43
