@@ -47,6 +47,11 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
 
 
+def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
+    """Fisher's two-sided p: twice the smaller tail, at most 1."""
+    return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
+
+
 @dataclass(frozen=True, slots=True)
 class SpreadProportions:
     """Two shares with over-dispersion, arrays of the inputs' shape."""
