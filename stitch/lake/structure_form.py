@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
@@ -24,9 +24,6 @@ from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, START
 from stitch.spans.marks import Marks
 from stitch.spans.nodes import TreeNodes, TreeRows, lay_nodes
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _NAMES: Final = ("component", "point", "label", "kind")
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)

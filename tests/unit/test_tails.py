@@ -14,9 +14,9 @@ from oracles.refined import call, population
 from oracles.span_events import T0
 
 from analyze.compare import compare
-from analyze.findings.changes import Change
 from analyze.methods.port import Chosen
 from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles

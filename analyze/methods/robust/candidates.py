@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.noise_between import Noise
 from analyze.methods.robust.site_votes import Spread
 from analyze.stats.log_bins import BIN_LOG

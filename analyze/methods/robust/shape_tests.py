@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Candidates
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums

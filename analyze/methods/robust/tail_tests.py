@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95, Candidates, Usual
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,

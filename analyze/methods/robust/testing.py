@@ -10,10 +10,9 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, TIME_KINDS
 from analyze.methods.robust.call_tests import call_changes
 from analyze.methods.robust.candidates import Candidates
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.own_times import OwnTimes, own_times
 from analyze.methods.robust.rare_paths import child_changes, unseen_changes
 from analyze.methods.robust.robust_settings import RobustSettings

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95, Candidates, Usual
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
     dispersion,
