@@ -1,4 +1,4 @@
-"""Assign requests of paths that gained to those that lost, and account for the change of the mean (C.5 to C.8).
+"""Assign requests of gaining paths to losing ones, and account for the change of the mean (C.5 to C.8).
 
 How unlike two paths are is what moving a request from one to the other costs. Optimal transport assigns them,
 a linear program (HiGHS); its answer is exact to about 1e-7 only, so margins are repaired afterwards: every
