@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flowdiff.listing import Heading, Kind, print_drawing, print_rows, print_sentence
-from flowdiff.options import LakeOption, PeriodOption, TableFormat, UnsealedOption, period_of
+from flowdiff.cli.listing import Heading, Kind, print_drawing, print_rows, print_sentence
+from flowdiff.cli.options import LakeOption, PeriodOption, TableFormat, UnsealedOption, period_of
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
@@ -53,7 +53,7 @@ def command(
     The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
     """
     from analyze.sql.session import open_session
-    from flowdiff.output import is_stdout
+    from flowdiff.cli.output import is_stdout
 
     output = None if is_stdout(output) else output
     format_ = _form(format_, output)
@@ -106,7 +106,7 @@ def _answer(session: Session, query: str, form: TableFormat, output: Path | None
     if form is TableFormat.TABLE:
         _print_rows(session, query)
     else:
-        from flowdiff.output import write_table
+        from flowdiff.cli.table_output import write_table
 
         write_table(session.stream(query), form, output)
 
