@@ -8,6 +8,7 @@ import numpy as np
 
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.methods.spectroscope.sections.tables import CATEGORIES, ROOTS, SUMS
 from analyze.population import Population, no_testable_request
 from analyze.report import wording
 from analyze.report.header import load_ratio
@@ -15,7 +16,6 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.report.outcome import Weighed
 from analyze.report.sections.mutations.mutation_page import MUTATIONS
-from analyze.report.sections.tables.tables_view import CATEGORIES, ROOTS, SUMS
 from schemas.report.categories import CategoriesSection
 from schemas.report.mutations import MutationKind, MutationsSection
 from schemas.report.report import Verdict

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from analyze.methods.robust.sections.path_words import move_title
 from analyze.paths.difference import DifferenceLine, difference_lines
 from analyze.paths.path_changes import PathChanges, path_changes
 from analyze.paths.path_groups import PathGroup, PathMove
@@ -14,7 +15,6 @@ from analyze.paths.transport import OTHER
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.paths.path_words import move_title
 from schemas.report.paths import (
     DifferenceRow,
     MoveKind,
