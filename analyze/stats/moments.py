@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category
+from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-
-NS_PER_US = 1000.0
 LARGE = 10
 """The papers' large categories hold more requests than this; C² is shown for them only."""
 

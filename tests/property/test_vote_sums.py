@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles import vote_sums as oracle
 
 from analyze.methods.robust.vote_sums import summed_votes
-from analyze.sites.keyed_sums import numbered
+from analyze.stats.sums import numbered
 
 ROWS = st.lists(
     st.tuples(

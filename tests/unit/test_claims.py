@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyze.findings.changes import Change
-from analyze.findings.claims import Claims, claims_ns
-from analyze.findings.groups import Group
-from analyze.findings.places import Context
-from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
-from analyze.sites.account import Parts
-from analyze.sites.names import NO_CALLER, NameBook, OperationName, SiteKind
+from analyze.methods.robust.causes.claims import Claims, claims_ns
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.places import Context
+from analyze.methods.robust.causes.queues import take_queues, with_calls_folded, with_queues_folded
+from analyze.methods.robust.changes import Change
+from analyze.profile.breakdown import Parts
+from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
 
 NO_MIX = np.zeros(1)

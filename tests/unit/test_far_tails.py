@@ -11,7 +11,7 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes
 from analyze.methods.robust.visit_sums import BothSums, VisitSums
-from analyze.sites.log_bins import bin_of
+from analyze.stats.log_bins import bin_of
 
 BLOCKS = 8
 

@@ -14,9 +14,9 @@ from oracles.refined import call, population
 from oracles.span_events import T0
 
 from analyze.compare import compare
-from analyze.findings.changes import Change
 from analyze.methods.port import Chosen
 from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
@@ -24,8 +24,8 @@ from analyze.methods.robust.site_votes import Votes
 from analyze.methods.robust.tail_tests import tail_changes
 from analyze.methods.robust.visit_sums import BothSums, VisitSums
 from analyze.population import Sample
-from analyze.sites.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
-from analyze.sites.profile import OWN_TIME, SCHEMAS, Profile, Slot
+from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
+from analyze.profile.profile import OWN_TIME, SCHEMAS, Profile, Slot
 from schemas.report.findings import ChangeKind, FindingsSection
 
 ROLES = Roles(

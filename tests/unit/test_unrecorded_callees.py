@@ -10,13 +10,13 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import slots_of
 from analyze.methods.robust.testing import tested_changes as changes_by_test
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
-from analyze.sites.profiling import profile_of
+from analyze.profile.build import profile_of
 from schemas.events import EventKind
 from schemas.lake import SPANS
 from stitch.graph.placed import START

@@ -16,10 +16,10 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Spread, Votes, pooled, votes_of
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.methods.robust.vote_ranks import rank_p
-from analyze.sites.log_bins import value_of
-from analyze.sites.names import NO_CALLER, SiteKind
-from analyze.sites.profile import CALLS, RATIO_SCALE, Profile
-from analyze.sites.totals import totals
+from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.profile import CALLS, RATIO_SCALE, Profile
+from analyze.stats.log_bins import value_of
+from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.noise_between import Noise
 from analyze.methods.robust.site_votes import Spread
-from analyze.sites.log_bins import BIN_LOG
+from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.noise import enough_errors
 from schemas.report.findings import ChangeKind, Unit
 

@@ -20,9 +20,9 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.log_bins import N_BINS, bin_of, value_of
-from analyze.sites.totals import totals
+from analyze.stats.log_bins import N_BINS, bin_of, value_of
 from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

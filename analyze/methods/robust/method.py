@@ -11,9 +11,9 @@ from analyze.methods.robust.sections.findings import FINDINGS
 from analyze.methods.robust.sections.paths import PATHS
 from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.population import Population
+from analyze.profile.stored import SampleProfiles
 from analyze.report.limits import ReportLimits
 from analyze.report.weighing import FINDING_KINDS
-from analyze.sites.sample_profiles import SampleProfiles
 
 
 def analyse(

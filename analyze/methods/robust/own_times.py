@@ -16,10 +16,9 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes, merged, pooled, spread, spread_of, votes_of
 from analyze.methods.robust.vote_ranks import rank_p
-from analyze.sites.keyed_sums import numbered
-from analyze.sites.log_bins import BIN_LOG
-from analyze.sites.profile import OWN_TIME, Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import OWN_TIME, Profile
+from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.sums import numbered, totals
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

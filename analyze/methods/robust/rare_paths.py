@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Candidates
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.visit_sums import BothSums
 from analyze.methods.robust.vote_shares import PeriodSums, tested_shares
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
+from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 I8 = npt.NDArray[np.int64]

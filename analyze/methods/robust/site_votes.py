@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.robust.vote_sums import summed_votes
-from analyze.sites.log_bins import BIN_LOG
-from analyze.sites.totals import totals
+from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.sums import totals
 from analyze.stats.weights import in_requests
 
 I8 = npt.NDArray[np.int64]

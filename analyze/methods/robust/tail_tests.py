@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95, Candidates, Usual
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.far_tails import far_tails
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
@@ -20,11 +20,11 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import Votes, holding_rows, merged
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.log_bins import BINS_PER_OCTAVE, value_of
-from analyze.sites.names import Names, SiteKind
-from analyze.sites.totals import totals
+from analyze.profile.names import Names, SiteKind
+from analyze.stats.log_bins import BINS_PER_OCTAVE, value_of
 from analyze.stats.noise import enough_errors
 from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 B1 = npt.NDArray[np.bool_]

@@ -10,10 +10,9 @@ from math import log
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, TIME_KINDS
 from analyze.methods.robust.call_tests import call_changes
 from analyze.methods.robust.candidates import Candidates
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.own_times import OwnTimes, own_times
 from analyze.methods.robust.rare_paths import child_changes, unseen_changes
 from analyze.methods.robust.robust_settings import RobustSettings
@@ -21,8 +20,8 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.shape_tests import error_changes, shape_changes
 from analyze.methods.robust.time_tests import overlap_changes, time_changes
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.names import NO_CALLER, Names, SiteKind
-from analyze.sites.profile import Profile
+from analyze.profile.names import NO_CALLER, Names, SiteKind
+from analyze.profile.profile import Profile
 from analyze.stats.multiple import q_values
 from schemas.report.findings import ChangeKind
 

@@ -11,7 +11,7 @@ from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.site_votes import votes_of
 from analyze.methods.robust.tail_tests import tail_changes
 from analyze.methods.robust.visit_sums import BothSums
-from analyze.sites.profile import OVERLAP, RATIO_SCALE, STRETCH, Profile
+from analyze.profile.profile import OVERLAP, RATIO_SCALE, STRETCH, Profile
 from schemas.report.findings import ChangeKind
 
 _PLAIN = float(np.log(1.5))

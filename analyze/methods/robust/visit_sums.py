@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.robust.roles import Roles
-from analyze.sites.names import Names, SiteKind
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.names import Names, SiteKind
+from analyze.profile.profile import Profile
+from analyze.stats.sums import totals
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.robust.site_votes import Votes
-from analyze.sites.keyed_sums import numbered
-from analyze.sites.totals import totals
 from analyze.stats.rank import rank_tests_of_groups
+from analyze.stats.sums import numbered, totals
 
 F8 = npt.NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
 from analyze.methods.robust.candidates import Z95, Candidates, Usual
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.noise_between import (
     LEAST_IN_ENVELOPE,
     dispersion,
@@ -20,10 +20,10 @@ from analyze.methods.robust.noise_between import (
 )
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import Profile
 from analyze.stats.noise import enough_errors
 from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
 from analyze.stats.weights import in_requests
 from schemas.report.findings import ChangeKind
 

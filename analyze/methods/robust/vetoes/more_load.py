@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.methods.robust.site_votes import Votes, votes_of
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.population import Population
-from analyze.sites.log_bins import value_of
-from analyze.sites.profile import OWN_TIME, Profile
-from analyze.sites.totals import totals
+from analyze.profile.profile import OWN_TIME, Profile
+from analyze.stats.log_bins import value_of
+from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 
 F8 = npt.NDArray[np.float64]

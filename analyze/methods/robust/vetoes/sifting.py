@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.testing import Tested
 from analyze.methods.robust.vetoes.asides import Aside, Reason
@@ -15,8 +15,8 @@ from analyze.methods.robust.vetoes.moved_clocks import clock_aside, clock_change
 from analyze.methods.robust.vetoes.renames import Rename, rename_text
 from analyze.methods.robust.vetoes.silent_components import Silent, silent_aside, silent_changes
 from analyze.population import Population
-from analyze.sites.profile import Profile
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
+from analyze.profile.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
