@@ -14,9 +14,8 @@ from rich.console import Console
 from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.sections.path_words import move_title, one_line
 from analyze.methods.robust.sections.paths import PATHS, paths_blocks
-from analyze.paths.difference import difference_lines
-from analyze.paths.path_settings import PathSettings
-from analyze.paths.signatures import Move, aligned_steps, signature
+from analyze.paths.alignment import Move, aligned_steps, difference_lines, signature
+from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits
