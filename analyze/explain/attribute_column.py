@@ -8,9 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 REQUEST: Final = "request"
 """`where` of what belongs to the request as a whole."""
@@ -54,7 +52,7 @@ class Column:
         """Name and place, for display: `count at nfs/READ`."""
         return self.name if self.where == REQUEST else f"{self.name} at {self.where}"
 
-    def at(self, rows: npt.NDArray[np.bool_] | I8) -> Column:
+    def at(self, rows: B1 | I8) -> Column:
         """The column of some requests."""
         passes = None if self.passes is None else self.passes[rows]
         return replace(self, values=self.values[rows], passes=passes)

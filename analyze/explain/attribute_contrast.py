@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtrc, kolmogorov, xlogy
 
 from analyze.explain.attribute_column import MISSING, Column
 from analyze.explain.column_codes import CodedColumns
 from analyze.stats.multiple import q_values
+from schemas.arrays import B1, F8
 from schemas.report.explanations import AttributeRow, LevelShare
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 _LEVELS_SHOWN = 3
 

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.attribute_column import REQUEST, Column
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.explain_settings import IDENTIFIER_NAMES
 from analyze.explain.request_columns import REACHES, TYPE
+from schemas.arrays import F8
 from schemas.report.explanations import ChangedIdentifier
-
-F8 = npt.NDArray[np.float64]
 
 _MOST_LEVELS: Final = 20
 _LEAST_KNOWN: Final = 0.9

@@ -10,11 +10,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from analyze.explain.attribute_column import MISSING, OTHER, Column
+from schemas.arrays import B1, F8, I4, I8
 
-F8 = npt.NDArray[np.float64]
-I4 = npt.NDArray[np.int32]
 I2 = npt.NDArray[np.int16]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class CodedColumns:
         """A code of a text column, as shown."""
         return MISSING if code == self.width - 1 else self.levels[column][code]
 
-    def incidence(self, rows: npt.NDArray[np.int64]) -> sparse.csr_array:
+    def incidence(self, rows: I8) -> sparse.csr_array:
         """[columns * width, rows] 1 where the request has the code."""
         n_columns, n = len(self.columns), len(rows)
         place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width

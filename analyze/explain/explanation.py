@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.attribute_column import REQUEST, Column
 from analyze.explain.attribute_contrast import attribute_rows
@@ -18,6 +17,7 @@ from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_
 from analyze.explain.split_gain import best_splits, class_weights
 from analyze.explain.tree_rules import Group, best_group, tree_rules
 from analyze.explain.tree_validation import agreement, cross_validated_auc, root_stability
+from schemas.arrays import B1
 from schemas.report.explanations import Explanation, Rule
 
 Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
@@ -185,9 +185,7 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     )
 
 
-def _twins(
-    coded: CodedColumns, tree: Node, affected: npt.NDArray[np.bool_], settings: ExplainSettings
-) -> tuple[Column, ...]:
+def _twins(coded: CodedColumns, tree: Node, affected: B1, settings: ExplainSettings) -> tuple[Column, ...]:
     """Other parameters that part the requests as the root's does."""
     if tree.split is None:
         return ()

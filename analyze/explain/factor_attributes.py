@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.attribute_column import REQUEST, Column
 from analyze.explain.chosen_requests import chosen_rows
@@ -11,9 +10,7 @@ from analyze.explain.parameter_columns import parameter_columns
 from analyze.explain.request_columns import TYPE, request_columns
 from analyze.explain.value_factors import Attribute
 from analyze.population import Population
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
+from schemas.arrays import I4, I8
 
 _MOST_LEVELS = 50
 

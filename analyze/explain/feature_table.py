@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.attribute_column import REQUEST, Column
 from analyze.explain.changed_identifiers import changed_identifiers
@@ -18,12 +17,8 @@ from analyze.explain.parameter_columns import operations_of, parameter_columns
 from analyze.explain.request_columns import OF_PERIODS, request_columns
 from analyze.population import Population
 from analyze.stats.rank import midranks
+from schemas.arrays import B1, F8, I4, I8
 from schemas.report.explanations import ChangedIdentifier, Contrast
-
-F8 = npt.NDArray[np.float64]
-I4 = npt.NDArray[np.int32]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _TIME_BOUND = 0.95
 _LEAST_RANKED = 20

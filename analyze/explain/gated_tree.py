@@ -6,17 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.column_codes import CodedColumns
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.split_gain import ClassWeights, best_splits, class_weights, shuffled
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
-
+from schemas.arrays import B1, F8, I4, I8
 
 _TIE = 0.01
 """Excess gains that differ by this share are equal."""

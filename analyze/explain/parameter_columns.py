@@ -13,18 +13,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.explain.attribute_column import Column, shown, text_column
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.population import Category, Population
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I4, I8
 
 _NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
 """Text that is read as a number."""

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.attribute_column import REQUEST, Column, text_column
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.population import Category, Population
+from schemas.arrays import B1, I4, I8
 from schemas.windows import NS_PER_MINUTE
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 
 HOST: Final = "host"
 TYPE: Final = "type"
@@ -94,7 +91,7 @@ def _hosts(category: Category, rows: I8) -> I4:
 
 
 def _reaches(
-    component: str, first: I4, pairs: list[I8], passes: npt.NDArray[np.bool_], hosts: tuple[str, ...]
+    component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
 ) -> Iterator[Column]:
     """Whether a request reaches each of the component's most frequent hosts."""
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]

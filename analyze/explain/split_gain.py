@@ -9,10 +9,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from analyze.explain.column_codes import CodedColumns
+from schemas.arrays import B1, I4, I8
 
 F4 = npt.NDArray[np.float32]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
 
 
 _LEAST = np.float32(1e-30)
@@ -104,7 +103,7 @@ def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
     return labels
 
 
-def _best(gains: F4) -> tuple[F4, npt.NDArray[np.int64]]:
+def _best(gains: F4) -> tuple[F4, I8]:
     """Largest gain over the cuts [columns, cuts, labellings], the first of equals, and which it is."""
     at = gains.argmax(axis=1)
     return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at

@@ -6,17 +6,13 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.column_codes import CodedColumns
 from analyze.explain.explain_settings import ExplainSettings
 from analyze.explain.gated_tree import Question, Split, goes_left, grow, least_leaf, scores
 from analyze.explain.split_gain import best_splits, class_weights
 from analyze.stats.rank import midranks
-
-F8 = npt.NDArray[np.float64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I4
 
 _SAME_SPLIT = 0.8
 """Correlation of two splits' answers from which they count as the same explanation."""

@@ -17,12 +17,8 @@ from scipy.special import ndtr
 
 from analyze.stats.multiple import q_values
 from analyze.stats.rank import midranks
+from schemas.arrays import B1, F8, I4, I8
 from schemas.report.findings import Factor, Unit
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
 
 _NORMAL_FROM: Final = 12
 """Requests at the level, and elsewhere, from which the rank sum is taken as normal; below it is permuted."""

@@ -8,14 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 _BLOCK_CELLS = 1 << 20
 """Cells of a block of products: 8 MB."""

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Category, Graph
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I8
 
 _BLOCK_CELLS = 1 << 16
 """Cells of a block worked on at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""

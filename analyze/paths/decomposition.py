@@ -13,13 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.transport import OTHER, Flows
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 TOLERANCE = 1e-9
 """Of the larger mean: what rounding may leave of the identity."""

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.alignment import Pair
 from analyze.population import Graph
-
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.decomposition import PathAccount, PathShares, decompose, path_shares
 from analyze.paths.path_distance import CandidatePairs, candidate_pairs
@@ -22,8 +21,7 @@ from analyze.paths.repeats import RepeatChange, repeat_changes
 from analyze.paths.share_tests import ShareTests, share_tests
 from analyze.paths.transport import OTHER, Flows, transport
 from analyze.population import Population
-
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 _DRAWN_ROOTS = 5
 """Roots whose assignment is repeated: those with most of the change."""

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein, Prefix
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 _EDIT, _PREFIX = 0.7, 0.3
 """Weights of the normalised edit distance and of the prefix that is not shared: paths that part late are

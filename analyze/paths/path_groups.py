@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.alignment import Pair
 from analyze.paths.decomposition import PathAccount, PathShares
@@ -14,9 +13,7 @@ from analyze.paths.path_settings import PathSettings
 from analyze.paths.path_table import PathTable
 from analyze.paths.signatures import Signature, aligned_steps, signature
 from analyze.paths.transport import OTHER, Flows
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 _SHARE_WEIGHT = 0.3
 """What a share of requests counts in the rank, beside its part of the mean (L.9 item 9)."""

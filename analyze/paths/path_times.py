@@ -14,9 +14,7 @@ from analyze.stats.multiple import q_values
 from analyze.stats.noise import LogMedians, log_medians, window_noise
 from analyze.stats.rank import rank_tests
 from analyze.stats.tolerant_ks import tolerant_ks
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8
 
 _SMALL = 20
 """Below so many requests on a side, by what weights are worth, the exact rank test is used, above the

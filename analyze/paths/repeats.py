@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.decomposition import PathShares
 from analyze.paths.path_settings import PathSettings
@@ -22,10 +21,8 @@ from analyze.population import Graph, GraphNode
 from analyze.stats.multiple import q_values, simes
 from analyze.stats.noise import LogMedians, window_noise
 from analyze.stats.rank import rank_tests_of_histograms
+from schemas.arrays import F8, I8
 from stitch.graph.placed import END
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.path_settings import PathSettings
 from analyze.paths.path_table import PathTable
 from analyze.stats.counts import CountTests, count_tests
 from analyze.stats.multiple import q_values
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 _LEAST_EXPECTED = 5.0
 _LEAST_SEEN = 10.0

@@ -1,1 +1,1 @@
-"""Profile call sites: sums and histograms by slot of time, made of requests or read from `stats/` (section L)."""
+"""Profile call sites of many requests: sums and histograms by slot of time, made or read from `stats/`."""

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import NO_FAILURES, Codes, Failures, LeftBehind, Nesting
 from analyze.refine.draft import Draft, equal_rows
+from schemas.arrays import I4, I8
 from stitch.graph.placed import END
 
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
 Order = tuple[int, ...]
 """[positions] node of the draft."""
 _CHUNK_CELLS = 1 << 20

@@ -25,12 +25,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8, U1
 from schemas.windows import NS_PER_MINUTE
-
-I8 = npt.NDArray[np.int64]
-U1 = npt.NDArray[np.uint8]
 
 _ONE_IN = 20
 """One call in so many may contradict: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
@@ -54,7 +51,7 @@ class Bounds:
     lower: I8
     upper: I8
 
-    def __getitem__(self, chosen: slice | npt.NDArray[np.bool_] | I8) -> Bounds:
+    def __getitem__(self, chosen: slice | B1 | I8) -> Bounds:
         """Some of the calls."""
         return Bounds(
             self.pair[chosen],
@@ -85,9 +82,9 @@ class PairClock:
         return np.searchsorted(np.array(self.from_ns, dtype=np.int64), begin_ns, side="right")
 
 
-def contradicted(n_calls: I8, n_against: I8) -> npt.NDArray[np.bool_]:
+def contradicted(n_calls: I8, n_against: I8) -> B1:
     """Whether more of the calls are against a correction than may be."""
-    against: npt.NDArray[np.bool_] = n_against * _ONE_IN > n_calls
+    against: B1 = n_against * _ONE_IN > n_calls
     return against
 
 

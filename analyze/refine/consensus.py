@@ -11,10 +11,7 @@ from scipy.special import ndtr
 
 from analyze.refine.settings import RefineSettings
 from analyze.refine.siblings import ChildKey, Evidence, Relation
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tu
 
 
 def _component_relation(
-    operations: _Groups, component_of: npt.NDArray[np.int64], settings: RefineSettings
+    operations: _Groups, component_of: I8, settings: RefineSettings
 ) -> npt.NDArray[np.int8]:
     """Relation by the pair of components, for operations too rare to say themselves."""
     n, weight, before, after = _by_kind(operations.counts).sum(axis=1)

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from analyze.population import GraphNode
 from analyze.refine.stored import StoredCategory, StoredStructure
+from schemas.arrays import I8
 from stitch.columnar.mixing import mix
 
-I8 = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.unsignedinteger[Any]]
 """Numbers of stored columns, in the smallest type that holds them."""
 

@@ -11,7 +11,6 @@ from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import Category, Graph
@@ -19,13 +18,10 @@ from analyze.refine.attached import attach, in_row_order, nesting
 from analyze.refine.draft import Draft, Node, own_columns
 from analyze.refine.stored import row_order
 from analyze.refine.template_text import TemplateText
+from schemas.arrays import B1, I4, I8
 from stitch.columnar.mixing import hash_word
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.template import Template
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
 
 _BLOCK_CELLS = 1 << 16
 """Cells of a block worked on at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""

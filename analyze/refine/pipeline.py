@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
@@ -27,9 +26,8 @@ from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks, no_c
 from analyze.refine.span_drafts import OrderedFamily, span_drafts
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
+from schemas.arrays import I8
 from schemas.quality import SOMETHING_MISSING, UNTESTABLE, Quality
-
-I8 = npt.NDArray[np.int64]
 
 
 def refine(

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.refine.clock_fit import Bounds
 from analyze.refine.stored import StoredCategory
-
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 NOT_BOUNDED = np.int64(1) << 61
 """Stands for a bound that a request does not give: larger than any time, far from overflow."""

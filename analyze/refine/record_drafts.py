@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from analyze.refine.draft import Draft, make_node
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import StoredCategory, StoredStructure
+from schemas.arrays import I8
 
-I8 = npt.NDArray[np.int64]
 Edges = tuple[tuple[int, int], ...]
 
 

@@ -38,10 +38,7 @@ import numpy.typing as npt
 from analyze.refine.settings import RefineSettings
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import Operation, StoredCategory
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8, U1
 
 CHUNK_CELLS = 1 << 18
 """Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
@@ -273,7 +270,7 @@ def order_evidence(
     )
 
 
-def sample_bounds(sample: npt.NDArray[np.uint8], n_samples: int) -> I8:
+def sample_bounds(sample: U1, n_samples: int) -> I8:
     """[samples + 1] where each sample begins among requests sorted by sample, and the end."""
     return np.searchsorted(sample, np.arange(n_samples + 1)).astype(np.int64)
 

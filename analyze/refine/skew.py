@@ -12,18 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import ClockMove
 from analyze.refine.clock_fit import MAX_STEPS, Bounds, PairClock, contradicted, fit_clock, smallest_shift
 from analyze.refine.record_clocks import record_bounds, record_shifts
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, StoredCategory
+from schemas.arrays import B1, I8
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_SECOND
 
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 Pair = tuple[int, int]
 
 _BLOCK_CELLS = 1 << 18

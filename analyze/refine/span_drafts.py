@@ -25,9 +25,9 @@ from analyze.refine.siblings import (
 )
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import StoredCategory, StoredStructure
+from schemas.arrays import F8, I8
 from stitch.graph.placed import END, POINT, START
 
-I8 = npt.NDArray[np.int64]
 I1 = npt.NDArray[np.int8]
 
 _SECOND_FIRST = int(Relation.SECOND_FIRST)
@@ -150,7 +150,7 @@ class _Choices:
     open_pairs: tuple[int, ...]
     """Pairs that each request decides."""
 
-    def pairs(self, row: int, tree: SpanTree, mean_ns: npt.NDArray[np.float64]) -> Iterator[tuple[int, int]]:
+    def pairs(self, row: int, tree: SpanTree, mean_ns: F8) -> Iterator[tuple[int, int]]:
         """(earlier unit, later unit) of every sequential pair, for the requests that decide as `row` does.
 
         A relation that the mean starts of these requests contradict is dropped (parallel): what remains
@@ -219,7 +219,7 @@ def _graph(
     tree: SpanTree,
     hosts: tuple[str, ...],
     before: list[tuple[int, int]],
-    mean_ns: npt.NDArray[np.float64],
+    mean_ns: F8,
 ) -> tuple[tuple[Node, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Nodes, edges and responses of S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
     successors: dict[int, list[int]] = {}

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.stats.time_blocks import BLOCKS, equal_count_bounds
-
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 LEAST: Final = 2 * BLOCKS
 """Values a side; fewer have too few in a block."""

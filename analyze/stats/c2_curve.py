@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import F8, I8
 from schemas.report.variance import C2Curve
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 HIGH: Final = 1.0
 """C² above this is high variance (VF §4.2)."""

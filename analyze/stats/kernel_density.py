@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 GRID: Final = 512
 PROMINENCE: Final = 0.02

@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
 
 NS_PER_US = 1000.0
 LARGE = 10

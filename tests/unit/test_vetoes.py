@@ -9,9 +9,9 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.methods.robust.place_equivalence import place_equivalence
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.verdict.places import place_equivalence
 from analyze.methods.robust.vetoes.lost_records import loss_of
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample

@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.stats.sums import totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,8 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.stats.kernel_density import Density, log_density, modes
 from analyze.stats.moments import LARGE, SampleMoments, pooled
+from schemas.arrays import F8, I8
 from schemas.report.browse import BinnedCategory, BinnedRoot, BinnedSite, BrowseRangesSection, DensityCurve
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 MOST_ROOTS: Final = 60
 MOST_CATEGORIES: Final = 200

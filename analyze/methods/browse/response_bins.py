@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Category, Population
 from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.header import OK
 from analyze.stats.kernel_density import LEAST_US, Mode
 from analyze.stats.sums import totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 NS_PER_US: Final = 1000
 MOST_DIGITS: Final = 19

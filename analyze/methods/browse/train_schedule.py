@@ -14,16 +14,14 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Graph
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names
 from analyze.report.drawing.swimlane import critical_positions
+from schemas.arrays import F8
 from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
 from stitch.graph.placed import END, START
-
-F8 = npt.NDArray[np.float64]
 
 MOST_STEPS: Final = 40
 """Listed of a component."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category
 from analyze.stats.kernel_density import weighted_quantile
-
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 NS_PER_US = 1e3
 

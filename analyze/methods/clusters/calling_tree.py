@@ -13,19 +13,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Category, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NameBook
 from analyze.profile.times import own_time_ns
 from analyze.stats.moments import NS_PER_US
+from schemas.arrays import F8, I8
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 ROOT: Final = -1
 

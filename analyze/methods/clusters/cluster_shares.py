@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.proportions import fisher, proportions_with_spread, share_dispersion
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8
 
 _LEAST_IN_BLOCK: Final = 5
 """Requests of a block that show how far a share goes on its own."""

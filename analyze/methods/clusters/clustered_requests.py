@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.cluster_shares import ShareTests, share_tests
 from analyze.methods.clusters.clusters_settings import ClustersSettings
@@ -14,9 +13,7 @@ from analyze.population import Population
 from analyze.stats.moments import NS_PER_US
 from analyze.stats.time_blocks import equal_count_bounds
 from analyze.stats.weights import in_requests
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import CallingTree, calling_tree
 from analyze.methods.clusters.cluster_shares import ShareTests
@@ -32,9 +31,7 @@ from analyze.methods.clusters.path_agreement import PathAgreement, path_agreemen
 from analyze.methods.clusters.row_draws import drawn_rows
 from analyze.methods.clusters.stability import Stability, stability
 from analyze.population import Population
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Category, Graph, Population
 from analyze.stats.moments import NS_PER_US
+from schemas.arrays import F8, I8
 from stitch.graph.placed import END
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 
 class FeatureSet(StrEnum):

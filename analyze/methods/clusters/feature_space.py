@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.feature_rows import FeatureRows, FeatureSet
 from analyze.methods.clusters.row_draws import drawn_rows
+from schemas.arrays import F8
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-F8 = npt.NDArray[np.float64]
 
 Points = Any
 """[rows, dimensions]: a dense array, or scipy's CSR where there are many columns that are mostly 0."""

@@ -12,16 +12,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import CallingTree
 from analyze.methods.clusters.cluster_shares import ShareTests
 from analyze.methods.clusters.clustered_requests import ClusteredRequests
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import Gates, TreeOverlay, overlaid
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import B1, F8, I8
 
 NONE: Final = -1
 LEAST_REQUESTS: Final = 10
@@ -50,7 +47,7 @@ class HeldAgainst:
         return self.weight * float(colour.max(initial=0.0))
 
 
-def nearest_of_root(apart: F8, dominant: I8, wanted: npt.NDArray[np.bool_] | None = None) -> I8:
+def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
     """[clusters] nearest other cluster of the same dominant root type, of those wanted; NONE without one."""
     distance = np.where(dominant[:, None] == dominant[None, :], apart, np.inf)
     np.fill_diagonal(distance, np.inf)

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.feature_space import Points
 from analyze.methods.clusters.partition import Partition, partition
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 GRID: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 STARTS: Final = 3

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.feature_space import Points
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 _MOST_ROUNDS: Final = 300
 _BATCH: Final = 8_192

@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.clustered_requests import ClusteredRequests
 from analyze.population import Population
 from analyze.stats.agreement import Purity, adjusted_rand, purity
 from analyze.stats.moments import LARGE
-
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import B1, I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class PathAgreement:
     """[L1 categories] key of the stored one with most requests."""
     count: I8
     """[L1 categories, clusters, samples] requests."""
-    rare: npt.NDArray[np.bool_]
+    rare: B1
     """[L1 categories] at most LARGE requests in all samples."""
     adjusted_rand: float
     purity: Purity

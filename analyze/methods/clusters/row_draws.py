@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 
 def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:

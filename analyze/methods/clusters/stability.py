@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.feature_space import Points
 from analyze.methods.clusters.partition import Partition, moved_on, partition
 from analyze.methods.clusters.row_draws import halves
 from analyze.stats.agreement import adjusted_rand, best_jaccard, contingency
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 _STARTS: Final = 2
 """Runs of K-means for one refit."""

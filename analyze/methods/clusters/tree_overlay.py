@@ -14,17 +14,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
 from analyze.stats.multiple import q_values
+from schemas.arrays import B1, F8, I8
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 TIME_SHARE: Final = 0.01
 """A time that adds less of the mean request's time than this is not coloured."""

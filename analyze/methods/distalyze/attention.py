@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.dependency_network import Network
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 NOTABLE: Final = 0.1
 """Part of the component's largest |t| that the beginning of its chain has at least."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
@@ -16,11 +15,8 @@ from analyze.methods.distalyze.request_kinds import kinds_of
 from analyze.methods.distalyze.request_logs import NS_PER_US, request_instances, request_log
 from analyze.methods.distalyze.window_logs import host_windows, windows
 from analyze.population import Population
+from schemas.arrays import B1, F8, I8
 from schemas.errors import ConfigError
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 PAIR: Final = 2
 _LEAST_SURE: Final = 0.1

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.nested_trees import TreeRules, coded, split_sizes
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8
 
 TRIVIAL_RHO: Final = 0.995
 """|Spearman| with P above which a variable says what P says (DIST §5.3.1)."""

@@ -8,7 +8,6 @@ from itertools import zip_longest
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.component_rows import component_row
 from analyze.methods.distalyze.contrasts import Contrast, Study, contrast_of
@@ -20,11 +19,8 @@ from analyze.methods.distalyze.predictive import Divergence, divergence
 from analyze.methods.distalyze.study_components import Evidence, components
 from analyze.population import Population
 from analyze.stats.multiple import q_values
+from schemas.arrays import F8, I8
 from schemas.report.networks import NetworkComponent
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-
 
 LOG_TYPES: Final = (LogType.EVENT, LogType.STATE)
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 HEAVY: Final = 0.011
 """Share outside of mean ± 3 sigma from which a tail is heavy: four times that of a normal distribution."""

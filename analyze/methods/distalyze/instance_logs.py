@@ -8,12 +8,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I4, I8
 
 
 class LogType(StrEnum):

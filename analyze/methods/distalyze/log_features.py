@@ -11,13 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.instance_logs import Instances, LogType, Quantity, Series
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 
 class FeatureType(StrEnum):

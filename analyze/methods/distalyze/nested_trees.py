@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I4, I8
 
 BINS: Final = 64
 """Predictors of more distinct values are cut at their quantiles."""

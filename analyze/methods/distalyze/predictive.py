@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.instance_logs import Instances, LogType, Series, VariableName
 from analyze.methods.distalyze.log_features import REPEATS, TYPES, FeatureMaker, FeatureType
 from analyze.stats.welch import WelchTests, welch_tests
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8
 
 BLOCK: Final = 128
 """Variables worked on at once: 128 of 10,000 instances are 10 MB a matrix."""

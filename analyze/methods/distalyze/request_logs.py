@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.explain.parameter_columns import parameter_readings
@@ -21,10 +20,8 @@ from analyze.population import Category, Graph, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from analyze.profile.times import own_time_ns
+from schemas.arrays import F8, I8
 from stitch.graph.placed import END, START
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 NS_PER_US = 1e3
 _MEASURE = {START: "starts", END: "ends"}

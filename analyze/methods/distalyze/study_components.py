@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.attention import Component, component_of
 from analyze.methods.distalyze.dependency_network import (
@@ -28,10 +27,7 @@ from analyze.methods.distalyze.log_features import (
 )
 from analyze.methods.distalyze.predictive import MOSTLY, Divergence
 from analyze.stats.welch import MOST_T
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 _POOL_RATIO: Final = 3
 """Instances of the larger class for one of the smaller in the network of both."""
@@ -68,7 +64,7 @@ class Found:
     """Of C0, and the component's own."""
     scores: tuple[float, float, float]
     """Of the components of C0, of C1, of both together."""
-    tested: npt.NDArray[np.int64]
+    tested: I8
     """[variables] row of `tests` that each variable's test is in."""
     divergence: F8
     """[nodes] normalised |t|, 0 where it is not significant."""

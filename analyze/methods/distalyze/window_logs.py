@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
 from analyze.methods.distalyze.instance_logs import (
@@ -21,11 +20,8 @@ from analyze.methods.distalyze.instance_logs import (
 from analyze.methods.distalyze.request_logs import NS_PER_US, events_of, own_times
 from analyze.population import Category, Population
 from analyze.profile.names import NameBook
+from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_SECOND
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 SLICES: Final = 12
 """Readings of rates and shares in one window."""

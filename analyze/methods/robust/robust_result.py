@@ -15,10 +15,10 @@ from analyze.methods.robust.account_section import (
     tail_account,
 )
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.assured import assured
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.verdict.judgement import assured
 from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.path_settings import PathSettings
 from analyze.population import Population

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.assurance.period_blocks import TAIL_LEVELS
-from analyze.assurance.profile_blocks import quantile_bin
 from analyze.findings.changes import NO_SHAPE
 from analyze.findings.grouping import grouped
 from analyze.findings.groups import ERROR_KINDS, Group
@@ -21,6 +19,7 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.methods.robust.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components

@@ -19,6 +19,7 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histogram import log_histogram
 from analyze.stats.moments import NS_PER_US, SampleMoments
+from schemas.arrays import F8
 from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import (
     Direction,
@@ -31,8 +32,6 @@ from schemas.report.mutations import (
 )
 from schemas.report.parts import Histogram, KsResult
 from schemas.report.step_account import StepAccount
-
-F8 = npt.NDArray[np.float64]
 
 
 def mutations_section(result: PaperResult, population: Population, limits: ReportLimits) -> MutationsSection:

@@ -29,13 +29,12 @@ from analyze.paths.attribution import Attribution, attribute
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
+from schemas.arrays import F8, I4, I8
 from schemas.report.mutations import Direction, MutationKind
 
 NOTHING_US: Final = 1e-3
 """A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 INDEX = npt.NDArray[np.intp]
 
 
@@ -44,7 +43,7 @@ class Candidates:
     """Candidate precursors of one structural mutation, most likely first."""
 
     category: INDEX
-    edits: npt.NDArray[np.int32]
+    edits: I4
     distance: F8
     weight: F8
     """Sum to 1."""
@@ -219,7 +218,7 @@ def _structural(
 def _rank_candidates(
     mutation: int,
     chosen: INDEX,
-    edits: npt.NDArray[np.int32],
+    edits: I4,
     normalized: F8,
     moments: SampleMoments,
     root_mean_us: float,

@@ -22,10 +22,8 @@ from rapidfuzz.process import cdist
 
 from analyze.methods.spectroscope.paper_settings import Distance, PaperSettings
 from analyze.population import Graph
+from schemas.arrays import F8, I4, I8
 
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
 INDEX = npt.NDArray[np.intp]
 
 
@@ -47,9 +45,7 @@ def structural_sets(count: I8, settings: PaperSettings) -> StructuralSets:
     return StructuralSets(np.flatnonzero(gained >= least), np.flatnonzero(-gained >= least))
 
 
-def candidates(
-    mutation: int, precursors: INDEX, count: I8, root: npt.NDArray[np.int64], *, one_to_n: bool
-) -> INDEX:
+def candidates(mutation: int, precursors: INDEX, count: I8, root: I8, *, one_to_n: bool) -> INDEX:
     """Precursors that may have given requests to `mutation` (NSDI §5.3), ascending.
 
     Same root type; and, with `one_to_n`, lost at least as many requests as the mutation gained. root:
@@ -107,9 +103,7 @@ def _distinct(texts: list[str]) -> tuple[list[str], INDEX]:
     return list(place), np.array([place[text] for text in texts], dtype=np.intp)
 
 
-def similarity_weights(
-    edits: npt.NDArray[np.int32], normalized: F8, distance: Distance, settings: PaperSettings
-) -> F8:
+def similarity_weights(edits: I4, normalized: F8, distance: Distance, settings: PaperSettings) -> F8:
     """Weights of a mutation's candidates, summing to 1.
 
     `text`: s = 1/(1+d) on the raw distance, 1 - d on the normalized one. `released`: 1/d, whichever d; a

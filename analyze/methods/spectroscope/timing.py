@@ -15,10 +15,8 @@ import numpy.typing as npt
 from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Category, Graph
 from analyze.stats.ks import KsColumns, ks_columns, p_one_sided, p_two_sided
+from schemas.arrays import B1, F8, I8
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 INDEX = npt.NDArray[np.intp]
 
 PROBLEM: Final = 1

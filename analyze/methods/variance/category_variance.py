@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.site_variance import coefficient
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.sums import totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
 
 WIDEST: Final = math.log(1e4)
 """An interval of ln C² that is wider says nothing, and is not shown."""

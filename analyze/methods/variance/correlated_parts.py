@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr
 
 from analyze.methods.variance.covariance_shares import covariances
 from analyze.stats.multiple import q_values
 from analyze.stats.rank import midranks
 from analyze.stats.time_blocks import autocorrelation_time, blocks_for
-
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 LEAST_REQUESTS: Final = 24
 """Three to each of the fewest blocks that can be shuffled."""

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.variance_split import TOLERANCE
-
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 WINSORISED_AT: Final = 0.995
 """Quantile that longer times are cut to, to see what of a share rests on few requests."""

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.markers import LabelRules
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
 from analyze.population import Population
 from analyze.profile.names import PartName, edge_name, site_name
 from analyze.profile.times import AllPathTimes, at_sites
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 MOST_SITES: Final = 60
 """Sites of rare paths told apart, those of the largest variance; the others are one part."""

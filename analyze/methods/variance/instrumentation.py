@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.explain.chosen_requests import Selection
 from analyze.methods.variance.group_parts import GroupParts
 from analyze.methods.variance.merged_behaviours import TwoBehaviours, two_behaviours
 from analyze.population import Population
 from analyze.profile.names import PartName
+from schemas.arrays import B1, F8
 from schemas.report.explanations import Explanation
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

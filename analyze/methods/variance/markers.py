@@ -23,17 +23,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analyze.population import Graph
 from analyze.profile.names import Names, PartName, edge_name, site_name
+from schemas.arrays import B1, I8
 from schemas.errors import ConfigError
 from schemas.report.variance import MarkerKind
 from schemas.windows import NS_PER_SECOND
-
-B1 = npt.NDArray[np.bool_]
-I8 = npt.NDArray[np.int64]
 
 
 class Marker(BaseModel):

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 LEAST_VALUES: Final = 40
 LEAST_MODE: Final = 5

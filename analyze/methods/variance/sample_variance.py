@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.category_variance import GroupVariances, group_variances
 from analyze.methods.variance.markers import LabelRules
@@ -14,8 +13,7 @@ from analyze.methods.variance.site_variance import SiteVariances, site_variances
 from analyze.methods.variance.variance_split import VarianceSplit, variance_split
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes
-
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1
 
 
 @dataclass(frozen=True, slots=True)

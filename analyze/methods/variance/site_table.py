@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.variance.category_variance import WIDEST, log_coefficient
@@ -18,11 +17,9 @@ from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
+from schemas.arrays import F8, I8
 from schemas.report.findings import Interval
 from schemas.report.variance import VariableSite
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 SITES_SCHEMA: Final = pa.schema(
     [

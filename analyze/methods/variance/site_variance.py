@@ -13,16 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.methods.variance.variance_split import VarianceSplit, refuse_rest
 from analyze.profile.times import AllPathTimes, at_sites
 from analyze.stats.sums import totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 
 @dataclass(frozen=True, slots=True)

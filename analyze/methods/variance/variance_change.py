@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.category_variance import GroupVariances, log_coefficient
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
@@ -14,12 +13,10 @@ from analyze.methods.variance.site_variance import SiteVariances
 from analyze.methods.variance.variance_split import VarianceSplit
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.multiple import q_values
+from schemas.arrays import F8, I8
 
 _ROUNDING: Final = 1e-12
 """Part of the squared mean below which a variance is rounding."""
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

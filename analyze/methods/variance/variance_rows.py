@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.variance.category_variance import WIDEST, log_coefficient
@@ -24,6 +23,7 @@ from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.stats.c2_curve import HIGH, c2_curve
 from analyze.stats.moments import LARGE
+from schemas.arrays import F8
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
@@ -33,8 +33,6 @@ from schemas.report.variance import (
     VarianceSection,
     WatchedSource,
 )
-
-F8 = npt.NDArray[np.float64]
 
 MOST_SITES: Final = 100
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.variance.request_groups import NOWHERE, Levels, RequestGroups
 from analyze.stats.sums import totals
-
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 TOLERANCE: Final = 1e-9
 """Largest share of the variance that an account may miss."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analyze.assurance.period_tests import exact_p
 from analyze.findings.changes import NO_SHAPE, Change
 from analyze.findings.groups import PATH_KINDS
 from analyze.methods.robust.roles import Roles
@@ -25,6 +24,7 @@ from analyze.methods.robust.visit_sums import BothSums
 from analyze.profile.names import NO_CALLER, SiteKind
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
+from analyze.stats.proportions import exact_p
 from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
 from stitch.graph.labels import is_made_up

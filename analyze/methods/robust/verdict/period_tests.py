@@ -1,7 +1,9 @@
-"""Did mean, tail or error rate of all requests change? By test, whatever sites and categories say.
+"""Test whether mean, tail or error rate of all requests changed, whatever call sites and categories say.
 
 A gate rests on these (ALGORITHMS L.6): no comparison passes while one of them says "changed", however small
-its categories are. All count what blocks share and what ordinary windows differ by (L.5).
+its categories are. All count what blocks share and what ordinary windows differ by (L.5). No change needs
+evidence, too: the 90 % interval of the ratio of means must lie inside a band, for root types that hold nearly
+all of the time (TOST; H.6).
 """
 
 from __future__ import annotations
@@ -11,14 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri, stdtr, stdtrit
 
-from analyze.assurance.period_blocks import PeriodBlocks, block_means
-from analyze.stats.proportions import fisher, proportions_with_spread
+from analyze.methods.robust.verdict.period_blocks import BlockMeans, PeriodBlocks, block_means
+from analyze.stats.proportions import exact_p, proportions_with_spread, share_dispersion
+from schemas.arrays import F8
 from schemas.report.accounts import Measure
-
-F8 = npt.NDArray[np.float64]
 
 ALPHA = 0.01
 MEAN_FLOOR = 0.05
@@ -241,11 +241,6 @@ def block_dispersion(counts: Sequence[F8], weight: Sequence[F8], n: Sequence[flo
     return (max(1.0, x2 / df), float(df)) if df else (1.0, max(sum(n) - 2, 1.0))
 
 
-def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
-    """Fisher's two-sided p: twice the smaller tail, at most 1."""
-    return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
-
-
 def spread_p(share: tuple[float, float], n: tuple[float, float], phi: float, df: float) -> float:
     """Two-sided p of a difference of shares with over-dispersion φ, Student's law."""
     k0, n0, k1, n1 = np.array([[share[0] * n[0]], [n[0]], [share[1] * n[1]], [n[1]]])
@@ -269,3 +264,139 @@ def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     reach = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+COLD_TAU = PeriodNoise().tau
+"""Least τ where no window tells, and what is taken then."""
+LEAST_TAU = 0.02
+LEAST_WINDOWS = 5
+_MAD = 1.4826
+_PRIOR = 6.0
+"""Windows that the cold value is worth."""
+
+
+def ordinary_noise(windows: PeriodBlocks, windows0: int = 1, windows1: int = 1) -> PeriodNoise:
+    """Noise from ordinary windows, a block each; cold values where fewer than five hold requests.
+
+    τ²: the squared MAD of the windows' log-means, as history holds faults, shrunk towards the cold value with
+    six windows' weight. Sampling is not taken off: windows are about as long as the periods, so what chance
+    does in them it does in a period, and a mean of few requests is no surer for it. φ of failures as in L.9.
+    windows0, windows1: how many such windows the periods are long.
+    """
+    weight = windows.weight.sum(axis=1)
+    there = weight > 0
+    n = int(there.sum())
+    if n < LEAST_WINDOWS:
+        return PeriodNoise(windows0=windows0, windows1=windows1)
+    logs = np.log(np.maximum(windows.time_us.sum(axis=1)[there] / weight[there], 1e-3))
+    raw = (_MAD * float(np.median(np.abs(logs - np.median(logs))))) ** 2
+    tau2 = (_PRIOR * COLD_TAU**2 + (n - 1) * raw) / (_PRIOR + n - 1)
+    scale = weight[there] / windows.weight2.sum(axis=1)[there]
+    phi = share_dispersion(
+        (windows.failed.sum(axis=1)[there] * scale)[None, :], (weight[there] * scale)[None, :], unbiased=True
+    )
+    return PeriodNoise(max(math.sqrt(tau2), LEAST_TAU), float(phi[0]), windows0, windows1)
+
+
+NEEDED_SHARE = 0.9
+"""Of the time."""
+_LEVEL = 0.90
+
+
+@dataclass(frozen=True, slots=True)
+class RootEquivalence:
+    """One root type."""
+
+    root: str
+    ratio: float | None
+    """Mean after over mean before; None where a period has too few requests to say."""
+    low: float | None
+    high: float | None
+    """90 % interval of the ratio."""
+    equivalent: bool
+    time_share: float
+    """Of the time of both periods, each period counting the same."""
+    missing_factor: float | None
+    """How many times as many requests would show it, if means and spread stay; None: shown, or never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equivalence:
+    """All root types, those with the most time first."""
+
+    roots: tuple[RootEquivalence, ...]
+    band: float
+    """Half width of the band, relative: 0.05 is ±5 %."""
+
+    @property
+    def share(self) -> float:
+        """Share of the time in root types whose mean is equivalent; 0 where nothing took time."""
+        return sum(root.time_share for root in self.roots if root.equivalent)
+
+    @property
+    def holds(self) -> bool:
+        """Whether nearly all of the time is in such root types."""
+        return self.share >= NEEDED_SHARE
+
+
+def equivalence(
+    reference: PeriodBlocks,
+    problem: PeriodBlocks,
+    roots: Sequence[str],
+    noise: PeriodNoise,
+    *,
+    tails_settled: bool = False,
+) -> Equivalence:
+    """TOST of the ratio of means by root type, on logs, sampling from blocks. O(blocks · roots).
+
+    tails_settled: very slow requests were shown not to be more. Then a root type also counts where the mean
+    of the logarithms is the same: means of heavy tails would need more requests than anybody has.
+    """
+    band = mean_band(noise)
+    sides = [block_means(side, by_root=True) for side in (reference, problem)]
+    typical = [block_means(side, by_root=True, logs=True) for side in (reference, problem)]
+    shares = sum(
+        side.time_us.sum(axis=0) / max(side.time_us.sum(), 1e-300) for side in (reference, problem)
+    ) / np.float64(2)
+    found = []
+    for at, root in enumerate(roots):
+        means = [float(side.mean[at]) for side in sides]
+        if not all(mean > 0 for mean in means) or any(np.isnan(side.variance[at]) for side in sides):
+            found.append(RootEquivalence(root, None, None, None, False, float(shares[at]), None))
+            continue
+        parts = np.array(
+            [float(side.variance[at]) / mean**2 for side, mean in zip(sides, means, strict=True)]
+        )
+        freedom = np.array([float(side.freedom[at]) for side in sides])
+        weak = float((parts**2 / freedom).sum())
+        df = float(parts.sum()) ** 2 / weak if weak > 0 else 1e6
+        change = math.log(means[1] / means[0])
+        reach = math.sqrt(float(parts.sum())) * float(stdtrit(df, (1 + _LEVEL) / 2))
+        inside = abs(change) + reach <= math.log1p(band)
+        if tails_settled and not inside:
+            inside = _same_logs(typical, at, math.log1p(band))
+        room = math.log1p(band) - abs(change)
+        found.append(
+            RootEquivalence(
+                root,
+                math.exp(change),
+                math.exp(change - reach),
+                math.exp(change + reach),
+                inside,
+                float(shares[at]),
+                None if inside or room <= 0 else (reach / room) ** 2,
+            )
+        )
+    return Equivalence(tuple(sorted(found, key=lambda row: (-row.time_share, row.root))), band)
+
+
+def _same_logs(sides: Sequence[BlockMeans], at: int, room: float) -> bool:
+    """TOST of the difference of the means of logarithms of one root type."""
+    variance = np.array([float(side.variance[at]) for side in sides])
+    freedom = np.array([float(side.freedom[at]) for side in sides])
+    if np.isnan(variance).any():
+        return False
+    weak = float((variance**2 / freedom).sum())
+    df = float(variance.sum()) ** 2 / weak if weak > 0 else 1e6
+    reach = math.sqrt(float(variance.sum())) * float(stdtrit(df, (1 + _LEVEL) / 2))
+    return abs(float(sides[1].mean[at] - sides[0].mean[at])) + reach <= room

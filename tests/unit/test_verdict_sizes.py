@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyze.assurance.equivalence import Equivalence, RootEquivalence
-from analyze.assurance.external_cause import Arrivals, ExternalCause
-from analyze.assurance.largest_change import Bounds, LargestChange, largest_change, size_for
-from analyze.assurance.period_tests import PeriodTest
-from analyze.assurance.verdict import Outcome, outcome
+from analyze.methods.robust.verdict.load import Arrivals, ExternalCause
+from analyze.methods.robust.verdict.outcome import Outcome, outcome
+from analyze.methods.robust.verdict.period_tests import Equivalence, PeriodTest, RootEquivalence
+from analyze.methods.robust.verdict.sizes import Bounds, LargestChange, largest_change, size_for
 from schemas.report.accounts import VisibleRow
 
 OPEN = Equivalence((RootEquivalence("a/x", 1.0, 0.8, 1.2, False, 1.0, 9.0),), 0.05)

@@ -10,12 +10,23 @@ from oracles.blocks_of_requests import period_blocks, tail_thresholds
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import Call, call, population
 
-from analyze.assurance.equivalence import Equivalence, RootEquivalence, equivalence
-from analyze.assurance.external_cause import Arrivals, ExternalCause
-from analyze.assurance.period_blocks import PeriodBlocks, period_requests, root_types
-from analyze.assurance.period_tests import PeriodNoise, PeriodTest, period_tests
-from analyze.assurance.quality_rows import excluded_rows, history_rows, quality_rows, sampling_rows
-from analyze.assurance.verdict import Explained, Outcome, outcome
+from analyze.methods.robust.verdict.data_quality import (
+    excluded_rows,
+    history_rows,
+    quality_rows,
+    sampling_rows,
+)
+from analyze.methods.robust.verdict.load import Arrivals, ExternalCause
+from analyze.methods.robust.verdict.outcome import Explained, Outcome, outcome
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, period_requests, root_types
+from analyze.methods.robust.verdict.period_tests import (
+    Equivalence,
+    PeriodNoise,
+    PeriodTest,
+    RootEquivalence,
+    equivalence,
+    period_tests,
+)
 from analyze.population import Population
 from analyze.report import wording
 from schemas.report.accounts import QualityRow, VerdictSection

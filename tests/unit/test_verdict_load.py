@@ -10,12 +10,16 @@ import pytest
 from oracles.blocks_of_requests import period_blocks
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
-from analyze.assurance.equivalence import equivalence
-from analyze.assurance.external_cause import external_cause, least_clients, mean_gap_us
-from analyze.assurance.judgement import judge
-from analyze.assurance.load_change import mix_change, rate_changes
-from analyze.assurance.period_blocks import PeriodRequests
-from analyze.assurance.period_tests import PeriodNoise, period_tests
+from analyze.methods.robust.verdict.judgement import judge
+from analyze.methods.robust.verdict.load import (
+    external_cause,
+    least_clients,
+    mean_gap_us,
+    mix_change,
+    rate_changes,
+)
+from analyze.methods.robust.verdict.period_blocks import PeriodRequests
+from analyze.methods.robust.verdict.period_tests import PeriodNoise, equivalence, period_tests
 
 TRIALS = 200
 CALM = PeriodNoise(tau=0.0, phi=1.0)

@@ -12,8 +12,14 @@ from oracles.period_traffic import MINUTE_NS, PERIOD, blocks_of, drawn
 from oracles.refined import Call, call, population
 from scipy import stats
 
-from analyze.assurance.period_blocks import block_means, period_requests, root_types
-from analyze.assurance.period_tests import PeriodNoise, PeriodTest, exact_p, newcombe, period_tests
+from analyze.methods.robust.verdict.period_blocks import block_means, period_requests, root_types
+from analyze.methods.robust.verdict.period_tests import (
+    PeriodNoise,
+    PeriodTest,
+    newcombe,
+    period_tests,
+)
+from analyze.stats.proportions import exact_p
 
 CALM = PeriodNoise(tau=0.0, phi=1.0)
 TRIALS = 200

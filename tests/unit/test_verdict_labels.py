@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyze.assurance.label_hygiene import label_hygiene, propose_cleaning
+from analyze.methods.robust.verdict.label_hygiene import label_hygiene, propose_cleaning
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,19 @@ from oracles.blocks_of_requests import period_blocks, tail_thresholds
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 from oracles.refined import call, population
 
-from analyze.assurance.judgement import judge
-from analyze.assurance.ordinary_noise import ordinary_noise
-from analyze.assurance.period_blocks import PeriodBlocks, period_requests, root_types
-from analyze.assurance.period_tests import PeriodNoise, period_tests
-from analyze.assurance.profile_blocks import profile_blocks, profile_log_spread, profile_thresholds
-from analyze.assurance.verdict import Explained
-from analyze.assurance.visible_change import log_spread
 from analyze.methods.robust.robust_run import slow_response_ns
+from analyze.methods.robust.verdict.judgement import judge
+from analyze.methods.robust.verdict.outcome import Explained
+from analyze.methods.robust.verdict.period_blocks import (
+    PeriodBlocks,
+    log_spread,
+    period_requests,
+    profile_blocks,
+    profile_log_spread,
+    profile_thresholds,
+    root_types,
+)
+from analyze.methods.robust.verdict.period_tests import PeriodNoise, ordinary_noise, period_tests
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot
 

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from analyze.assurance.equivalence import NEEDED_SHARE, Equivalence
-from analyze.assurance.external_cause import ExternalCause
-from analyze.assurance.largest_change import Bounds, LargestChange
-from analyze.assurance.missing_requests import missing_for_equivalence, missing_for_test
-from analyze.assurance.period_tests import ALPHA, PeriodTest
+from analyze.methods.robust.verdict.load import ExternalCause
+from analyze.methods.robust.verdict.period_tests import ALPHA, NEEDED_SHARE, Equivalence, PeriodTest
+from analyze.methods.robust.verdict.sizes import (
+    Bounds,
+    LargestChange,
+    missing_for_equivalence,
+    missing_for_test,
+)
 from analyze.report.wording import change, duration, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]

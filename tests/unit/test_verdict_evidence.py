@@ -9,20 +9,25 @@ import pytest
 from oracles.blocks_of_requests import period_blocks, tail_thresholds
 from oracles.period_traffic import PERIOD, blocks_of, drawn
 
-from analyze.assurance.equivalence import Equivalence, RootEquivalence, equivalence
-from analyze.assurance.missing_requests import (
+from analyze.methods.robust.verdict.period_blocks import log_spread
+from analyze.methods.robust.verdict.period_tests import (
+    Equivalence,
+    PeriodNoise,
+    PeriodTest,
+    RootEquivalence,
+    equivalence,
+    period_tests,
+)
+from analyze.methods.robust.verdict.sizes import (
+    least_new,
     missing_for_equivalence,
     missing_for_share,
     missing_for_test,
-)
-from analyze.assurance.period_tests import PeriodNoise, PeriodTest, exact_p, period_tests
-from analyze.assurance.visible_change import (
-    least_new,
-    log_spread,
     smallest_ratio,
     smallest_share,
     visible_rows,
 )
+from analyze.stats.proportions import exact_p
 
 CALM = PeriodNoise(tau=0.0, phi=1.0)
 

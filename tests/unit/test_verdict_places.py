@@ -11,9 +11,9 @@ from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.own_times import own_times
-from analyze.methods.robust.place_sizes import largest_at_places, mean_sizes
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.verdict.places import largest_at_places, mean_sizes
 from analyze.methods.robust.visit_sums import visit_sums
 from analyze.population import Sample
 
