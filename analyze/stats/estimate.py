@@ -1,10 +1,10 @@
-"""An estimate of a change at many places, and every question that is asked of one (ALGORITHMS L.4, L.5, B.12).
+"""Estimate a change at many places, and answer every question that is asked of one (L.4, L.5, B.12).
 
-Two constructors cover what is compared: `share_change` for shares of requests or calls, `level_change` for logarithms
-of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after, 2 and on the blocks
-of ordinary times. Blocks say how far a value moves by itself and which values are ordinary (the envelope). Whoever
-wants to know whether something changed, how large a change may be, which would have been seen, or how many requests
-are missing, makes an `Estimate` and asks it.
+Two constructors cover what is compared: `share_change` for shares of requests or calls, `level_change` for
+logarithms of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after,
+2 and on the blocks of ordinary times. Blocks say how far a value moves by itself and which values are
+ordinary (the envelope). Whoever wants to know whether something changed, how large a change may be, which
+would have been seen, or how many requests are missing, makes an `Estimate` and asks it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
 LEAST_IN_BLOCK = 3
 """Requests of a block that tell something of its scatter."""
 LEAST_IN_ENVELOPE = 5
-"""Requests of a block that show how far the system goes on its own: one of fewer is too easily all of a kind."""
+"""Requests of a block that show how far the system goes: one of fewer is too easily all of a kind."""
 SURE = 0.95
 """That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
 SHARE_MARGIN = 0.02
@@ -33,7 +33,7 @@ SHARE_MARGIN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Changes of one measure at many places; arrays are [places]. Shares, or natural logarithms of a level."""
+    """Changes of one measure at many places, shares or natural logarithms; arrays are [places]."""
 
     unit: Literal["share", "log"]
     before: F8
@@ -57,8 +57,9 @@ class Estimate:
     new: B1
     """The share is 0 or 1 on one side."""
     surely: tuple[F8, F8]
-    """Bounds of the value after by the chance of its own few requests; the value itself where they do not matter."""
-    margin: float = 0.0
+    """Bounds of the value after by the chance of its own few requests; the value itself where they do not
+    matter."""
+    margin: F8 | float = 0.0
     """By how much a value must leave the envelope."""
 
     @property
@@ -86,7 +87,8 @@ class Estimate:
         return self.change - reach, self.change + reach
 
     def clears(self, z: float, floor: F8 | float) -> B1:
-        """Tell which changes are z standard errors (as unlikely as that many of a normal law) and over a floor."""
+        """Tell which changes are z standard errors (as unlikely as that many of a normal law) and over a
+        floor."""
         size = np.abs(self.change)
         return np.asarray((size > enough_errors(z, self.freedom) * self.se) & (size > floor))
 
@@ -149,13 +151,13 @@ class Estimate:
 
 
 def share_change(
-    x: F8, n: F8, *, prior_phi: float = 1.0, one_sided: bool = False, margin: float = SHARE_MARGIN
+    x: F8, n: F8, *, prior_phi: float = 1.0, one_sided: bool = False, margin: F8 | float = SHARE_MARGIN
 ) -> Estimate:
     """Estimate changes of shares x of n; both [places, columns], in effective requests.
 
-    p is Fisher's (`one_sided`: of no rise). The variance is quasi-binomial: over-dispersion φ between blocks, the
-    lowest 90 % of them (L.9 item 4), and `prior_phi` at least, except of what is new or gone, which was never seen
-    to scatter.
+    p is Fisher's (`one_sided`: of no rise). The variance is quasi-binomial: over-dispersion φ between
+    blocks, the lowest 90 % of them (L.9 item 4), and `prior_phi` at least, except of what is new or gone,
+    which was never seen to scatter.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         share = x / n
@@ -196,9 +198,10 @@ def level_change(
 ) -> Estimate:
     """Estimate changes of levels, as logarithms.
 
-    periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests; p: of a
-    test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance between blocks is
-    robust, less the sampling's, shrunk to that of all places, at least `least_tau`² (L.5, L.9 item 2).
+    periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
+    p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
+    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² (L.5,
+    L.9 item 2).
     """
     told = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
     noise = window_noise(
@@ -233,7 +236,8 @@ def level_change(
 
 
 def envelope(seen: F8) -> tuple[F8, F8]:
-    """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than five."""
+    """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than
+    five."""
     told = ~np.isnan(seen)
     enough = told.sum(axis=1) >= LEAST_FOR_ENVELOPE
     low, high = (
@@ -244,7 +248,8 @@ def envelope(seen: F8) -> tuple[F8, F8]:
 
 
 def share_bounds(x: F8, n: F8, sure: float = SURE) -> tuple[F8, F8]:
-    """Give exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each with that confidence."""
+    """Give exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each with that
+    confidence."""
     x = np.clip(x, 0.0, n)
     with np.errstate(invalid="ignore"):
         least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - sure), 0.0)

@@ -1,8 +1,8 @@
 """Histograms of values by place and column, in bins of equal ratio: medians, quantiles, rank tests of them.
 
-What a profile keeps of requests are such rows, one a (place, column, bin) with the number of requests; columns are slots
-of time at first, then the periods and blocks that slots are put together to. Adding up millions of rows is most of what
-tests cost: `summed_rows`.
+What a profile keeps of requests are such rows, one a (place, column, bin) with the number of requests;
+columns are slots of time at first, then the periods and blocks that slots are put together to. Adding up
+millions of rows is most of what tests cost: `summed_rows`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Histograms:
         return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
 
     def log_medians(self, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
-        """Give medians, natural logarithm, with the variance of their sampling from the quartiles, and requests.
+        """Give medians, natural logarithm, with the variance of their sampling from the quartiles, and
+        requests.
 
         All [places, columns]; NaN where there is no request.
         """
@@ -72,11 +73,14 @@ class Histograms:
             spread = np.maximum((high - low) * BIN_LOG / _IQR, _LEAST_SPREAD)
             variance = (_MEDIAN_SE * spread) ** 2 / n
         shape = (n_places, n_columns)
-        found = LogMedians((middle * BIN_LOG).reshape(shape), np.where(n > 0, variance, np.nan).reshape(shape))
+        found = LogMedians(
+            (middle * BIN_LOG).reshape(shape), np.where(n > 0, variance, np.nan).reshape(shape)
+        )
         return found, n.reshape(shape)
 
     def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
-        """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a quantile)."""
+        """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a
+        quantile)."""
         total = totals(self.place, self.n, n_places)
         rows = self._holding(self.place, total, quantiles)
         return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
@@ -88,7 +92,7 @@ class Histograms:
         return rank_tests_of_groups(self.place[first], before, after, n_places).p
 
     def _holding(self, cell: I8, n: F8, quantiles: Sequence[float]) -> list[I8]:
-        """Find a row of each filled cell a quantile: the first bin up to which so many of its requests lie."""
+        """Find the row of each filled cell that holds a quantile: up to it so many requests lie."""
         cumulative = np.cumsum(self.n)
         filled = np.flatnonzero(n > 0)
         before = np.concatenate(([0.0], np.cumsum(n)))[filled]
@@ -118,8 +122,8 @@ class Histograms:
 def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
     """Add up n of equal (place, column, bin), in their order: rows sorted by the three, each once.
 
-    All [rows]; bins outside of 0 to 8191 become the nearest. O(rows) where places ascend and their bins lie close (the
-    usual order), else O(rows log rows).
+    All [rows]; bins outside of 0 to 8191 become the nearest. O(rows) where places ascend and their bins lie
+    close (the usual order), else O(rows log rows).
     """
     bins = np.clip(bins, 0, _MOST_BINS - 1)
     n_columns = int(column.max(initial=0)) + 1

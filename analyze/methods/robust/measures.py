@@ -1,18 +1,19 @@
 """MEASURES: everything that is tested at call sites, a row each (ALGORITHMS L.3, L.4, L.9).
 
-To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what else a
-place must show to count), add its row to MEASURES with the case that fails without it, and a sentence for its kinds in
-`titles`. All p are corrected together, and the same is asked of every row: significant by q, `min_z` standard errors
-with the noise of ordinary times in them, over the floor, outside of the envelope (`testing`).
+To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
+else a place must show to count), add its row to MEASURES with the case that fails without it, and a
+sentence for its kinds in `titles`. All p are corrected together, and the same is asked of every row:
+significant by q, `min_z` standard errors with the noise of ordinary times in them, over the floor, outside
+of the envelope (`testing`).
 
-One request has one say: several calls of a site in one request are not independent, so what is compared is a value a
-request (a mean of its calls, a number of calls, a share of them).
+One request has one say: several calls of a site in one request are not independent, so what is compared is
+a value a request (a mean of its calls, a number of calls, a share of them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BINS_PER_OCTAVE, value_of
-from analyze.stats.noise import LogMedians, enough_errors
+from analyze.stats.noise import LogMedians
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind, Unit
@@ -80,8 +81,8 @@ class Measure:
     only_more: bool = False
     """Less of it is no change."""
     only_where_silent: bool = False
-    """Sums that say something only where no other measure of structure found anything; corrected by themselves."""
-    settings: tuple[str, ...] = field(default=())
+    """Sums that say something only where no other measure of structure found anything; corrected by
+    themselves."""
 
 
 # ---------------------------------------------------------------- times
@@ -100,9 +101,9 @@ def own_time(view: View) -> Observed:
 def slow_calls(view: View) -> Observed:
     """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary (B.8).
 
-    A rise below the floor counts where very slow calls take much of the response time. Without a history a rise must
-    also show without the block of the problem that has most of it: a burst is one event, and nobody says how often
-    there is one.
+    A rise below the floor counts where very slow calls take much of the response time. Without a history a
+    rise must also show without the block of the problem that has most of it: a burst is one event, and
+    nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
     limit = _slow_from(values.where(roles.side[values.column] == 0), view.n_sites)
@@ -116,7 +117,9 @@ def slow_calls(view: View) -> Observed:
         much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
     found = replace(share_change(x, n, one_sided=True), margin=np.where(much, 0.0, settings.share_margin))
     least = settings.time_share * view.mean_response_ns
-    matters = (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
+    matters = (
+        (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
+    )
     if roles.cold:
         matters &= _without_worst_block(view, values, over, found)
     floor = np.where(much, 0.0, settings.tail_floor)
@@ -142,21 +145,21 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
         totals(cell, value, view.n_sites * len(slots)).reshape(view.n_sites, len(slots))
         for value in (values.n[mine] * over[mine], values.n[mine])
     )
+    few = (n > 0).sum(axis=1) < view.settings.least_blocks
     rows, worst = np.arange(view.n_sites), x.argmax(axis=1)
     rest_x, rest_n = x.sum(axis=1) - x[rows, worst], n.sum(axis=1) - n[rows, worst]
     with np.errstate(divide="ignore", invalid="ignore"):
         longer = (1 / found.n0 + 1 / rest_n) / (1 / found.n0 + 1 / found.n1)
         rise = rest_x / rest_n - found.before
-        return np.asarray(
-            ((n > 0).sum(axis=1) < view.settings.least_blocks) | (rise > view.settings.min_z * found.se * np.sqrt(longer))
-        )
+        return np.asarray(few | (rise > view.settings.min_z * found.se * np.sqrt(longer)))
 
 
 def overlap(view: View) -> Observed | None:
     """Observe how many children of a call run at a time.
 
-    That number also falls where one of them gets slower by itself, and all still begin together. They run one after
-    the other only if they also take longer together than the longest of them does, by more than before.
+    That number also falls where one of them gets slower by itself, and all still begin together. They run
+    one after the other only if they also take longer together than the longest of them does, by more than
+    before.
     """
     values, pattern = view.values(OVERLAP)
     if not len(values.n):
@@ -172,7 +175,7 @@ def overlap(view: View) -> Observed | None:
 
 
 def steps(view: View) -> Observed | None:
-    """Observe how often a request walks a step of activity records: they do not nest, a loop shows only so."""
+    """Observe how often a request walks a step of activity records: a loop shows only so."""
     return _calls(view, SiteKind.STEP)
 
 
@@ -203,7 +206,9 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
         moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * a_call_ns
         weight = view.after.w / max(view.after.requests, 1e-300) * np.minimum(np.abs(found.change), 1.0)
     of_steps = kind is SiteKind.STEP  # of a call the time lies mostly below: what it costs its account says
-    matters = moved_ns > settings.time_share * view.mean_response_ns if of_steps else np.ones(n_sites, np.bool_)
+    matters = (
+        moved_ns > settings.time_share * view.mean_response_ns if of_steps else np.ones(n_sites, np.bool_)
+    )
     floor = float(np.log1p(settings.time_floor * (1 if of_steps else 2)))
     before, after = view.rates
     seen = _at_sites(view, found, floor, matters, (after - before) * a_call_ns)
@@ -214,7 +219,9 @@ def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMe
     """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
     # Counts were put in bins of ratios; small ones are told apart exactly.
     number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
-    n, total, squares = (values.sums(values.n * v, n_places, n_columns) for v in (np.ones_like(number), number, number**2))
+    n, total, squares = (
+        values.sums(values.n * v, n_places, n_columns) for v in (np.ones_like(number), number, number**2)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = total / n
         spread = np.maximum(np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean, _LEAST_SPREAD)
@@ -244,7 +251,8 @@ class _Patterns:
         width = int(pattern.max(initial=0)) + 1
         pair, code = np.unique(site * width + pattern, return_inverse=True)
         sums = (
-            view.sums(code, slot, table[k].to_numpy(), len(pair)) for k in ("votes", "n", "calls", "inclusive_ns")
+            view.sums(code, slot, table[k].to_numpy(), len(pair))
+            for k in ("votes", "n", "calls", "inclusive_ns")
         )
         return _Patterns(pair // width, pair % width, *sums)
 
@@ -267,7 +275,9 @@ def call_pattern(view: View) -> Observed:
     # Records do not nest: there a request is one call, and takes what it takes.
     is_point = view.of_kind(SiteKind.POINT)[at][:, None]
     made = np.where(is_point, patterns.votes, patterns.calls)
-    site_calls = np.where(is_point, view.touching[at, :2], np.stack([view.before.calls, view.after.calls], axis=1)[at])
+    site_calls = np.where(
+        is_point, view.touching[at, :2], np.stack([view.before.calls, view.after.calls], axis=1)[at]
+    )
     periods = np.maximum([view.before.requests, view.after.requests], 1e-300)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.nan_to_num(made[:, :2] / site_calls)
@@ -284,8 +294,8 @@ def call_pattern(view: View) -> Observed:
 def called_child(view: View) -> Observed:
     """Observe the share of a site's requests that call a child, whatever else they call.
 
-    Where requests scatter over many patterns none of them moves by enough. Children that every call has, or that are
-    of one pattern only, say nothing that the pattern does not.
+    Where requests scatter over many patterns none of them moves by enough. Children that every call has, or
+    that are of one pattern only, say nothing that the pattern does not.
     """
     patterns = _Patterns.of(view)
     children = [sorted({child.operation for child in pattern}) for pattern in view.names.shapes]
@@ -305,7 +315,8 @@ def called_child(view: View) -> Observed:
     up = (found.estimate.change > 0).astype(np.int64)
 
     def mine(row: int) -> I8:
-        return pairs[by_code[ends[row] : ends[row + 1]]]
+        found: I8 = pairs[by_code[ends[row] : ends[row + 1]]]
+        return found
 
     # Shown by the pattern that has most of it in the period in which it is more frequent.
     first = [int(mine(row)[np.argmax(patterns.votes[mine(row), up[row]])]) for row in range(len(key))]
@@ -321,8 +332,8 @@ def called_child(view: View) -> Observed:
 def unseen_patterns(view: View) -> Observed:
     """Observe the share of a site's requests of patterns that were not there before.
 
-    New patterns come by themselves where there are many. How often, those tell that one request alone had before (Good
-    and Turing): their share is what is expected.
+    New patterns come by themselves where there are many. How often, those tell that one request alone had
+    before (Good and Turing): their share is what is expected.
     """
     patterns = _Patterns.of(view)
     before, after = patterns.requests[:, BEFORE], patterns.requests[:, AFTER]
@@ -335,7 +346,8 @@ def unseen_patterns(view: View) -> Observed:
     several = np.bincount(patterns.site[unseen], minlength=view.n_sites) > 1
 
     def mine(site: int) -> I8:
-        return unseen[patterns.site[unseen] == site]
+        found: I8 = unseen[patterns.site[unseen] == site]
+        return found
 
     first = np.full(view.n_sites, -1, dtype=np.int64)
     for site in np.flatnonzero(several).tolist():

@@ -56,7 +56,7 @@ class _Row(NamedTuple):
     """Only ordinary times keep it from counting."""
 
 
-def tested_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
+def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
     """Run every measure; Benjamini-Hochberg over all, then noise and floors.
 
     Measures that speak only where the others are silent are corrected by themselves.
@@ -64,7 +64,8 @@ def tested_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested
     left = [m for m in measures if m.name not in view.settings.without]
     rounds = [_judged(view, [m for m in left if m.only_where_silent is late]) for late in (False, True)]
     first, second = (
-        [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()] for rows in rounds
+        [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
+        for rows in rounds
     )
     kept = first + _silent_before(second, first, view.names)
     rows = [row for rows in rounds for row in rows]
@@ -90,7 +91,9 @@ def _judged(view: View, measures: Sequence[Measure]) -> list[_Row]:
         start += int(mine.sum())
         e = found.estimate
         with np.errstate(invalid="ignore"):
-            passes = mine & (level <= view.settings.q) & e.clears(view.settings.min_z, found.floor) & found.matters
+            passes = (
+                mine & (level <= view.settings.q) & e.clears(view.settings.min_z, found.floor) & found.matters
+            )
             if measure.only_more:
                 passes &= e.change > 0
         outside = e.outside()
@@ -145,7 +148,8 @@ def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKi
 
 
 def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBack]:
-    """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it is."""
+    """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
+    is."""
     told = {names.sites[change.site].operation for change in kept}
     places: dict[int, HeldBack] = {}
     for row in rows:
@@ -169,8 +173,8 @@ def _size(found: HeldBack) -> tuple[float, float]:
 def _inherited(changes: Sequence[Change], names: Names, most_of_it: float = 0.7) -> set[int]:
     """Find changes of numbers of calls (by id) whose caller is called more, or less, often itself.
 
-    Where a loop turns three times as often all that is below it is called three times as often: the loop is what
-    changed. Operations that call themselves, or each other, do not explain each other away.
+    Where a loop turns three times as often all that is below it is called three times as often: the loop is
+    what changed. Operations that call themselves, or each other, do not explain each other away.
     """
     factors = {c.site: log(c.after / c.before) for c in changes if c.kind in CALL_KINDS}
     callers: dict[int, set[int]] = {}
@@ -205,7 +209,9 @@ def _silent_before(second: Sequence[Change], first: Sequence[Change], names: Nam
     That a path became rarer says not yet what came instead.
     """
     inherited = _inherited(second, names)
-    every = [(names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS]
+    every = [
+        (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
+    ]
     any_way = {operation for operation, _ in every}
     more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}
     left: dict[int, Change] = {}

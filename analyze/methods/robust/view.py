@@ -1,7 +1,7 @@
 """Look at a profile's call sites as a comparison does: before, after, and the blocks of ordinary times.
 
-Measures are made of a `View`, confounders adjust one, and the verdict asks it. Whatever several of them need is worked
-out here once.
+Measures are made of a `View`, confounders adjust one, and the verdict asks it. Whatever several of them
+need is worked out here once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class View:
             name: totals(site, visits[name].to_numpy()[mine], self.n_sites)
             for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
         }
-        return VisitSums(float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column)
+        return VisitSums(
+            float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column
+        )
 
     # -- shares: sums by column
 
@@ -96,23 +98,13 @@ class View:
 
     def values(self, measure: int) -> tuple[Histograms, I8]:
         """Give the per-request values of a measure by site and slot, and the call pattern of each row."""
-        table = self.profile.votes
-        of = table["measure"].to_numpy()
-        first, past = np.searchsorted(of, np.array([measure, measure + 1], dtype=of.dtype)).tolist()
-        rows: pa.Table = table.slice(first, past - first)
-        site, slot, bins, pattern = (rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "shape"))
-        w = rows["w"].to_numpy()
-        group = site * (int(slot.max(initial=0)) + 1)
-        group += slot
-        n = int(group.max(initial=-1)) + 1
-        worth = in_requests(totals(group, w, n), totals(group, rows["w2"].to_numpy(), n))
-        return Histograms(site, slot, bins, w * worth[group]), pattern
+        return values_of(self.profile, measure)
 
     def given_pattern(self, values: Histograms, pattern: I8) -> Histograms:
         """Take values relative to the median before of their call pattern, scaled to the site's own median.
 
-        A call that took another path is no slower call. A pattern that was not there before is for the test of
-        patterns alone: its values are left out.
+        A call that took another path is no slower call. A pattern that was not there before is for the test
+        of patterns alone: its values are left out.
         """
         code, first = numbered((values.place, pattern))
         ordinary = np.where(self.roles.ordinary, 0, -1).astype(np.int64)
@@ -201,3 +193,23 @@ class View:
     def mean_response_ns(self) -> F8:
         """Mean response time of the requests after that touch the site."""
         return self.after.response_ns / np.maximum(self.after.w, 1e-300)
+
+
+def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
+    """Give the per-request values of a measure by site and slot, and the call pattern of each row.
+
+    Weighted requests count as the requests that they are worth (A.7).
+    """
+    table = profile.votes
+    of = table["measure"].to_numpy()
+    first, past = np.searchsorted(of, np.array([measure, measure + 1], dtype=of.dtype)).tolist()
+    rows: pa.Table = table.slice(first, past - first)
+    site, slot, bins, pattern = (
+        rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "shape")
+    )
+    w = rows["w"].to_numpy()
+    group = site * (int(slot.max(initial=0)) + 1)
+    group += slot
+    n = int(group.max(initial=-1)) + 1
+    worth = in_requests(totals(group, w, n), totals(group, rows["w2"].to_numpy(), n))
+    return Histograms(site, slot, bins, w * worth[group]), pattern
