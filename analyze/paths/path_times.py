@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from analyze.paths.path_settings import PathSettings
 from analyze.paths.path_table import PathTable
-from analyze.stats.moments import NS_PER_US
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LogMedians, log_medians, window_noise
 from analyze.stats.rank import rank_tests
 from analyze.stats.tolerant_ks import tolerant_ks
 from schemas.arrays import B1, F8
+from schemas.windows import NS_PER_US
 
 _SMALL = 20
 """Below so many requests on a side, by what weights are worth, the exact rank test is used, above the

@@ -175,12 +175,14 @@ def share_change(
     exact = fisher(
         *(np.rint(v).astype(np.int64) for v in (x[:, BEFORE], n[:, BEFORE], x[:, AFTER], n[:, AFTER]))
     )
+    with np.errstate(invalid="ignore"):  # where a side has nothing, there is nothing to say
+        between = sampling * (phi - 1)
     return Estimate(
         "share",
         share[:, BEFORE],
         share[:, AFTER],
         sampling,
-        sampling * (phi - 1),
+        between,
         np.where(phi > prior, np.maximum(known.sum(axis=1) - 1.0, 1.0), np.inf),
         np.where(x[:, AFTER] > 0, exact.p_more, 1.0) if one_sided else exact.p,
         n[:, BEFORE],

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from analyze.population import Category
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
-NS_PER_US = 1000.0
 LARGE = 10
 """The papers' large categories hold more requests than this; C² is shown for them only."""
 

@@ -166,7 +166,7 @@ def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[st
 TWIN = """
 from dataclasses import replace
 
-from analyze.methods.spectroscope.method import METHOD as PAPER
+from analyze.methods.paper.method import METHOD as PAPER
 
 METHOD = replace(PAPER, name="twin", title="The same again")
 """

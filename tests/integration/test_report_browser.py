@@ -18,7 +18,7 @@ from oracles.striped_reads import reads
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.variance.method import METHOD as VARIANCE
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.report.page import render_html
 from schemas.report.mutations import MutationsSection
 

@@ -17,9 +17,9 @@ from oracles.populations import category, constant_chain, graph, population
 from rich.console import Console
 
 from analyze.compare import compare
+from analyze.methods.paper.method import METHOD as PAPER
+from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import AnyMethod, Chosen, Method, Result, SampleCount
-from analyze.methods.spectroscope.method import METHOD as PAPER
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Population, Sample
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.claims import Claims, claims_ns
+from analyze.methods.robust.causes.claims import Claims, claims_ns
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests

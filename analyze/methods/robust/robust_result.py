@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyze.findings.changes import Change
 from analyze.methods.port import Result
 from analyze.methods.robust.account_section import (
     account_of,
@@ -15,6 +14,7 @@ from analyze.methods.robust.account_section import (
     tail_account,
 )
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings

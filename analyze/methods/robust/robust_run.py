@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.findings.changes import NO_SHAPE
-from analyze.findings.grouping import grouped
-from analyze.findings.groups import ERROR_KINDS, Group
-from analyze.findings.last_calls import last_callees
-from analyze.findings.over_hosts import HostOf, hosts_in
-from analyze.findings.places import Affected, Context, affected_requests
-from analyze.methods.robust.failing_callees import failures_begun, with_failing_callees
+from analyze.methods.robust.causes.failing_callees import failures_begun, with_failing_callees
+from analyze.methods.robust.causes.grouping import grouped
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.last_calls import last_callees
+from analyze.methods.robust.causes.over_hosts import HostOf, hosts_in
+from analyze.methods.robust.causes.places import Affected, Context, affected_requests
+from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, significant_changes
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted

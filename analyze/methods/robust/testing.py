@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, PATH_KINDS, TIME_KINDS
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.measures import MEASURES, Measure, Observed
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names

@@ -9,13 +9,18 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.category_variance import WIDEST, log_coefficient
-from analyze.methods.variance.marked_labels import MarkedLabels
+from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.sample_variance import Measured, SampleVariance
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.site_table import site_rows
-from analyze.methods.variance.site_variance import coefficient, deviation
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.variance_decomposition import (
+    WIDEST,
+    Measured,
+    SampleVariance,
+    coefficient,
+    deviation,
+    log_coefficient,
+)
 from analyze.population import Population
 from analyze.profile.names import site_name
 from analyze.profile.times import AllPathTimes

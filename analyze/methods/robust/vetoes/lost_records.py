@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import PATH_KINDS
+from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.view import View

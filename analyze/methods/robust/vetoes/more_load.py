@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.view import values_of
