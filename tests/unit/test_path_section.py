@@ -11,9 +11,8 @@ from oracles.paths import path, swapped
 from oracles.populations import graph, population
 from rich.console import Console
 
-from analyze.paths.difference import difference_lines
-from analyze.paths.path_settings import PathSettings
-from analyze.paths.signatures import Move, aligned_steps, signature
+from analyze.paths.alignment import Move, aligned_steps, difference_lines, signature
+from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits

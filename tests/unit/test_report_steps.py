@@ -8,7 +8,7 @@ from oracles.paper_report import paper_outcome
 from oracles.populations import category, constant_chain, graph, population
 from oracles.shop import shop_outcome
 
-from analyze.paths.attribution import attribute
+from analyze.paths.critical_path import attribute
 from analyze.population import Category
 from analyze.report import wording
 from analyze.report.drawing.accounts import (

@@ -15,8 +15,8 @@ from analyze.methods.robust.verdict.places import place_equivalence
 from analyze.methods.robust.vetoes.lost_records import loss_of
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
-from analyze.refine.clock_fit import Bounds as ClockBounds
-from analyze.refine.clock_fit import fit_clock
+from analyze.refine.clocks import Bounds as ClockBounds
+from analyze.refine.clocks import fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 

@@ -20,7 +20,7 @@ from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.verdict.judgement import assured
 from analyze.methods.robust.verdict_section import verdict_section
-from analyze.paths.path_settings import PathSettings
+from analyze.paths.settings import PathSettings
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
 from analyze.report.finding_tables import finding_tables

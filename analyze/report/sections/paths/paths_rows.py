@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from analyze.paths.difference import DifferenceLine, difference_lines
-from analyze.paths.path_changes import PathChanges, path_changes
-from analyze.paths.path_groups import PathGroup, PathMove
-from analyze.paths.path_settings import PathSettings
-from analyze.paths.transport import OTHER
+from analyze.paths.alignment import DifferenceLine, difference_lines
+from analyze.paths.changes import PathChanges, path_changes
+from analyze.paths.moves import OTHER, PathGroup, PathMove
+from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits

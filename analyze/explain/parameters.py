@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyze.explain.attribute_column import Column, shown, text_column
 from analyze.explain.chosen_requests import ChosenRequests
+from analyze.explain.columns import Column, shown, text_column
 from analyze.population import Category, Population
 from schemas.arrays import B1, F8, I4, I8
 

@@ -1,4 +1,4 @@
-"""Kernel density of times on a log scale, and its modes (TR §4.3; ALGORITHMS H.1)."""
+"""Estimate the kernel density of times on a log scale, and its modes (TR §4.3; ALGORITHMS H.1)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from schemas.arrays import F8
 
-GRID: Final = 512
+_GRID: Final = 512
 PROMINENCE: Final = 0.02
 """Of the highest point; a maximum that rises less above the saddles beside it is none."""
 LEAST_US: Final = 1e-3
 """Shorter times (0) stand at one nanosecond."""
-SURE: Final = 3.0
+_SURE: Final = 3.0
 """Standard errors of the density by which a maximum must rise, else it may be chance."""
 _ROUGHNESS: Final = 0.5 / np.sqrt(np.pi)
 """Of the Gaussian kernel, ∫K²: the variance of a density is f·∫K²/(n·h)."""
@@ -52,7 +52,7 @@ class Mode:
     """The valleys beside it, log2 µs; infinite at the ends."""
 
 
-def log_times(us: F8) -> F8:
+def _log_times(us: F8) -> F8:
     """log2 of times in µs; 0 is taken for a nanosecond."""
     logs: F8 = np.log2(np.maximum(us, LEAST_US))
     return logs
@@ -65,15 +65,15 @@ def log_density(us: F8, weight: F8) -> Density | None:
     """
     from KDEpy import FFTKDE
 
-    x = log_times(us)
+    x = _log_times(us)
     if not len(x) or x.max() - x.min() < 1e-9:
         return None
     bandwidth, rule = _bandwidth(x, weight)
     # Not finer than the grid shows.
-    bandwidth = max(bandwidth, (x.max() - x.min()) / GRID)
-    at = np.linspace(x.min() - _REACH * bandwidth, x.max() + _REACH * bandwidth, GRID)
+    bandwidth = max(bandwidth, (x.max() - x.min()) / _GRID)
+    at = np.linspace(x.min() - _REACH * bandwidth, x.max() + _REACH * bandwidth, _GRID)
     density = FFTKDE(kernel="gaussian", bw=bandwidth).fit(x, weights=weight).evaluate(at)
-    return Density(at, np.maximum(density, 0.0), kish(weight), float(bandwidth), rule)
+    return Density(at, np.maximum(density, 0.0), _kish(weight), float(bandwidth), rule)
 
 
 def _bandwidth(x: F8, weight: F8) -> tuple[float, Literal["isj", "silverman", "resolution"]]:
@@ -88,26 +88,26 @@ def _bandwidth(x: F8, weight: F8) -> tuple[float, Literal["isj", "silverman", "r
         found = None
     rule: Literal["isj", "silverman"] = "isj"
     if found is None or not np.isfinite(found) or found <= 0:
-        found, rule = silverman(x, weight), "silverman"
-    step = clock_step(x, weight)
+        found, rule = _silverman(x, weight), "silverman"
+    step = _clock_step(x, weight)
     return (step, "resolution") if step > found else (found, rule)
 
 
-def silverman(x: F8, weight: F8) -> float:
+def _silverman(x: F8, weight: F8) -> float:
     """0.9 · min(sd, IQR/1.34) · n^(-1/5), n being what the weights are worth (Kish)."""
     w = weight / weight.sum()
     mean = float(w @ x)
     sd = float(np.sqrt(w @ (x - mean) ** 2))
     iqr = weighted_quantile(x, weight, 0.75) - weighted_quantile(x, weight, 0.25)
-    return 0.9 * (min(sd, iqr / 1.34) if iqr > 0 else sd) * float(kish(weight) ** -0.2)
+    return 0.9 * (min(sd, iqr / 1.34) if iqr > 0 else sd) * float(_kish(weight) ** -0.2)
 
 
-def kish(weight: F8) -> float:
+def _kish(weight: F8) -> float:
     """How many equally weighted requests tell as much."""
     return float(weight.sum()) ** 2 / float(weight @ weight)
 
 
-def clock_step(x: F8, weight: F8) -> float:
+def _clock_step(x: F8, weight: F8) -> float:
     """How far apart the times lie that a clock tells apart.
 
     The weighted median, over times, of the distance to the nearest other time: between whole milliseconds
@@ -142,7 +142,7 @@ def modes(found: Density, most: int) -> list[Mode]:
     peaks, told = find_peaks(padded, prominence=PROMINENCE * top)
     saddles = padded[peaks] - told["prominences"]
     error = np.sqrt((padded[peaks] + saddles) * _ROUGHNESS / (found.worth * found.bandwidth))
-    sure = told["prominences"] > SURE * error
+    sure = told["prominences"] > _SURE * error
     peaks, prominence = peaks[sure], told["prominences"][sure] / top
     holds = prominence * peak_widths(padded, peaks, rel_height=0.5)[0]
     kept = np.sort(np.argsort(-holds, kind="stable")[:most])

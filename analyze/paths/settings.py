@@ -1,4 +1,4 @@
-"""Settings of the comparison of whole paths."""
+"""Set how whole paths are compared."""
 
 from __future__ import annotations
 

@@ -1,31 +1,93 @@
-"""What belongs to a request as a whole: its type, its hosts, hour and sampling (ALGORITHMS D.3)."""
+"""Hold attributes of requests as columns: numbers or levels; type, hosts, hour and sampling of each (D.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from analyze.explain.attribute_column import REQUEST, Column, text_column
 from analyze.explain.chosen_requests import ChosenRequests
 from analyze.population import Category, Population
-from schemas.arrays import B1, I4, I8
+from schemas.arrays import B1, F8, I4, I8
 from schemas.windows import NS_PER_MINUTE
 
-HOST: Final = "host"
+REQUEST: Final = "request"
+"""`where` of what belongs to the request as a whole."""
+OTHER: Final = "(other)"
+"""The level of all levels that are not kept by name."""
+MISSING: Final = "(missing)"
+_LONGEST_WORD: Final = 80
+"""Characters of a level that are shown."""
+_HOST: Final = "host"
 TYPE: Final = "type"
 REACHES: Final = "reaches host"
 """Beginning of the keys of columns `yes` or `no`."""
 _MOST_REACHED: Final = 12
 """Hosts of one component that get a column "reaches it", the most frequent ones."""
 _NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
-
-
-HOUR: Final = "hour of day (UTC)"
-SAMPLED: Final = "sampled"
-OF_PERIODS: Final = frozenset({HOUR, SAMPLED})
+_HOUR: Final = "hour of day (UTC)"
+_SAMPLED: Final = "sampled"
+OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
 """Columns in which two periods differ because somebody chose these periods: compared inside one only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One attribute of every request of a table."""
+
+    where: str
+    """`component/point` of the node, a component, or `request`."""
+    key: str
+    values: F8
+    """[requests]; NaN is missing. Of a text column the index into `levels`."""
+    levels: tuple[str, ...] | None = None
+    """Words of a text column; None for numbers."""
+    aggregate: str = ""
+    """Which of several values in a request: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`, `distinct`,
+    `change`; empty where a request has one."""
+    passes: B1 | None = None
+    """[requests] whether the request passes the node at all; None: all do. A value is missing where it does
+    not, but that is structure, not a parameter."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether values are numbers."""
+        return self.levels is None
+
+    @property
+    def name(self) -> str:
+        """`key` or `key (aggregate)`, for display."""
+        return f"{self.key} ({self.aggregate})" if self.aggregate else self.key
+
+    @property
+    def text(self) -> str:
+        """Name and place, for display: `count at nfs/READ`."""
+        return self.name if self.where == REQUEST else f"{self.name} at {self.where}"
+
+    def at(self, rows: B1 | I8) -> Column:
+        """The column of some requests."""
+        passes = None if self.passes is None else self.passes[rows]
+        return replace(self, values=self.values[rows], passes=passes)
+
+
+def shown(word: str) -> str:
+    """A level as it is shown: one line, not too long."""
+    line = " ".join(word.split()) if any(c in word for c in "\n\r\t") else word
+    return line if len(line) <= _LONGEST_WORD else line[: _LONGEST_WORD - 1] + "…"
+
+
+def text_column(
+    where: str, key: str, codes: npt.NDArray[np.integer], words: tuple[str, ...], aggregate: str = ""
+) -> Column:
+    """A text column from codes (-1 missing) into `words`; only words that occur are kept, in their order."""
+    used, place = np.unique(codes, return_inverse=True)
+    first = int(np.searchsorted(used, 0))
+    values = place.astype(np.float64) - first
+    values[values < 0] = np.nan
+    return Column(where, key, values, tuple(words[int(code)] for code in used[first:]), aggregate)
 
 
 def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[Column]:
@@ -35,11 +97,11 @@ def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[
     yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
     yield from _host_columns(population, chosen)
     hour = (chosen.start_ns // _NS_PER_HOUR) % 24
-    yield Column(REQUEST, HOUR, hour.astype(np.float64))
+    yield Column(REQUEST, _HOUR, hour.astype(np.float64))
     power = np.rint(np.log2(np.maximum(chosen.weight, 1e-300))).astype(np.int64)
     powers, codes = np.unique(power, return_inverse=True)
     words = tuple("all" if p == 0 else f"about 1 in {2.0**p:g}" for p in powers)
-    yield text_column(REQUEST, SAMPLED, codes.astype(np.int32), words)
+    yield text_column(REQUEST, _SAMPLED, codes.astype(np.int32), words)
 
 
 def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[Column]:
@@ -77,8 +139,8 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[Co
                 reached[component].append(np.unique(pairs[known]))
     yield text_column(REQUEST, "entry host", entry, population.hosts)
     for number, component in enumerate(components):
-        column = text_column(component, HOST, first[number], population.hosts)
-        yield Column(component, HOST, column.values, column.levels, passes=passes[number])
+        column = text_column(component, _HOST, first[number], population.hosts)
+        yield Column(component, _HOST, column.values, column.levels, passes=passes[number])
         if reached[number]:
             yield from _reaches(component, first[number], reached[number], passes[number], population.hosts)
 

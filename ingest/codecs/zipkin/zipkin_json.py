@@ -1,17 +1,21 @@
-"""Zipkin v2 JSON: a list of spans (or of traces) a payload, or a line."""
+"""Zipkin v2 JSON: a list of spans (or of traces) a payload, or a line.
+
+msgspec checks names and types while it parses; what it refuses is read item by item.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.dead_letters import RejectLog
-from ingest.codecs.payloads import json_bytes, refuse_dense, sized, without_bom
+from ingest.codecs.payloads import JSON_ERRORS, json_bytes, refuse_dense, sized, without_bom
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
@@ -26,19 +30,19 @@ from ingest.codecs.values.json_fields import (
     read_items,
     text,
 )
-from ingest.codecs.zipkin.zipkin_columns import span_batch
-from ingest.codecs.zipkin.zipkin_structs import (
+from ingest.codecs.zipkin.zipkin_spans import (
     KINDS,
     KindName,
     ZipkinAnnotation,
     ZipkinEndpoint,
     ZipkinSpan,
-    columns_of_structs,
-    parse_typed,
-    raw_items,
+    span_batch,
 )
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason
+
+_DECODER = msgspec.json.Decoder(list[ZipkinSpan])
+_RAW_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class ZipkinCodec:
@@ -50,11 +54,11 @@ class ZipkinCodec:
         """See `Codec.decode`; `item` is the span in its payload."""
         good, log = sized(payloads, config)
         good = refuse_dense(payloads, good, log)
-        typed = {i: spans for i in good if (spans := parse_typed(without_bom(payloads[i]))) is not None}
+        typed = {i: spans for i in good if (spans := _parse_typed(without_bom(payloads[i]))) is not None}
         results: list[SpanResult] = []
         if any(typed.values()):
             results.append(_read_typed(typed, config))
-            log_bad_spans(results[0].bad, lambda payload: raw_items(without_bom(payloads[payload])), log)
+            log_bad_spans(results[0].bad, lambda payload: _raw_items(without_bom(payloads[payload])), log)
         rest = [i for i in good if i not in typed]
         if rest:
             results.append(_read_items(payloads, rest, config, log))
@@ -78,12 +82,26 @@ def zipkin_oddities(events: pa.Table) -> Counter[str]:
     )
 
 
+def _parse_typed(document: bytes) -> list[ZipkinSpan] | None:
+    """The spans of a list; None if it is not as the model says."""
+    try:
+        return _DECODER.decode(document)
+    except JSON_ERRORS:
+        return None
+
+
+def _raw_items(document: bytes) -> Callable[[int], bytes]:
+    """The text of a span by item, for dead letters; `document` is one that `_parse_typed` took."""
+    raws = _RAW_DECODER.decode(document)
+    return lambda item: bytes(raws[item])
+
+
 def _read_typed(typed: dict[int, list[ZipkinSpan]], config: DecodeConfig) -> SpanResult:
     sizes = [len(spans) for spans in typed.values()]
     payload = np.repeat(np.array(list(typed), np.int64), sizes)
     item = np.concatenate([np.arange(n) for n in sizes])
     spans = [span for document in typed.values() for span in document]
-    return events_of_spans(span_batch(columns_of_structs(spans, payload, item), config), config)
+    return events_of_spans(span_batch(spans, payload, item, config), config)
 
 
 def _read_items(
@@ -99,8 +117,8 @@ def _read_items(
 
     read_items(payloads, indexes, _spans, add, log)
     places = np.array(list(spans), np.int64).reshape(-1, 2)
-    columns = columns_of_structs(list(spans.values()), places[:, 0], places[:, 1])
-    result = events_of_spans(span_batch(columns, config), config)
+    batch = span_batch(list(spans.values()), places[:, 0], places[:, 1], config)
+    result = events_of_spans(batch, config)
     log_bad_spans(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]), log)
     return result
 

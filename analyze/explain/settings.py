@@ -1,11 +1,11 @@
-"""Defaults of the explanation (ALGORITHMS D.3 to D.5, K), in one place."""
+"""Set the defaults of the explanation (ALGORITHMS D.3 to D.5, K), in one place."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-DEFAULT_IGNORED: Final = (
+_DEFAULT_IGNORED: Final = (
     r"thread",
     r"timestamp|(^|[._-])(time|ts)$",
     r"(trace|span|request|correlation|transaction|message)[._-]?id",
@@ -15,7 +15,6 @@ DEFAULT_IGNORED: Final = (
 )
 """Parameters whose values are not expected to be alike in two requests (NSDI §5.5): regular expressions,
 looked for anywhere in the name, without regard to case."""
-
 IDENTIFIER_NAMES: Final = (
     r"version|build|revision|commit|git|sha\b|config.*hash|hash.*config|deploy|release|image|generation"
 )
@@ -53,5 +52,5 @@ class ExplainSettings:
     """A node's parameters are compared where at least this share of both classes passes the node."""
     most_attributes: int = 10
     """Rows of the attribute table that are kept."""
-    ignored: tuple[str, ...] = DEFAULT_IGNORED
+    ignored: tuple[str, ...] = _DEFAULT_IGNORED
     seed: int = 0

@@ -1,4 +1,4 @@
-"""Zipkin spans in columns, from JSON or protobuf, to the span columns that all formats share.
+"""Zipkin spans, from JSON or protobuf, to the span columns that all formats share.
 
 The one place that says how a Zipkin span reads. What the Collector writes as tags because Zipkin has no
 field for it (host, links, status, kind, attributes of events) is had back from them.
@@ -7,9 +7,9 @@ field for it (host, links, status, kind, attributes of events) is had back from 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
@@ -27,16 +27,16 @@ from ingest.codecs.spans.otlp_tags import (
 )
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, plain_value, take_first_text
-from ingest.codecs.values.ids import hex_of_text
+from ingest.codecs.values.ids import bytes_of_text, hex_of_text
 from ingest.codecs.values.numbers_in_text import with_numbers
 from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
 from schemas.events import EventKind
 
-NO_US: Final = -1
-BAD_US: Final = -2
+_NO_US: Final = -1
+_BAD_US: Final = -2
 _NS_PER_US = 1000
-MAX_US: Final = (2**63 - 1) // _NS_PER_US // 2
+_MAX_US: Final = (2**63 - 1) // _NS_PER_US // 2
 """Half of int64 nanoseconds: a start and a duration below it add up without overflow."""
 _LINK_KEY = re.compile(r"otlp\.link\.([0-9]{1,6})")
 _LINK: Final = r"^(?P<trace>[0-9a-fA-F]{32})\|(?P<span>[0-9a-fA-F]{16})\|"
@@ -46,90 +46,121 @@ _ATTRIBUTED: Final = r"(?s)\|\{.*\}\|[0-9]+$"
 _PEER_IP: Final = "peer.ip"
 _PEER_SERVICE: Final = "peer.service"
 
+KindName = Literal["CLIENT", "SERVER", "PRODUCER", "CONSUMER"]
 
-@dataclass(frozen=True, slots=True)
-class ZipkinColumns:
-    """n spans; Arrow columns are strings with nulls (or empty text) for what is absent."""
-
-    payload: I8
-    item: I8
-    trace_id: pa.Array
-    span_id: pa.Array
-    parent_id: pa.Array
-    bad_id: B1
-    """These four: as in SpanBatch."""
-    name: pa.Array
-    kind: U1
-    """[n] EventKind."""
-    start_us: I8
-    duration_us: I8
-    """[n] µs, NO_US or BAD_US."""
-    service: pa.Array
-    ip: pa.Array
-    """Local endpoint."""
-    remote_service: pa.Array
-    remote_ip: pa.Array
-    tags: AttributeTable
-    """Of text."""
-    shared: B1
-    annotation_owner: I8
-    annotation_us: I8
-    annotation: pa.Array
+KINDS: Final[dict[str | None, EventKind]] = {
+    None: EventKind.SPAN_UNSPECIFIED,
+    "CLIENT": EventKind.SPAN_CLIENT,
+    "SERVER": EventKind.SPAN_SERVER,
+    "PRODUCER": EventKind.SPAN_PRODUCER,
+    "CONSUMER": EventKind.SPAN_CONSUMER,
+}
 
 
-def valid_us(value: int | None) -> int:
-    """µs as the columns hold them: 0 and absent are the same to Zipkin."""
-    if not value:
-        return NO_US
-    return value if 0 < value < MAX_US else BAD_US
+class ZipkinEndpoint(msgspec.Struct, gc=False):
+    """Of the local or the remote side."""
+
+    serviceName: str | None = None  # noqa: N815  the names of the format
+    ipv4: str | None = None
+    ipv6: str | None = None
 
 
-def span_batch(of: ZipkinColumns, config: DecodeConfig) -> SpanBatch:
-    """Span columns. O(size)."""
-    n = len(of.payload)
-    links, tags = _links(of.tags)
-    error = _errors(tags, n)
+class ZipkinAnnotation(msgspec.Struct, gc=False):
+    """Time in µs, and what happened."""
+
+    timestamp: int | None = None
+    value: str | None = None
+
+
+class ZipkinSpan(msgspec.Struct, gc=False):
+    """A span of the v2 model."""
+
+    traceId: str | None = None  # noqa: N815
+    id: str | None = None
+    parentId: str | None = None  # noqa: N815
+    name: str | None = None
+    kind: KindName | None = None
+    timestamp: int | None = None
+    duration: int | None = None
+    localEndpoint: ZipkinEndpoint | None = None  # noqa: N815
+    remoteEndpoint: ZipkinEndpoint | None = None  # noqa: N815
+    annotations: list[ZipkinAnnotation] | None = None
+    tags: dict[str, str] | None = None
+    shared: bool | None = None
+
+
+_NOWHERE: Final = ZipkinEndpoint()
+
+
+def span_batch(spans: Sequence[ZipkinSpan], payload: I8, item: I8, config: DecodeConfig) -> SpanBatch:
+    """Columns of n spans; `payload` and `item` are [n]. O(size)."""
+    n = len(spans)
+    trace, bad_trace = hex_of_text(pa.array([s.traceId for s in spans], pa.string()))
+    span, bad_span = bytes_of_text(pa.array([s.id for s in spans], pa.string()))
+    parent, bad_parent = bytes_of_text(pa.array([s.parentId for s in spans], pa.string()))
+    local = [s.localEndpoint or _NOWHERE for s in spans]
+    remote = [s.remoteEndpoint or _NOWHERE for s in spans]
+    peer = _words([e.serviceName for e in remote])
+    links, tags = _links(_tags([s.tags or {} for s in spans]))
     host, rest = take_first_text(tags, config.host_keys, n)
-    kind, rest = _kinds(of.kind, rest, n)
-    start = _ns(of.start_us)
+    kind, rest = _kinds(np.array([KINDS[s.kind] for s in spans], np.uint8), rest, n)
+    start = _ns([s.timestamp for s in spans])
     return SpanBatch(
-        payload=of.payload,
-        item=of.item,
-        trace_id=of.trace_id,
-        span_id=of.span_id,
-        parent_id=of.parent_id,
-        bad_id=of.bad_id,
-        name=of.name,
+        payload=payload,
+        item=item,
+        trace_id=trace,
+        span_id=span,
+        parent_id=parent,
+        bad_id=bad_trace | bad_span | bad_parent,
+        name=pa.array([s.name or "" for s in spans], pa.string()),
         kind=kind,
         start_ns=start,
-        end_ns=_ends(start, of.duration_us, _is_of_sdk(tags, n)),
-        error=error,
+        end_ns=_ends(start, _us([s.duration for s in spans]), _is_of_sdk(tags, n)),
+        error=_errors(tags, n),
         # Every span has an endpoint of its own, and whatever the tags say of the machine.
         resource=np.arange(n),
-        component=_full(of.service),
-        host=pc.coalesce(host, _full(of.ip)),
+        component=_words([e.serviceName for e in local]),
+        host=pc.coalesce(host, _words([e.ipv4 or e.ipv6 for e in local])),
         attributes=with_numbers(_flat(without_field_tags(_without_bare_errors(rest)))),
         resource_attributes=_remote_endpoint(
-            {_PEER_IP: of.remote_ip, _PEER_SERVICE: of.remote_service}, tags
+            {_PEER_IP: _words([e.ipv4 or e.ipv6 for e in remote]), _PEER_SERVICE: peer}, tags
         ),
-        peer=_full(of.remote_service),
-        shared=of.shared,
+        peer=peer,
+        shared=np.array([s.shared is True for s in spans], np.bool_),
         trace_state=text_of(tags, TRACE_STATE, n),
         status_message=text_of(tags, STATUS_MESSAGE, n),
-        events=_events(of),
+        events=_events([(at, a) for at, s in enumerate(spans) if s.annotations for a in s.annotations]),
         links=links,
     )
 
 
-def _full(column: pa.Array) -> pa.Array:
-    """Null where it is empty."""
-    return pc.if_else(pc.equal(column, ""), None, column)
+def _words(texts: list[str | None]) -> pa.Array:
+    """Texts, null where there is none."""
+    return pa.array([text or None for text in texts], pa.string())
 
 
-def _ns(us: I8) -> I8:
+def _tags(tags: list[dict[str, str]]) -> AttributeTable:
+    keys = pa.array(list(chain.from_iterable(tags)), pa.string()).dictionary_encode()
+    texts = pa.array([text for t in tags for text in t.values()], pa.string())
+    return AttributeTable(
+        np.repeat(np.arange(len(tags)), [len(t) for t in tags]),
+        np.asarray(keys.indices, np.int64),
+        tuple(keys.dictionary.to_pylist()),
+        pa.nulls(len(texts), pa.float64()),
+        texts,
+    )
+
+
+def _us(values: list[int | None]) -> I8:
+    """µs, _NO_US (0 and absent are the same to Zipkin) or _BAD_US."""
+    return np.array([_NO_US if not v else v if 0 < v < _MAX_US else _BAD_US for v in values], np.int64)
+
+
+def _ns(values: list[int | None]) -> I8:
+    us = _us(values)
     ns: I8 = us * _NS_PER_US
-    ns[us == NO_US] = NO_TIME
-    ns[us == BAD_US] = BAD_TIME
+    ns[us == _NO_US] = NO_TIME
+    ns[us == _BAD_US] = BAD_TIME
     return ns
 
 
@@ -140,8 +171,8 @@ def _ends(start_ns: I8, duration_us: I8, is_of_sdk: B1) -> I8:
     protobuf leave out a zero.
     """
     end: I8 = start_ns + np.maximum(duration_us, 0) * _NS_PER_US
-    end[((duration_us == NO_US) & ~is_of_sdk) | (start_ns == NO_TIME)] = NO_TIME
-    end[(duration_us == BAD_US) & (start_ns != NO_TIME)] = BAD_TIME
+    end[((duration_us == _NO_US) & ~is_of_sdk) | (start_ns == NO_TIME)] = NO_TIME
+    end[(duration_us == _BAD_US) & (start_ns != NO_TIME)] = BAD_TIME
     end[start_ns == BAD_TIME] = NO_TIME
     return end
 
@@ -201,7 +232,7 @@ def _remote_endpoint(told: dict[str, pa.Array], tags: AttributeTable) -> Attribu
     """What is said of the remote endpoint under the keys that it goes by, unless a tag says it."""
     owner, code, text = [], [], []
     for number, (key, words) in enumerate(told.items()):
-        there = np.asarray(pc.fill_null(pc.not_equal(words, ""), False).to_numpy(zero_copy_only=False)).copy()
+        there = words.is_valid().to_numpy(zero_copy_only=False).copy()
         if key in tags.keys:
             there[tags.owner[tags.code == tags.keys.index(key)]] = False
         at = np.flatnonzero(there)
@@ -234,13 +265,14 @@ def _links(tags: AttributeTable) -> tuple[Owned, AttributeTable]:
     return Owned(tags.owner[at[there]], link.drop_null()), tags.rows(rest)
 
 
-def _events(of: ZipkinColumns) -> SpanEvents:
-    """Annotations; those of the Collector that hold attributes come apart. Python per distinct one."""
-    names = pc.fill_null(of.annotation, "")
-    times = _ns(of.annotation_us)
+def _events(annotations: list[tuple[int, ZipkinAnnotation]]) -> SpanEvents:
+    """Annotations; the Collector's that hold attributes come apart. Python per distinct one of these."""
+    owner = np.array([at for at, _ in annotations], np.int64)
+    names = pa.array([a.value or "" for _, a in annotations], pa.string())
+    times = _ns([a.timestamp for _, a in annotations])
     at = np.flatnonzero(np.asarray(pc.match_substring_regex(names, _ATTRIBUTED)))
     if len(at) == 0:
-        return SpanEvents(of.annotation_owner, times, names)
+        return SpanEvents(owner, times, names)
     values = names.take(pa.array(at)).dictionary_encode()
     apart = [_name_and_attributes(text) for text in values.dictionary.to_pylist()]
     codes = np.asarray(values.indices)
@@ -253,7 +285,7 @@ def _events(of: ZipkinColumns) -> SpanEvents:
         for key, value in apart[code][1].items()
     ]
     return SpanEvents(
-        of.annotation_owner,
+        owner,
         times,
         pc.replace_with_mask(names, pa.array(replaced), short),
         attribute_table([row for row, _, _ in pairs], [k for _, k, _ in pairs], [v for _, _, v in pairs]),

@@ -1,7 +1,8 @@
-"""Refined graphs of span structures: sibling order laid over the tree (A.6 S5, S6), variants by request.
+"""Draft refined graphs: sibling order laid over trees of spans, deferral and zoom over records (A.6 S5, S6).
 
 Requests of one stored structure may take several refined graphs: where two unlike calls of one operation
-run one after the other in either order, or where siblings are too rare for a consensus.
+run one after the other in either order, or where siblings are too rare for a consensus. The order of activity
+records is explicit.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.draft import Columns, Draft, LeftOut, Node, equal_rows, make_node, own_columns
+from analyze.refine.graphs import Columns, Draft, LeftOut, Node, equal_rows, make_node, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import (
+from analyze.refine.sibling_order import (
     Family,
     Relation,
     occurrence_times,
@@ -31,6 +32,7 @@ from stitch.graph.placed import END, POINT, START
 I1 = npt.NDArray[np.int8]
 
 _SECOND_FIRST = int(Relation.SECOND_FIRST)
+_Edges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,3 +315,81 @@ def _inner_edges(
     for child in tree.children[unit]:
         if not tree.awaited[child]:
             yield enter[unit], enter[child]
+
+
+def record_drafts(
+    category: StoredCategory, times: I8, labels: HostLabels, settings: RefineSettings
+) -> Iterator[Draft]:
+    """The graph of a stored record category, once for each set of host labels. O(nodes + edges) a graph.
+
+    times: [stored nodes, requests] after skew correction.
+    """
+    structure = category.structure
+    kept, edges = _kept(structure, settings)
+    place = {position: at for at, position in enumerate(kept)}
+    responses = tuple(place[at] for at in structure.responses)
+    shortened = len(kept) < structure.n_nodes
+    for rows, hosts in split_by_hosts(category, labels):
+        nodes = tuple(
+            make_node(
+                structure,
+                position,
+                host=hosts[position],
+                side=structure.side[position],
+                mate=place.get(structure.mate[position], -1),
+                deferred=structure.deferred[position],
+                within=(-1, -1),
+            )
+            for position in kept
+        )
+        yield Draft(
+            category=category,
+            rows=rows,
+            times=times if len(rows) == category.n_requests else times[:, rows],
+            nodes=nodes,
+            edges=edges,
+            responses=responses,
+            as_stored=not shortened and not any(hosts),
+            # Branches that differed in what was dropped may be interchangeable now.
+            twins_by_row=shortened and len({node.name for node in nodes}) < len(nodes),
+        )
+
+
+def _kept(structure: StoredStructure, settings: RefineSettings) -> tuple[list[int], _Edges]:
+    """Stored positions that stay, and the edges between them by their new numbers."""
+    keep = [settings.keep_deferred or not deferred for deferred in structure.deferred]
+    keep[0] = True
+    for position in structure.responses:
+        keep[position] = True
+    if settings.level == "L3":
+        boundary = {0, *structure.responses}
+        for src, dst in structure.edges:
+            if structure.component[src] != structure.component[dst]:
+                boundary |= {src, dst}
+        keep = [stays and position in boundary for position, stays in enumerate(keep)]
+    kept = [position for position, stays in enumerate(keep) if stays]
+    place = {position: at for at, position in enumerate(kept)}
+    if len(kept) == structure.n_nodes:
+        return kept, structure.edges
+    # The kept nodes nearest before each node, looking through the dropped ones.
+    before: list[set[int]] = [set() for _ in range(structure.n_nodes)]
+    for src, dst in structure.edges:
+        before[dst] |= {src} if keep[src] else before[src]
+    edges = [(place[src], place[dst]) for dst in kept for src in sorted(before[dst])]
+    return kept, _reduced(len(kept), edges)
+
+
+def _reduced(n_nodes: int, edges: list[tuple[int, int]]) -> _Edges:
+    """Transitive reduction; `edges` sorted by destination, which is a topological order. Bit sets."""
+    reach = [0] * n_nodes  # everything before a node
+    incoming: list[list[int]] = [[] for _ in range(n_nodes)]
+    for src, dst in edges:
+        incoming[dst].append(src)
+    reduced = []
+    for dst, sources in enumerate(incoming):
+        for src in sorted(sources, reverse=True):
+            if reach[dst] >> src & 1:
+                continue
+            reach[dst] |= reach[src] | 1 << src
+            reduced.append((src, dst))
+    return tuple(sorted(reduced, key=lambda edge: (edge[1], edge[0])))

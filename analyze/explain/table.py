@@ -1,4 +1,8 @@
-"""The table of a contrast: two classes of requests and their attributes (ALGORITHMS D.3)."""
+"""Make the table of a contrast: two classes of requests and their attributes (ALGORITHMS D.3).
+
+Attributes that say which period it is (builds, versions, configurations, pods) are told apart from those that
+could explain a difference inside it.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +10,84 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
-from analyze.explain.attribute_column import REQUEST, Column
-from analyze.explain.changed_identifiers import changed_identifiers
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
-from analyze.explain.explain_settings import ExplainSettings
-from analyze.explain.parameter_columns import operations_of, parameter_columns
-from analyze.explain.request_columns import OF_PERIODS, request_columns
+from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, Column, request_columns
+from analyze.explain.parameters import operations_of, parameter_columns
+from analyze.explain.settings import IDENTIFIER_NAMES, ExplainSettings
 from analyze.population import Population
 from analyze.stats.rank import midranks
 from schemas.arrays import B1, F8, I4, I8
 from schemas.report.explanations import ChangedIdentifier, Contrast
 
+_MOST_LEVELS: Final = 20
+_LEAST_KNOWN: Final = 0.9
+"""Share of the requests that pass the node whose value must be known."""
+_LEAST_REQUESTS: Final = 5
+"""Of each period, with a value."""
+_ONE_VALUE: Final = ("", "first", "last", "mode", "min", "max")
 _TIME_BOUND = 0.95
 _LEAST_RANKED = 20
 """Distinct values from which a correlation with time is asked for."""
+_MOST_BACKGROUND = 1_000
+"""Requests beside the groups' own by which identifiers of a period are known."""
+_PLAIN = ("first", "last", "min", "max", "mean", "mode")
+_MOST_CHANGES = 20
+
+
+def _changed_identifiers(
+    columns: Sequence[Column], chosen: ChosenRequests
+) -> dict[tuple[str, str], ChangedIdentifier]:
+    """Those of the columns whose values part the periods by construction, by (where, key).
+
+    Words that are all others in the problem than in the reference (a version, a configuration, the pods of a
+    deployment), and numbers of such a name with one value a period. A quantity that changed, a size of 16384
+    that is 4096 now, is none. Looked for in all chosen requests, whatever their class: a value that only
+    the affected have is an explanation.
+    """
+    fields: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        if column.aggregate in _ONE_VALUE:
+            fields.setdefault((column.where, column.key), []).append(column)
+    found: dict[tuple[str, str], ChangedIdentifier] = {}
+    for field, of_field in fields.items():
+        if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
+            continue
+        pairs = [_values(column, chosen) for column in of_field]
+        if all(pair is not None for pair in pairs) and pairs[0] is not None:
+            before, after = (_said(of_field[0], values) for values in pairs[0])
+            found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
+    return found
+
+
+def _values(column: Column, chosen: ChosenRequests) -> tuple[F8, F8] | None:
+    """Values before and after, where they have none in common and are few; None for what is no identifier."""
+    known = ~np.isnan(column.values)
+    passes = np.ones_like(known) if column.passes is None else column.passes
+    periods = np.unique(chosen.sample)
+    if len(periods) != 2:
+        return None
+    if column.levels is None and not re.search(IDENTIFIER_NAMES, column.key, re.IGNORECASE):
+        return None
+    sides: list[F8] = []
+    for period in periods:
+        mine = chosen.sample == period
+        values = column.values[known & mine]
+        if len(values) < max(_LEAST_REQUESTS, _LEAST_KNOWN * (passes & mine).sum()):
+            return None
+        sides.append(np.unique(values))
+    most = 1 if column.levels is None else _MOST_LEVELS
+    if max(len(side) for side in sides) > most or np.intersect1d(sides[0], sides[1]).size:
+        return None
+    return sides[0], sides[1]
+
+
+def _said(column: Column, values: F8) -> str:
+    words = [f"{v:g}" if column.levels is None else column.levels[int(v)] for v in values]
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +170,7 @@ class Observations:
         block = time_blocks(time, label, settings.blocks, apart=apart)
         fold = time_blocks(time, label, settings.folds, apart=True)
         columns = self.columns
-        found = changed_identifiers(columns, chosen)
+        found = _changed_identifiers(columns, chosen)
         if apart:
             columns = tuple(
                 column
@@ -195,10 +260,6 @@ def observe(
     return Observations(chosen, (*columns, *_changes(columns)))
 
 
-_MOST_BACKGROUND = 1_000
-"""Requests beside the groups' own by which identifiers of a period are known."""
-
-
 def _background(population: Population, groups: Sequence[Selection]) -> Selection:
     """Requests of the same root types that no group has, evenly over their rows."""
     taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
@@ -275,10 +336,6 @@ def _unlike(columns: Iterable[Column]) -> tuple[Column, ...]:
         replace(c, aggregate="") if alone[c.where, c.key] == 1 and c.aggregate in _PLAIN else c
         for c in kept.values()
     )
-
-
-_PLAIN = ("first", "last", "min", "max", "mean", "mode")
-_MOST_CHANGES = 20
 
 
 def _changes(columns: Sequence[Column]) -> list[Column]:

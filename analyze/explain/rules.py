@@ -1,21 +1,24 @@
-"""A tree as rules: one a path from the root to a leaf, in words (ALGORITHMS D.5)."""
+"""Read a tree as rules, one a path from the root to a leaf, in words (ALGORITHMS D.5).
+
+A threshold is written as a person would: `count <= 4096`, not `count <= 5120.5` (D.4).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from analyze.explain.attribute_column import REQUEST
-from analyze.explain.column_codes import CodedColumns
-from analyze.explain.gated_tree import Node, Split
-from analyze.explain.round_threshold import FEW_VALUES, round_threshold, said
-from analyze.explain.split_gain import ClassWeights
+from analyze.explain.columns import REQUEST
+from analyze.explain.tree import ClassWeights, CodedColumns, Node, Split
 from schemas.report.explanations import Rule
 
 _BASE: Final = 0.5
 """Purity of all requests, as both classes are weighted alike."""
+_FEW_VALUES: Final = 32
+"""A number with no more values than this is a choice among them: a rule names one of them instead."""
 
 
 class Group(NamedTuple):
@@ -70,7 +73,7 @@ def _rule(conditions: tuple[str, ...], node: Node, weights: ClassWeights) -> Rul
 
 def _said(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ...]:
     """The answers of a path in words."""
-    return tuple(condition(coded, split, left=left) for split, left in _needed(coded, path))
+    return tuple(_condition(coded, split, left=left) for split, left in _needed(coded, path))
 
 
 def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
@@ -86,7 +89,7 @@ def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
     ]
 
 
-def condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
+def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
     """One answer to a split: `count <= 4096 at nfs/READ`, `encoding is default`, `user is missing`."""
     column = coded.columns[split.column]
     at = "" if column.where == REQUEST else f" at {column.where}"
@@ -109,8 +112,60 @@ def condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
     if split.cut >= len(low) - 1:  # all numbers on the left: the question is whether there is one
         return f"{column.name} is {'there' if left else 'missing'}{at}"
     below, above = float(high[split.cut]), float(low[split.cut + 1])
-    if len(low) <= FEW_VALUES and bool((low == high).all()):  # a choice among values: name one of them
+    if len(low) <= _FEW_VALUES and bool((low == high).all()):  # a choice among values: name one of them
         answer = f"<= {said(below)}" if left else f">= {said(above)}"
     else:
         answer = f"{'<=' if left else '>'} {said(round_threshold(below, above))}"
     return f"{column.name} {answer}{' or missing' if here else ''}{at}"
+
+
+def round_threshold(low: float, high: float) -> float:
+    """The roundest t with low <= t < high.
+
+    Roundest: the fewest decimal digits, of these the nearest to the middle. A power of two that has no more
+    digits to say than a decimal of three (512, 4096, 65536) counts as round, too. `low < high`, both finite.
+    """
+    if not math.isfinite(high - low):
+        return low
+    middle = low + (high - low) / 2
+    largest = max(abs(low), abs(high))
+    power = math.floor(math.log10(largest)) if largest > 0 else 0
+    if low < 0 <= high or low == 0.0:
+        return 0.0
+    for exponent in range(power, power - 17, -1):
+        step = 10.0**exponent
+        if step == 0.0:
+            break
+        found = _multiple(low, high, middle, step)
+        if found is not None:
+            binary = _power_of_two(low, high)
+            return binary if binary is not None and power - exponent >= 2 else found
+    return low
+
+
+def _multiple(low: float, high: float, middle: float, step: float) -> float | None:
+    """The multiple of `step` in [low, high) that is nearest to the middle."""
+    best: float | None = None
+    nearest = math.floor(middle / step)
+    for number in (nearest, nearest + 1):
+        # A step below one divides by its inverse, so that 0.3 is 0.3 and not 0.30000000000000004.
+        value = number * step if step >= 1 else number / round(1 / step)
+        inside = low <= value < high
+        if inside and (best is None or abs(value - middle) < abs(best - middle)):
+            best = value
+    return best
+
+
+def _power_of_two(low: float, high: float) -> float | None:
+    """A power of two from 256 on in [low, high), the largest."""
+    if high <= 256:
+        return None
+    value = 2.0 ** (math.ceil(math.log2(high)) - 1)
+    return value if value >= max(low, 256) else None
+
+
+def said(value: float) -> str:
+    """A number without needless digits: `4096`, `0.25`, `1.5e+12`."""
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.6g}"

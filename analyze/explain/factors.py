@@ -1,6 +1,6 @@
-"""Host, version, any attribute of few values as a factor of a change at one site (ALGORITHMS L.4).
+"""Test host, version, any attribute of few values as a factor of a change at one call site (ALGORITHMS L.4).
 
-"All of it on host dn-001": inside the problem, a site's values at one level of an attribute are held against
+"All of it on host dn-001": inside the problem, a site's values at one level of an attribute are compared with
 those elsewhere, root type by root type, after each level's own reference has been taken off. A host that was
 always slower is none.
 """
@@ -15,6 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from analyze.explain.chosen_requests import chosen_rows
+from analyze.explain.columns import REQUEST, TYPE, Column, request_columns
+from analyze.explain.parameters import parameter_columns
+from analyze.population import Population
 from analyze.stats.multiple import q_values
 from analyze.stats.rank import midranks
 from schemas.arrays import B1, F8, I4, I8
@@ -23,6 +27,7 @@ from schemas.report.findings import Factor, Unit
 _NORMAL_FROM: Final = 12
 """Requests at the level, and elsewhere, from which the rank sum is taken as normal; below it is permuted."""
 _CELLS_AT_ONCE: Final = 1 << 22
+_MOST_LEVELS = 50
 
 
 class Attribute(NamedTuple):
@@ -269,3 +274,35 @@ def _shuffled(score: F8, hit: B1, strata: I4, perms: int, rng: np.random.Generat
         keys = rng.random((min(step, perms - first), len(rows))) + strata[rows]
         out[first : first + step] = score[rows][np.argsort(keys, axis=1)] @ weight
     return out
+
+
+def factor_attributes(
+    population: Population, category: I4, row: I8, *, component: str | None = None, params: bool = False
+) -> tuple[Attribute, ...]:
+    """Attributes of requests given by category index and row, [requests] each, in their order.
+
+    component: of hosts only this one's and the entry host. params: parameters too, which reads files for
+    every request given (of several values in a request the first); those of more than 50 values are no
+    factors. Attributes of one value are left out.
+    """
+    order = np.lexsort((row, category))
+    chosen = chosen_rows(population, category[order], row[order])
+    columns = [c for c in request_columns(population, chosen) if c.where != REQUEST or c.key != TYPE]
+    if component is not None:
+        columns = [c for c in columns if c.where in (REQUEST, component)]
+    if params:
+        columns += parameter_columns(population, chosen)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    found = (
+        _attribute(column, back)
+        for column in columns
+        if column.levels is not None and column.aggregate in ("", "first")
+    )
+    return tuple(attribute for attribute in found if 1 < len(attribute.words) <= _MOST_LEVELS)
+
+
+def _attribute(column: Column, back: I8) -> Attribute:
+    codes = np.where(np.isnan(column.values), -1, column.values).astype(np.int32)[back]
+    name = column.key if column.where == REQUEST else f"{column.key} of {column.where}"
+    return Attribute(name, codes, column.levels or ())
