@@ -1,13 +1,13 @@
-"""Votes added up in arrays or by sorting are those added up one by one."""
+"""Rows added up in arrays or by sorting are those added up one by one."""
 
 from __future__ import annotations
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import vote_sums as oracle
+from oracles import histograms as oracle
 
-from analyze.methods.robust.vote_sums import summed_votes
+from analyze.stats.histograms import summed_rows
 from analyze.stats.sums import numbered
 
 ROWS = st.lists(
@@ -22,12 +22,12 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.sampled_from(["mixed", "by site", "by key"]))
-def test_summed_votes(rows: list[tuple[int, int, int, int]], order: str) -> None:
+def test_summed_rows(rows: list[tuple[int, int, int, int]], order: str) -> None:
     if order != "mixed":
         rows = sorted(rows, key=lambda row: row[: 1 if order == "by site" else 3])
     site, slot, place, tenths = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    found = summed_votes(site, slot, place, tenths / 10)
-    wanted = oracle.summed_votes(site, slot, place, tenths / 10)
+    found = summed_rows(site, slot, place, tenths / 10)
+    wanted = oracle.summed_rows(site, slot, place, tenths / 10)
     # Bit by bit: equal ones are added in their order, whichever way is taken.
     assert [column.tolist() for column in found] == [column.tolist() for column in wanted]
 

@@ -1,4 +1,4 @@
-"""Votes of equal (site, slot, bin) added up, one by one."""
+"""Rows of equal (place, column, bin) added up, one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]
 
 
-def summed_votes(site: I8, slot: I8, place: I8, n: F8) -> tuple[I8, I8, I8, F8]:
+def summed_rows(site: I8, slot: I8, place: I8, n: F8) -> tuple[I8, I8, I8, F8]:
     """(site, slot, bin, n), sorted, each once."""
     sums: dict[tuple[int, int, int], float] = {}
     for s, t, b, votes in zip(site.tolist(), slot.tolist(), place.tolist(), n.tolist(), strict=True):

@@ -16,16 +16,17 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.affected_statistics import affected_by_statistics
-from analyze.methods.robust.changes import Change
+from analyze.methods.robust.measures import MEASURES, Observed, slow_calls
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Votes
-from analyze.methods.robust.tail_tests import tail_changes
-from analyze.methods.robust.visit_sums import BothSums, VisitSums
+from analyze.methods.robust.testing import _change, _Row
+from analyze.methods.robust.view import View
 from analyze.population import Sample
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from analyze.profile.profile import OWN_TIME, SCHEMAS, Profile, Slot
+from analyze.stats.histograms import Histograms
+from schemas.arrays import F8
 from schemas.report.findings import ChangeKind, FindingsSection
 
 ROLES = Roles(
@@ -45,8 +46,8 @@ def names_of(n_sites: int) -> Names:
     return book.names()
 
 
-def votes_of(sites: list[tuple[list[int], list[int]]]) -> Votes:
-    """One vote a call of (ordinary, problem) bins of each site."""
+def rows_of(sites: list[tuple[list[int], list[int]]]) -> Histograms:
+    """One request a call of (ordinary, problem) bins of each site."""
     rows = [
         (site, slot, place)
         for site, sides in enumerate(sites)
@@ -54,17 +55,37 @@ def votes_of(sites: list[tuple[list[int], list[int]]]) -> Votes:
         for place in sorted(bins)
     ]
     site, slot, place = np.array(rows, dtype=np.int64).T
-    return Votes(site, slot, place, np.ones(len(rows)))
+    return Histograms(site, slot, place, np.ones(len(rows)))
 
 
-def tails_of(sites: list[tuple[list[int], list[int]]]) -> list[Change]:
-    n = np.array([[len(bins) for bins in sides] for sides in sites], dtype=np.float64).T
-    none = np.zeros(len(sites))
-    before, after = (VisitSums(float(w.sum()), w, w, w, none, 1e9 * w, none) for w in n)
-    found = tail_changes(
-        votes_of(sites), names_of(len(sites)), ROLES, BothSums(before, after), RobustSettings()
-    )
-    return [found.change(row) for row in range(len(found.site))]
+def profile_of(rows: Histograms, w: F8, ns: F8) -> Profile:
+    """Own times of calls; w, ns: [slots, sites] requests that touch a site, and their time."""
+    n_slots, n_sites = w.shape
+    slot, site = (part.ravel() for part in np.indices(w.shape))
+    none = np.zeros(len(slot))
+    tables = {name: SCHEMAS[name].empty_table() for name in SCHEMAS}
+    given = {
+        "votes": {"measure": np.full(len(rows.n), OWN_TIME), "site": rows.place, "slot": rows.column}
+        | {"bin": rows.bin, "shape": np.zeros(len(rows.n)), "n": rows.n, "w": rows.n, "w2": rows.n},
+        "visits": {"site": site, "slot": slot, "n": w.ravel(), "w": w.ravel(), "w2": w.ravel()}
+        | {"calls": w.ravel(), "critical_ns": ns.ravel(), "response_ns": ns.ravel()}
+        | {"failing": none, "failing_n": none},
+        "responses": {"root": np.zeros(n_slots), "slot": np.arange(n_slots), "bin": np.full(n_slots, 500)}
+        | {name: w.max(axis=1) for name in ("n", "w", "w2", "ns", "ns2")}
+        | {"failed": np.zeros(n_slots), "failed_n": np.zeros(n_slots)},
+    }
+    for name, columns in given.items():
+        schema = SCHEMAS[name]
+        tables[name] = pa.table(
+            [pa.array(np.asarray(columns[f.name], f.type.to_pandas_dtype())) for f in schema], schema=schema
+        )
+    slots = tuple(Slot(0, at, at + 1) for at in range(n_slots))
+    return Profile(names_of(n_sites), slots, **tables)
+
+
+def tails_of(sites: list[tuple[list[int], list[int]]]) -> Observed:
+    w = np.array([[len(bins) for bins in sides] for sides in sites], dtype=np.float64).T
+    return slow_calls(View(profile_of(rows_of(sites), w, 1e9 * w), ROLES, RobustSettings()))
 
 
 @given(st.lists(st.tuples(BINS, BINS), min_size=1, max_size=4))
@@ -75,11 +96,12 @@ def test_a_call_is_very_slow_over_the_bin_that_holds_the_quantile(
     sites: list[tuple[list[int], list[int]]],
 ) -> None:
     found = tails_of(sites)
-    for change, (ordinary, problem) in zip(found, sites, strict=True):
+    assert found.threshold_us is not None
+    for site, (ordinary, problem) in enumerate(sites):
         first = oracle.slow_from(ordinary)
-        assert change.threshold_us == pytest.approx(oracle.begins_us(first), rel=1e-12)
-        for share, bins in ((change.before, ordinary), (change.after, problem)):
-            assert share == sum(place >= first for place in bins) / len(bins)
+        assert found.threshold_us[site] == pytest.approx(oracle.begins_us(first), rel=1e-12)
+        for share, bins in ((found.estimate.before, ordinary), (found.estimate.after, problem)):
+            assert share[site] == pytest.approx(sum(place >= first for place in bins) / len(bins))
 
 
 BLOCKS, EACH = 8, 150
@@ -100,21 +122,20 @@ def share_told(
     site, slot = np.indices(shares.shape)
     rows = [(400, EACH - slow), (600, slow)]
     order = np.argsort(np.concatenate([site.ravel() * 2, site.ravel() * 2 + 1]), kind="stable")
-    votes = Votes(
+    values = Histograms(
         np.tile(site.ravel(), 2)[order],
         np.tile(slot.ravel(), 2)[order],
         np.repeat([place for place, _ in rows], site.size)[order],
         np.concatenate([n.ravel() for _, n in rows]).astype(np.float64)[order],
     )
-    votes = votes.where(votes.n > 0)
-    w = np.full(len(shares), float(BLOCKS * EACH))
+    values = values.where(values.n > 0)
+    w = np.full(shares.T.shape, float(EACH))
     # The time of slow calls, so that a share of 7 % is worth a word.
-    slower = [w * (1 + 10 * part.mean(axis=1)) for part in (shares[:, :BLOCKS], shares[:, BLOCKS:])]
-    none = np.zeros(len(shares))
-    before, after = (VisitSums(float(w.sum()), w, w, w, 1e6 * ns, 1e6 * w, none) for ns in slower)
     settings = RobustSettings(time_share=0.0)
-    found = tail_changes(votes, names_of(len(shares)), roles, BothSums(before, after), settings)
-    return float(np.mean(found.passes))
+    found = slow_calls(View(profile_of(values, w, 1e6 * w * (1 + 10 * shares.T)), roles, settings))
+    e = found.estimate
+    counts = found.matters & e.clears(settings.min_z, found.floor) & (e.change > 0) & e.outside()
+    return float(np.mean(counts))
 
 
 def test_a_burst_is_one_event_and_a_rise_in_all_blocks_is_told() -> None:
@@ -139,25 +160,12 @@ def test_a_burst_is_one_event_and_a_rise_in_all_blocks_is_told() -> None:
 def test_requests_over_what_is_told_are_those_that_were_counted(
     ordinary: list[int], problem: list[int]
 ) -> None:
-    (change,) = tails_of([(ordinary, problem)])
-    votes = votes_of([(ordinary, problem)])
-    told = {
-        "measure": np.full(len(votes.n), OWN_TIME),
-        "site": votes.site,
-        "slot": votes.slot,
-        "bin": votes.bin,
-        "n": votes.n,
-    }
-    schema = SCHEMAS["votes"]
-    table = pa.table(
-        [
-            pa.array(np.asarray(told.get(f.name, np.zeros(len(votes.n))), f.type.to_pandas_dtype()))
-            for f in schema
-        ],
-        schema=schema,
-    )
-    tables = {name: SCHEMAS[name].empty_table() for name in SCHEMAS} | {"votes": table}
-    profile = Profile(names_of(1), (Slot(0, 0, 1), Slot(1, 1, 2)), **tables)
+    sites = [(ordinary, problem)]
+    w = np.array([[len(ordinary)], [len(problem)]], dtype=np.float64)
+    profile = profile_of(rows_of(sites), w, 1e9 * w)
+    seen = slow_calls(View(profile, ROLES, RobustSettings()))
+    tail = next(m for m in MEASURES if m.name == "slow-calls")
+    change = _change(_Row(tail, seen, seen.estimate.p, seen.tested, ~seen.tested), 0)
     counted = (round(change.before * change.n0), round(change.after * change.n1))
     assert affected_by_statistics(profile, ROLES, [change]) == counted
 
