@@ -13,8 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError
 
 from ingest.kafka.diagnosis import missing_right, missing_topic, what_is_wrong
-from ingest.kafka.fetched_batches import DamagedBatch, FetchedBatch
-from ingest.kafka.fetching import MIN_POLL_S, fetching_of
+from ingest.kafka.fetching import MIN_POLL_S, DamagedBatch, FetchedBatch, Fetching
 from ingest.kafka.group_consumer import group_consumer
 from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
@@ -71,7 +70,7 @@ class KafkaSource:
         self._paused: set[StreamId] = set()
         self._assignor = LaneAssignor()
         self._consumer = group_consumer(settings, self._assignor)
-        self._fetching = fetching_of(settings, self._consumer)
+        self._fetching = Fetching(settings, self._consumer)
         self._membership = Membership(self._consumer, self._assignor, settings)
         self._streams: dict[StreamId, _Stream] = {}
         self._errors: deque[StreamError] = deque()
@@ -103,7 +102,6 @@ class KafkaSource:
         change = self._membership.change(monotonic_s())
         for stream in change.lost:
             self._forget(stream)
-        self._fetching.drop(change.lost)
         return change
 
     def poll(self, timeout_s: float) -> Payloads | None:
@@ -170,7 +168,6 @@ class KafkaSource:
         self._membership.release(streams)
         for stream in streams:
             self._forget(stream)
-        self._fetching.drop(streams)
 
     def committed(self, stream: StreamId) -> int | None:
         """Where the group is, as `commit_offsets` told; None: nowhere yet. Raises InputError."""
@@ -222,16 +219,15 @@ class KafkaSource:
         """See `LiveSource.close`."""
         if not self._is_closed:
             self._is_closed = True
-            self._fetching.close()
             self._consumer.close(autocommit=False, timeout_ms=5_000)
 
-    def _payloads(self, stream: StreamId, bite: list[FetchedBatch | DamagedBatch]) -> Payloads | None:
+    def _payloads(self, stream: StreamId, batches: list[FetchedBatch | DamagedBatch]) -> Payloads | None:
         kept = self._streams.get(stream)
         if kept is None:
             return None
-        if isinstance(damaged := bite[-1], DamagedBatch) and len(bite) == 1:
+        if isinstance(damaged := batches[-1], DamagedBatch) and len(batches) == 1:
             return self._passed(stream, kept, damaged)
-        good = [batch for batch in bite if isinstance(batch, FetchedBatch)]
+        good = [batch for batch in batches if isinstance(batch, FetchedBatch)]
         latest_ms = max(batch.latest_ms for batch in good)
         latest_ns = None if latest_ms < 0 else latest_ms * _NS_PER_MS
         pieces = payloads_of_messages(

@@ -1,6 +1,6 @@
 """The membership in a consumer group: which streams are ours, were asked for, or were lost.
 
-The group's work is done by a `KafkaConsumer` of kafka-python, whatever client fetches the messages. Its
+The group's work is done by a `KafkaConsumer` of kafka-python. Its
 rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.
 Streams that were asked for are handed on when we join the group again; that waits until they are released.
 """

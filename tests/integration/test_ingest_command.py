@@ -44,11 +44,11 @@ def options(kafka: KafkaBench, topic: str, lake: Path, group: str = "") -> tuple
     return (*told, "--group", group or topic, *QUICK)
 
 
-def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path, client: str) -> None:
+def test_to_the_end_of_a_topic(kafka: KafkaBench, tmp_path: Path) -> None:
     topic, lake = kafka.topic(2), tmp_path / "lake"
     kafka.fill(topic, [*records(40, hour_ago()), b"not a record"], 0)
     kafka.fill(topic, records(40, hour_ago(), name="s"), 1)
-    with ingesting(tmp_path, *options(kafka, topic, lake), "--client", client, "--until-end") as run:
+    with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
         assert run.ended() == 0, run.text
         assert run.wait_for("rejected")["bad_json"] == 1
         assert run.wait_for("plain text")["level"] == "warning"

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker, started
 from kafka.errors import KafkaTimeoutError
 
-from ingest.kafka import fast_fetching
 from ingest.kafka.diagnosis import SECOND_TRY, connected
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
@@ -29,13 +27,6 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBench]:
     """A broker of this file's own, which may be stopped, killed and damaged."""
     with started(tmp_path_factory.mktemp("mortal")) as broker, KafkaBench(broker) as bench:
         yield bench
-
-
-@pytest.fixture(autouse=True)
-def _client(mortal: KafkaBench, client: str) -> Iterator[None]:
-    mortal.client = client
-    yield
-    mortal.client = "python"
 
 
 @pytest.fixture
@@ -75,11 +66,8 @@ def test_damaged_batch_halts_its_stream_alone(mortal: KafkaBench, opened: list[K
     read = reader(mortal, opened, topic, other)
     with pytest.raises(CorruptStreamError, match=f"{topic}/0: offsets 20 to 29 cannot be read"):
         read.read(1_000)
-    # What came before it is there as far as it was fetched, and the others go on: confluent-kafka may tell of
-    # the damage first, and what it did not give is read by whoever takes over.
-    before = read.values(StreamId(topic, 0))
-    assert before == numbered(0, len(before))
-    assert len(before) <= 20
+    # What came before it is there, and the others go on.
+    assert read.values(StreamId(topic, 0)) == numbered(0, 20)
     mortal.fill(other, numbered(50, 60))
     read.read_until(lambda: len(read.values(StreamId(other, 0))) == 60)
 
@@ -106,39 +94,6 @@ def test_damage_costs_nothing_of_what_was_fetched_before(
     assert read.values(StreamId(topic, 0)) == [*numbered(0, 20), *numbered(30, 100)]
 
 
-class ToldTwice:
-    """A client of librdkafka that tells each trouble twice, as it does now and then."""
-
-    def __init__(self, client: Consumer) -> None:
-        self._client = client
-        self._again: list[Message] = []
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._client, name)
-
-    def consume(self, n: int, timeout_s: float) -> list[Message]:
-        told, self._again = self._again, []
-        if not told:
-            told = self._client.consume(n, timeout_s)
-            self._again = [message for message in told if message.error() is not None]
-        return told
-
-
-@pytest.mark.parametrize("client", ["fast"])
-def test_damage_that_is_told_twice_halts_its_stream_alone(
-    mortal: KafkaBench, opened: list[KafkaSource]
-) -> None:
-    topic, other = damaged_topic(mortal), mortal.topic()
-    read = reader(mortal, opened, topic, other)
-    fetching = read.source._fetching
-    assert isinstance(fetching, fast_fetching.FastFetching)
-    fetching._client = ToldTwice(fetching._client)
-    with pytest.raises(CorruptStreamError):
-        read.read(1_000)
-    mortal.fill(other, numbered(0, 50))
-    read.read_until(lambda: len(read.values(StreamId(other, 0))) == 50)
-
-
 def test_damage_that_heals_costs_nothing(mortal: KafkaBench, opened: list[KafkaSource]) -> None:
     topic = mortal.topic()
     mortal.fill(topic, numbered(0, 30), batch=10)
@@ -151,8 +106,6 @@ def test_damage_that_heals_costs_nothing(mortal: KafkaBench, opened: list[KafkaS
     assert read.read(30) == numbered(0, 30)
 
 
-# librdkafka unpacks what comes: said in the settings.
-@pytest.mark.parametrize("client", ["python"])
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_decompression_bomb_is_not_unpacked(
     mortal: KafkaBench, opened: list[KafkaSource], codec: str
@@ -273,32 +226,3 @@ def test_every_stream_whose_log_was_cut_back_is_told(
         told.append(error.value.stream)
     assert sorted(told) == [StreamId(topic, partition) for partition in range(3)]
     assert len(read.values()) == 300
-
-
-# librdkafka now and then waits for ever after a restart, which cannot be brought about: it is held, and the
-# source does not know.
-@pytest.mark.parametrize("client", ["fast"])
-@pytest.mark.parametrize("is_cut", [False, True])
-def test_a_stream_that_stands_still_is_begun_anew(
-    mortal: KafkaBench, opened: list[KafkaSource], monkeypatch: pytest.MonkeyPatch, is_cut: bool
-) -> None:
-    monkeypatch.setattr(fast_fetching, "SILENT_S", 3.0)
-    topic = mortal.topic()
-    mortal.fill(topic, numbered(0, 100), batch=10)
-    read = reader(mortal, opened, topic)
-    read.read(100)
-    fetching = read.source._fetching
-    assert isinstance(fetching, fast_fetching.FastFetching)
-    fetching._client.pause([TopicPartition(topic, 0)])
-    if is_cut:
-        mortal.broker.stop()
-        cut_log(mortal.broker, topic, 50)
-        mortal.broker.up()
-    mortal.fill(topic, numbered(100, 200))
-    if is_cut:
-        with pytest.raises(TopicChangedError, match="the log was cut back behind what was read"):
-            read.read_until(lambda: len(read.values()) > 100)
-        assert read.values() == list(numbered(0, 100))
-    else:
-        assert read.read(200) == list(numbered(0, 200))
-        assert read.offsets(StreamId(topic, 0)) == list(range(200))

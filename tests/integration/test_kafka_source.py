@@ -19,13 +19,6 @@ from schemas.errors import InputError
 from schemas.rejects import Reason
 
 
-@pytest.fixture(autouse=True)
-def _client(kafka: KafkaBench, client: str) -> Iterator[None]:
-    kafka.client = client
-    yield
-    kafka.client = "python"
-
-
 @pytest.fixture
 def opened() -> Iterator[list[KafkaSource]]:
     """Sources that are closed when the test is over."""
