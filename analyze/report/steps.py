@@ -1,4 +1,4 @@
-"""Where the time went, drawn: the steps before and after as aligned rows on one axis, quiet stretches folded.
+"""Where the time went: the steps before and after as rows on one axis, quiet stretches folded.
 
 The bars of either side follow each other as the response waited for them, so that they end at the mean.
 """
@@ -6,12 +6,13 @@ The bars of either side follow each other as the response waited for them, so th
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from analyze.report import wording
+from analyze.report.blocks import Bar, Blocks, Column, Details, Stretch, Table, Text, Words, code, dim, strong
 from schemas.report.parts import NodeName
 from schemas.report.step_account import StepAccount, StepRow
 
@@ -23,7 +24,6 @@ FOLD_LEAST = 3
 """A stretch of fewer steps is drawn as it is: a fold would hide more than it saves."""
 UNCHANGED = 0.25
 """A fold whose times together moved by more than this share of the larger is not called unchanged."""
-MOST_TICKS = 6
 
 
 class Fate(StrEnum):
@@ -38,14 +38,6 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A bar on the axis, percent of its length."""
-
-    left: float
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
 class Line:
     """One row of the drawing; a fold has the rows `inside` it (none where the model has only their sums)."""
 
@@ -56,7 +48,7 @@ class Line:
     """Of a fold."""
     before_us: float
     after_us: float
-    bars: tuple[Bar, Bar]
+    bars: tuple[Stretch, Stretch]
     """Before, after."""
     material: bool
     """Carries much of the change."""
@@ -88,33 +80,16 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A mark of the axis, percent of its length."""
-
-    left: float
-    us: float
-
-
-@dataclass(frozen=True, slots=True)
 class StepsView:
     """The drawing of one account."""
 
     account: StepAccount
     lines: tuple[Line, ...]
-    ticks: tuple[Tick, ...]
-    """Round times from 0."""
-    total: tuple[Bar, Bar]
-    """Both means."""
 
     @property
     def part_us(self) -> float:
         """What the parts of all lines add up to."""
         return self.account.mean1_us - self.account.mean0_us
-
-    @property
-    def tick_step(self) -> float:
-        """From tick to tick, percent of the axis; the whole axis where there is one tick."""
-        return self.ticks[1].left if len(self.ticks) > 1 else 100.0
 
     @property
     def aligned(self) -> bool:
@@ -128,15 +103,9 @@ class StepsView:
 
 
 def steps_view(account: StepAccount) -> StepsView:
-    """Rows, folds and axis of an account. O(steps · log steps)."""
-    end_us = max(account.mean0_us, account.mean1_us, 1e-9)
-    lines = _lines(account.rows, 100 / end_us)
-    return StepsView(
-        account=account,
-        lines=_folded(lines, _shown(lines)),
-        ticks=tuple(Tick(100 * us / end_us, us) for us in round_times(end_us)),
-        total=(Bar(0, 100 * account.mean0_us / end_us), Bar(0, 100 * account.mean1_us / end_us)),
-    )
+    """Rows and folds of an account. O(steps · log steps)."""
+    lines = _lines(account.rows, 100 / max(account.mean0_us, account.mean1_us, 1e-9))
+    return StepsView(account, _folded(lines, _shown(lines)))
 
 
 def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[Line]:
@@ -154,7 +123,10 @@ def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[Line]:
                 text=_text([row], [fate]) if fate is Fate.FOLD else "",
                 before_us=row.before_us,
                 after_us=row.after_us,
-                bars=(Bar(ends[0], widths[0]), Bar(ends[1], widths[1])),
+                bars=(
+                    Stretch("before", ends[0], widths[0], "upper"),
+                    Stretch("after", ends[1], widths[1], "lower"),
+                ),
                 material=row.part_us != 0 and abs(row.part_us) >= least,
                 tested=row.tested,
                 steps=row.steps,
@@ -198,7 +170,8 @@ def _folded(lines: Sequence[Line], shown: set[int]) -> tuple[Line, ...]:
 
 def _fold(stretch: Sequence[Line]) -> Line:
     bars = [
-        Bar(stretch[0].bars[side].left, sum(line.bars[side].width for line in stretch)) for side in (0, 1)
+        replace(stretch[0].bars[side], width=sum(line.bars[side].width for line in stretch))
+        for side in (0, 1)
     ]
     return Line(
         fate=Fate.FOLD,
@@ -238,8 +211,89 @@ def _text(stretch: Sequence[Line | StepRow], fates: Sequence[Fate]) -> str:
     return f"{steps} unchanged steps"
 
 
-def round_times(end_us: float) -> list[float]:
-    """0 and the multiples of 1, 2 or 5 times a power of ten up to `end_us` > 0, at most `MOST_TICKS`."""
-    power = 10.0 ** math.floor(math.log10(end_us / (MOST_TICKS - 1)))
-    step = next(power * k for k in (1, 2, 5, 10, 20) if end_us / (power * k) <= MOST_TICKS - 1)
-    return [step * k for k in range(math.floor(end_us / step + 1e-9) + 1)]
+def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> Blocks:
+    """A table of the steps that carry the change, and all of them on demand.
+
+    label tells which steps; names: whether the two sides are called by their categories.
+    """
+    view = steps_view(account)
+    every = [inner for line in view.lines for inner in (line.inside or (line,))]
+    columns = _columns(view)
+    total = _total(every)
+    shown = Table(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
+    if len(every) == len(view.lines):
+        return (Text(_caption(view, names), "dim"), shown)
+    whole = Table(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
+    return (
+        Text(_caption(view, names), "dim"),
+        shown,
+        Details(f"All {wording.count(len(every))} steps", (whole,)),
+    )
+
+
+def _caption(view: StepsView, names: bool) -> Words:
+    account = view.account
+    head = "How long the response waited for each step, from the step before it, mean over"
+    after = wording.count(account.requests1)
+    if view.new:
+        return f"{head} {after} requests after; there were none before."
+    of: tuple[Words, Words] = ("", "")
+    if view.aligned and names:
+        of = (
+            ("the precursor's (", code(wording.short(account.category0)), ") "),
+            ("the mutation's (", code(wording.short(account.category1)), ") "),
+        )
+    before = wording.count(account.requests0)
+    end = f"{after} after. The parts add up to {wording.change(view.part_us)}."
+    return (f"{head} ", of[0], f"{before} requests before and ", of[1], end)
+
+
+def _columns(view: StepsView) -> tuple[Column, ...]:
+    def part(line: Line) -> Words:
+        return "" if view.new or line.part_us == 0 else wording.change(line.part_us)
+
+    return (
+        Column("", "Step", "text", _step),
+        Column("", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not view.new)),
+        Column("", "After", "figure", lambda line: _waited(line.after_us, line.is_there)),
+        Column("", "", "bar", lambda line: Bar(line.bars, _title(line, view.new))),
+        Column("", "Contribution", "figure", part),
+    )
+
+
+def _step(line: Line) -> Words:
+    """Its name; what became of it where it is not the same on both sides."""
+    if line.text:
+        return dim(line.text)
+    if line.fate is Fate.KEPT and line.after is not None:
+        return _named(line.after)
+    if line.before is None or line.after is None:
+        sign, name = ("+ ", line.after) if line.before is None else ("− ", line.before)
+        return (strong(sign), "" if name is None else _named(name))
+    return (strong("± "), _named(line.after), dim(" instead of "), _named(line.before))
+
+
+def _named(name: NodeName) -> Words:
+    side = dim(f" {name.happens}") if name.side else ""
+    return (dim(f"{wording.clip(name.where, 48)} "), wording.clip(name.what, 64), side)
+
+
+def _waited(us: float, there: bool) -> str:
+    return (wording.duration(us) if us else "0") if there else "–"
+
+
+def _title(line: Line, new: bool) -> str:
+    before = "" if new else f"{wording.duration(line.before_us)} before, "
+    return f"{before}{wording.duration(line.after_us)} after"
+
+
+def _tone(view: StepsView, line: Line) -> str:
+    return "end" if line.text == _TOGETHER else "" if view.new else line.heat
+
+
+_TOGETHER = "Together"
+
+
+def _total(every: Sequence[Line]) -> Line:
+    """The last row: both means."""
+    return replace(_fold(every), text=_TOGETHER, inside=())

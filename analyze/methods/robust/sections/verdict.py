@@ -1,13 +1,28 @@
-"""The verdict in words: one place for terminal and page."""
+"""The verdict: what came out, why, how good the data are, and what size of change would have been seen."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from analyze.report import measures, wording
+from analyze.report import measures
+from analyze.report.blocks import (
+    Blocks,
+    Column,
+    Details,
+    Items,
+    Only,
+    Part,
+    Run,
+    Table,
+    Text,
+    Words,
+    dim,
+    tag,
+)
+from analyze.report.section_view import SectionView
 from analyze.report.wording import counted, percent
 from schemas.periods import Period
-from schemas.report.accounts import VerdictSection, VisibleRow
+from schemas.report.accounts import VerdictSection
 
 OUTCOME: Final = {
     "unchanged": "Unchanged",
@@ -17,12 +32,60 @@ OUTCOME: Final = {
     "cannot-tell": "Cannot tell",
 }
 _MEANS: Final = {
-    "unchanged": "Nothing changed by test, and a change large enough to matter would have been seen.",
+    "unchanged": "Nothing changed significantly, and a change large enough to matter would have been seen.",
     "changed": "The findings explain most of the change.",
     "partly-explained": "Something changed; the findings explain a part of it.",
-    "not-explained": "Something changed by test, and no finding says what.",
+    "not-explained": "Something changed significantly, and no finding says what.",
     "cannot-tell": "Too little was recorded to decide.",
 }
+_OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
+"""Outcomes that raise the question what would have been seen."""
+
+_QUALITY: Final = (
+    Column("kind", "About"),
+    Column(
+        "text",
+        "What the data are like",
+        value=lambda row: (tag("severe", "worse"), " ", row.text) if row.severe else row.text,
+    ),
+)
+_VISIBLE: Final = (
+    Column("root", "Root type", "name"),
+    Column("requests{}", "Requests", "count"),
+    Column("ratio", "Smallest visible change of a call site's time", "figure", lambda row: _time(row.ratio)),
+    Column("share", "of a share", "figure", lambda row: _points(row.share)),
+)
+
+
+def verdict_blocks(section: VerdictSection) -> Blocks:
+    """The outcome and its reasons in sight, the rest on demand."""
+    is_open = section.outcome in _OPEN
+    reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
+    same = equivalent(section)
+    told = (equivalent(section), visible_sentence(section)) if is_open else ()
+    title = Run(outcome(section), "strong", f"outcome {section.outcome}")
+    return (
+        Part(
+            title,
+            (
+                Items(reasons),
+                *((Only("page", (Text(same, "dim"),)),) if same else ()),
+                Only("terminal", tuple(Text(text, "dim") for text in (*told, section.calibration) if text)),
+                Details(
+                    "How sure: the data, and the smallest change that would have been seen",
+                    (
+                        Table("Data quality", _QUALITY, section.quality),
+                        Table("Smallest visible change", _VISIBLE, section.visible),
+                        Text(section.calibration, "dim"),
+                    ),
+                    open=is_open,
+                ),
+            ),
+            note=meaning(section),
+            anchor="sure",
+            look="lead",
+        ),
+    )
 
 
 def outcome(section: VerdictSection) -> str:
@@ -37,7 +100,7 @@ def meaning(section: VerdictSection) -> str:
     if section.external:
         return "The service answered as before, and clients sent something else or less."
     if section.by_load:
-        return "Requests wait longer, or less, as another load makes them; no place changed beyond that."
+        return "Requests wait longer, or less, as another load makes them; no call site changed beyond that."
     return _MEANS[section.outcome]
 
 
@@ -65,12 +128,12 @@ def gaps(section: VerdictSection) -> tuple[str, ...]:
 
 
 def _matters(section: VerdictSection) -> bool:
-    """Whether what ordinary times keep from being found may be what is looked for."""
+    """Whether what the baseline keeps from being found may be what is looked for."""
     return section.held_back is not None and section.outcome not in ("unchanged", "changed")
 
 
 def held_back(section: VerdictSection) -> str:
-    """What changed by test and is no finding, and which window held such a value; empty where nothing did."""
+    """What changed significantly and is no finding, and which window held such a value; empty for nothing."""
     held = section.held_back
     if held is None:
         return ""
@@ -94,20 +157,24 @@ def equivalent(section: VerdictSection) -> str:
     )
 
 
-def smallest(row: VisibleRow) -> tuple[str, str]:
-    """Smallest visible change of a typical place's time and of a share at one root type."""
-    ratio = "not tested" if row.ratio is None else wording.percent(row.ratio - 1, sign=True)
-    share = "not tested" if row.share is None else f"{percent(row.share).removesuffix('%')}points"
-    return ratio, share
-
-
 def visible_sentence(section: VerdictSection) -> str:
-    """The same over the tested root types, in one sentence; empty where none was tested."""
+    """What would have been seen at the best tested root type; empty where none was tested."""
     ratios = [row.ratio for row in section.visible if row.ratio is not None]
     shares = [row.share for row in section.visible if row.share is not None]
     told = []
     if ratios:
-        told.append(f"{wording.percent(min(ratios) - 1, sign=True)} of a place's time")
+        told.append(f"{_time(min(ratios))} of a call site's time")
     if shares:
-        told.append(f"{percent(min(shares)).removesuffix('%')}points of a path's or an error's share")
+        told.append(f"{_points(min(shares))} of a path's or an error's share")
     return f"Smallest visible change, at the best tested root type: {' and '.join(told)}." if told else ""
+
+
+def _time(ratio: float | None) -> str:
+    return "not tested" if ratio is None else percent(ratio - 1, sign=True)
+
+
+def _points(share: float | None) -> str:
+    return "not tested" if share is None else f"{percent(share).removesuffix('%')}points"
+
+
+VERDICT: Final = SectionView(VerdictSection, verdict_blocks, leads=True, warnings=warnings)

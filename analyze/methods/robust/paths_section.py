@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from analyze.methods.robust.sections.path_words import move_title
 from analyze.paths.alignment import DifferenceLine, difference_lines
 from analyze.paths.changes import PathChanges, path_changes
 from analyze.paths.moves import OTHER, PathGroup, PathMove
@@ -13,7 +14,6 @@ from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.paths.path_words import move_title
 from schemas.report.paths import (
     DifferenceRow,
     MoveKind,
