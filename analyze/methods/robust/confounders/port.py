@@ -1,7 +1,7 @@
 """What a confounder is: something other than the service that may explain a change.
 
-To add one: a class with these members in a file of its own, and a row in `registry.CONFOUNDERS` with the case that
-fails without it.
+To add one: a class with these members in a file of its own, and a row in `registry.CONFOUNDERS`; it says
+itself which case fails without it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Confounder(Protocol):
         """Give the comparison as it is without the confounder, where that can be done; else as it is."""
         ...
 
-    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+    def explains(self, changes: Sequence[Change], comparison: Comparison, /) -> Explained | None:
         """Tell which of the changes it explains; None where it was not there."""
         ...
 

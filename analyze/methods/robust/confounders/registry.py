@@ -1,4 +1,4 @@
-"""CONFOUNDERS in their order: data quality first, then load. A change is explained once, by the first that does."""
+"""CONFOUNDERS in their order: data quality, then load. The first that explains a change explains it alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Confounded:
         if len(left) == len(self.changes(name)):
             return self
         others = {key: one for key, one in self.explained.items() if key != name}
-        again = next(one for one in CONFOUNDERS if one.name == name).explains(left, comparison) if left else None
+        again = (
+            next(one for one in CONFOUNDERS if one.name == name).explains(left, comparison) if left else None
+        )
         return replace(self, explained=others | ({} if again is None else {name: again}))
 
 
