@@ -22,7 +22,7 @@ import pyarrow as pa
 from analyze.population import NO_FAILURES, Category, Codes, Failures, Graph, GraphNode, LeftBehind, Nesting
 from analyze.refine.stored import StoredCategory, StoredStructure, row_order
 from schemas.arrays import B1, I4, I8
-from stitch.columnar.mixing import hash_word, mix
+from stitch.columnar.hashing import hash_word, mix
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template

@@ -22,8 +22,7 @@ from stitch.columnar.chunks import whole
 from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, START
-from stitch.spans.marks import Marks
-from stitch.spans.nodes import TreeNodes, TreeRows, lay_nodes
+from stitch.spans.nodes import Marks, TreeNodes, TreeRows, lay_nodes
 
 _NAMES: Final = ("component", "point", "label", "kind")
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)

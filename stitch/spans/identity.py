@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE, EventKind
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.spans.span_columns import UNKNOWN_NS, References, Spans
 from stitch.spans.span_ids import SpanIndex
 
