@@ -14,14 +14,14 @@ import numpy as np
 from scipy.special import chdtrc, kolmogorov, xlogy
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.columns import MISSING, REQUEST, Column
-from analyze.explain.rules import Group, best_group, tree_rules
+from analyze.explain.columns import MISSING, REQUEST, AttributeColumn
+from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, observe
 from analyze.explain.tree import (
     CodedColumns,
-    Node,
     Split,
+    TreeNode,
     agreement,
     ask,
     best_splits,
@@ -138,7 +138,7 @@ def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColum
     return told_before * told >= _AS_USUAL * told**2 and abs(moved) < _NEW
 
 
-def _excluded(column: Column, exclude: Sequence[str]) -> bool:
+def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
     """Whether the user does not want to see a column, in any of its aggregates."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
@@ -157,12 +157,12 @@ class _Judged:
     stability: float | None = None
     rules: tuple[Rule, ...] = ()
     competing: tuple[str, ...] = ()
-    best: Group | None = None
+    best: NodeGroup | None = None
     twins: tuple[str, ...] = ()
     """Columns that part the requests as the root does."""
     parting: tuple[str, ...] = ()
     """The root's column and its twins, without aggregates."""
-    tree: Node | None = None
+    tree: TreeNode | None = None
 
 
 def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings) -> _Judged:
@@ -206,7 +206,9 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     )
 
 
-def _twins(coded: CodedColumns, tree: Node, affected: B1, settings: ExplainSettings) -> tuple[Column, ...]:
+def _twins(
+    coded: CodedColumns, tree: TreeNode, affected: B1, settings: ExplainSettings
+) -> tuple[AttributeColumn, ...]:
     """Other parameters that part the requests as the root's does."""
     if tree.split is None:
         return ()
@@ -222,7 +224,7 @@ def _twins(coded: CodedColumns, tree: Node, affected: B1, settings: ExplainSetti
     )
     base = goes_left(coded, tree.split, rows)
     root = coded.columns[tree.split.column]
-    twins: dict[tuple[str, str], Column] = {}
+    twins: dict[tuple[str, str], AttributeColumn] = {}
     for number, column in enumerate(coded.columns):
         if (column.where, column.key) == (root.where, root.key) or found.gain[number, 0] <= 0:
             continue
@@ -347,7 +349,7 @@ def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, .
     )
 
 
-def _numbers(column: Column, affected: B1) -> _Unlike:
+def _numbers(column: AttributeColumn, affected: B1) -> _Unlike:
     known = ~np.isnan(column.values)
     sides = [column.values[known & side] for side in (affected, ~affected)]
     medians = [_median(side) for side in sides]

@@ -58,7 +58,7 @@ from stitch.graph.pieces import (
 )
 from stitch.graph.series_parallel import PARALLEL as PARALLEL_BLOCK
 from stitch.graph.series_parallel import SPAN as SPAN_BLOCK
-from stitch.graph.series_parallel import Block, Decomposition, Item
+from stitch.graph.series_parallel import Block, Item, SeriesParallel
 from stitch.graph.template import Template
 
 _VECTORISE_FROM = 128
@@ -169,7 +169,7 @@ class Folded:
         return tuple(fold), tuple(loops)
 
 
-def fold_levels(tree: Decomposition, words: list[Word]) -> tuple[Folded, Folded, Folded]:
+def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:
     """The structure of `words` [nodes] folded at L0, L1 and L2. Levels share `pieces` where nothing folds."""
     l0 = _fold_exact(tree, words)
     l1 = _relax(l0, tree, POWER_OF_TWO)
@@ -204,7 +204,7 @@ def node_words(template: Template) -> list[Word]:
     ]
 
 
-def _fold_exact(tree: Decomposition, words: list[Word]) -> Folded:
+def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
     built: dict[int, Piece] = {}
     made: list[Piece] = []
     referenced = tree.referenced
@@ -250,7 +250,7 @@ def _fold_exact(tree: Decomposition, words: list[Word]) -> Folded:
     return Folded(pieces, _level_key(EXACT, pieces, wiring), wiring, made)
 
 
-def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
+def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
     """The next level: counts shown more coarsely, then what has become equal folded."""
     if all(piece.depth == 0 for piece in folded.pieces):
         key = _level_key(level, folded.pieces, folded.wiring)

@@ -201,7 +201,7 @@ Item = int | Block
 
 
 @dataclass(frozen=True, slots=True)
-class Decomposition:
+class SeriesParallel:
     """A whole structure as one sequence."""
 
     items: list[Item]
@@ -213,7 +213,7 @@ class Decomposition:
 
 def decompose(
     n_nodes: int, edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool]
-) -> Decomposition:
+) -> SeriesParallel:
     """Nesting of the DAG `edges` (topological positions, node 0 the only source).
 
     mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] tells, where no branch of a
@@ -243,7 +243,7 @@ def decompose(
     for targets in references:
         for target in targets:
             count[target] = count.get(target, 0) + 1
-    return Decomposition(items, regions.blocks, count)
+    return SeriesParallel(items, regions.blocks, count)
 
 
 @dataclass(slots=True)

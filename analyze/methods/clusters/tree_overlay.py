@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
-from analyze.methods.clusters.cluster_shares import ClusteredRequests, ShareTests
+from analyze.methods.clusters.cluster_shares import ClusteredRequests, ClusterShareTests
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8, I8
@@ -296,7 +296,7 @@ def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
     return np.where(found, nearest, NONE).astype(np.int64)
 
 
-def origins(apart: F8, dominant: I8, tests: ShareTests) -> I8:
+def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
     """[clusters] of those that grew: nearest cluster of the same root type that shrank; else NONE."""
     shrank = tests.after < tests.before
     origin = nearest_of_root(apart, dominant, shrank)

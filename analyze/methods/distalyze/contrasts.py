@@ -52,7 +52,7 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class Studies:
     """All studies of a run."""
 
     studies: tuple[Study, ...]
@@ -66,7 +66,7 @@ class Contrast:
     """Root types that were left out because others carry more."""
 
 
-def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast:
+def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
     """The studies that the settings ask for. Raises ConfigError for a contrast that is not there."""
     pair = len(population.samples) == _PAIR
     kind = settings.contrast
@@ -93,9 +93,9 @@ def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast
     study = Study("", instances, found.log, 0.0, instances.performance_us, instances.weight)
     few = _few(study.instances, settings.least_instances)
     return (
-        Contrast((), _names(population, settings), False, ("all",))
+        Studies((), _names(population, settings), False, ("all",))
         if few
-        else Contrast((study,), _names(population, settings), False)
+        else Studies((study,), _names(population, settings), False)
     )
 
 
@@ -110,7 +110,7 @@ def _few(instances: Instances, least: int) -> bool:
     return min(late, len(instances) - late) < least
 
 
-def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Contrast:
+def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Studies:
     roots = sorted({category.graph.root for category in population.categories})
     if strange := [root for root in settings.root if root not in roots]:
         raise ConfigError(
@@ -157,7 +157,7 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
             )
         )
     names = ("fast", "slow") if slow else _names(population, settings)
-    return Contrast(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
+    return Studies(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
 
 
 def _smaller(groups: Sequence[Selection]) -> int:
