@@ -60,7 +60,7 @@ def explain(
     exclude: attributes that the user does not want to see at the root again, as `key`, or `component/point
     key`. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
     folds of time is below `min_auc`, or whose root changes from bootstrap to bootstrap, is not shown as an
-    explanation. Neither is one that tells the same on ordinary days (`Controls`). Deterministic in its
+    explanation. Neither is one that says the same in the baseline (`Controls`). Deterministic in its
     arguments.
     """
     asked = ExplainSettings() if settings is None else settings
@@ -117,7 +117,7 @@ def _coded(
 
 
 def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColumns, found: _Judged) -> bool:
-    """Whether the root tells what it would tell on any day: large reads are slow, and are no more than
+    """Whether the root says what it would say on any day: large reads are slow, and are no more than
     before.
 
     It must part the usual requests of the reference from its rest, the same way and half as well as the
@@ -132,10 +132,10 @@ def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColum
         return False
     here = goes_left(coded, split, np.arange(len(table.affected)))
     there = goes_left(controls, split, np.arange(len(problem)))
-    told = float(here[table.affected].mean() - here[~table.affected].mean())
-    told_before = float(there[usual].mean() - there[rest].mean())
+    difference = float(here[table.affected].mean() - here[~table.affected].mean())
+    before = float(there[usual].mean() - there[rest].mean())
     moved = float(there[problem].mean() - there[~problem].mean())
-    return told_before * told >= _AS_USUAL * told**2 and abs(moved) < _NEW
+    return before * difference >= _AS_USUAL * difference**2 and abs(moved) < _NEW
 
 
 def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
@@ -422,15 +422,15 @@ def explain_finding(
     exclude: Sequence[str] = (),
     settings: ExplainSettings | None = None,
 ) -> Explanation:
-    """What tells `affected` (problem) from `unaffected` (problem) and from `reference` requests.
+    """Explain what separates `affected` (problem) from `unaffected` (problem) and from `reference` requests.
 
     Both contrasts share one reading of parameters. The one inside the problem (M2, M4) is shown where it is
-    reliable and about as good as the other (M1, M3). Identifiers that changed with the period are told in
+    reliable and about as good as the other (M1, M3). Identifiers that changed with the period are reported in
     either. Selections should be of requests that reach the changed site; what only affected requests pass is
     no parameter.
 
-    usual: those of the reference that show what the affected show (as slow, the same path). What tells them
-    from the rest of the reference is no news, large reads are slow on every day, and is left out inside the
+    usual: those of the reference that show what the affected show (as slow, the same path). What separates
+    them from the rest of the reference is no news, large reads are slow on every day, and is left out inside the
     problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
     """
     asked = ExplainSettings() if settings is None else settings

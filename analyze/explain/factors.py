@@ -164,7 +164,7 @@ def _centre_before(
 ) -> F8:
     """[requests] the reference's centre at the same root type and level, or else at the root type.
 
-    Where the reference never saw the root type, its centre in the problem: levels are then held against
+    Where the reference never saw the root type, its centre in the problem: levels are then compared with
     each other alone.
     """
     n_strata = int(strata.max(initial=-1)) + 1

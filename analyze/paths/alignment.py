@@ -63,7 +63,7 @@ class SignatureKind(StrEnum):
     """How the steps of two paths differ."""
 
     REPLACED = "replaced"
-    """The same work is done by another component, or on another host where hosts are told apart."""
+    """The same work is done by another component, or on another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"

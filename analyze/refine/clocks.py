@@ -114,8 +114,8 @@ def estimate_clocks(
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
-    told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
-    compared = {pair: clock for pair, clock in fitted.items() if told[pair]}
+    linked: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
+    compared = {pair: clock for pair, clock in fitted.items() if linked[pair]}
     moves = tuple(
         ClockMove(hosts[a], hosts[b], by_ns)
         for (a, b), clock in compared.items()

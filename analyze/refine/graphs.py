@@ -387,7 +387,7 @@ def _dags(drafts: Sequence[Draft]) -> Dags:
     dst: list[int] = []
     for base, draft in zip(first_node.tolist(), drafts, strict=False):
         for at, node in enumerate(draft.nodes):
-            # Whether the response may leave at a node tells it apart, too. No name ends like another one.
+            # Whether the response may leave at a node distinguishes it, too. No name ends like another one.
             name = f"{node.name}!" if at in draft.responses else node.name
             if name not in hashes:
                 hashes[name] = hash_word(name)

@@ -178,7 +178,7 @@ def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: Refine
 
 
 def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
-    """(middles, late starts) [rows, requests]: what tells whether one row runs before another.
+    """(middles, late starts) [rows, requests]: what shows whether one row runs before another.
 
     `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's
     `end[a] <= start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), taken

@@ -194,10 +194,10 @@ def share_tests(
 
 def _left(share: F8, blocks: F8, asked: F8) -> B1:
     """[clusters] whether a share lies outside of what the blocks show; too few blocks show nothing."""
-    told = asked >= _LEAST_IN_BLOCK
+    enough = asked >= _LEAST_IN_BLOCK
     with np.errstate(divide="ignore", invalid="ignore"):
         each = blocks / asked
-    low = np.where(told, each, np.inf).min(axis=1, initial=np.inf)
-    high = np.where(told, each, -np.inf).max(axis=1, initial=-np.inf)
-    few = told.sum(axis=1) < LEAST_FOR_ENVELOPE
+    low = np.where(enough, each, np.inf).min(axis=1, initial=np.inf)
+    high = np.where(enough, each, -np.inf).max(axis=1, initial=-np.inf)
+    few = enough.sum(axis=1) < LEAST_FOR_ENVELOPE
     return np.asarray(few | (share > high + _MARGIN) | (share < low - _MARGIN))

@@ -6,7 +6,7 @@ difference is coloured where it is more than its blocks differ among themselves 
 corrected together), and more than a floor; what lies below a parting has no colour of its own.
 
 Overlaid are a cluster's two samples, or a cluster and its nearest of the same root type, which it is best
-told apart from; where the cluster grew, the nearest of those that shrank is its suspected origin. Shown is
+distinguished from; where the cluster grew, the nearest of those that shrank is its suspected origin. Shown is
 what differs, the ways to it and where time goes; the rest is counted.
 """
 
@@ -273,7 +273,7 @@ class HeldAgainst:
     cluster: int
     """Whose tree B is."""
     other: int
-    """Whose tree A is; the same cluster where the two samples are held against each other."""
+    """Whose tree A is; the same cluster where the two samples are compared with each other."""
     overlay: TreeOverlay
     weight: float
     """Share of all requests of the second sample (or the only one) that it is about."""
@@ -347,22 +347,22 @@ def _all(
 
     for cluster in range(clustered.n_clusters):
         every = [*side(cluster, 0), *side(cluster, samples - 1)] if samples == 2 else side(cluster, 0)
-        told = False
+        named = False
         if samples == 2 and (count[cluster] >= _LEAST_REQUESTS).all():
             both = overlaid(tree, side(cluster, 0), side(cluster, 1), gates)
-            told = True
+            named = True
             yield HeldAgainst("samples", cluster, cluster, both, float(share[cluster]))
         other = int(origin[cluster])
         if other != NONE and count[other, 0] >= _LEAST_REQUESTS and count[cluster, 1] >= _LEAST_REQUESTS:
             both = overlaid(tree, side(other, 0), side(cluster, 1), gates)
-            told = True
+            named = True
             yield HeldAgainst("origin", cluster, other, both, float(share[cluster]))
         other = int(nearest[cluster])
         if samples == 1 and other != NONE and min(count[cluster, 0], count[other, 0]) >= _LEAST_REQUESTS:
             both = overlaid(tree, side(other, 0), side(cluster, 0), gates)
-            told = True
+            named = True
             yield HeldAgainst("nearest", cluster, other, both, float(share[cluster]))
-        if not told:
+        if not named:
             itself = overlaid(tree, every, every, within)
             yield HeldAgainst("alone", cluster, cluster, itself, float(share[cluster]))
 

@@ -47,7 +47,7 @@ class Study:
     moved_us: float
     """Response time, summed up, that the classes differ by: what a root type weighs."""
     all_us: F8
-    """P of all instances, those of neither class among them: what a tail is told by."""
+    """P of all instances, those of neither class among them: what the tail is measured on."""
     all_weight: F8
 
 
@@ -273,15 +273,15 @@ def _called(graph: Graph) -> frozenset[str]:
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
     """The root type and the rarest operations of each kind, as few as tell the kinds apart."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
-    for told in range(1, max(len(kind) for kind in kinds) + 1):
-        names = [_kind_name(root, kind, told) for kind in rarest]
+    for listed in range(1, max(len(kind) for kind in kinds) + 1):
+        names = [_kind_name(root, kind, listed) for kind in rarest]
         if len(set(names)) == len(names):
             break
     return names
 
 
-def _kind_name(root: str, operations: Sequence[str], told: int) -> str:
+def _kind_name(root: str, operations: Sequence[str], listed: int) -> str:
     if not operations:
         return f"{root} calling nothing"
-    more = f" and {len(operations) - told} more" if len(operations) > told else ""
-    return f"{root} calling {', '.join(operations[:told])}{more}"
+    more = f" and {len(operations) - listed} more" if len(operations) > listed else ""
+    return f"{root} calling {', '.join(operations[:listed])}{more}"

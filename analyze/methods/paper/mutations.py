@@ -71,7 +71,7 @@ class Ranked:
     contribution_nsdi_us: float
     contribution_tr_us: float
     baseline_mean_us: float
-    """What the mean after is held against: the precursors', or the own before. Without a candidate the root
+    """What the mean after is compared with: the precursors', or the own before. Without a candidate the root
     type's (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
     virtual: str
     candidates: MutationCandidates | None
