@@ -430,8 +430,8 @@ def explain_finding(
     no parameter.
 
     usual: those of the reference that show what the affected show (as slow, the same path). What separates
-    them from the rest of the reference is no news, large reads are slow on every day, and is left out inside the
-    problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
+    them from the rest of the reference is no news, large reads are slow on every day, and is left out inside
+    the problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
     """
     asked = ExplainSettings() if settings is None else settings
     none = Selection({})
