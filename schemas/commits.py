@@ -270,7 +270,7 @@ class CommitRecord(CommitBody):
     created_by: str
     """Version of the stitcher."""
     generation: int = 0
-    """How often the windows were written anew: by an upgrade or a repair."""
+    """How often the windows were written anew: by a repair."""
     window_length_ns: int
     publish: tuple[Publish, ...] = ()
     carried: tuple[Publish, ...] = ()

@@ -16,15 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.config import StitchConfig
 from stitch.columnar.chunks import whole
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 NEVER = np.int64(2**63 - 1)
 """First time of what has none; its last time is `-NEVER`."""

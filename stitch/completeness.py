@@ -14,18 +14,14 @@ writes down. That is what lingering is for, and what comes later is late (`stitc
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U1, U8
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.chunks import whole
 from stitch.records.components import flat_list
 from stitch.spans.span_ids import SpanIndex, id_keys
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
 """All that `complete_requests` looks at."""
@@ -52,7 +48,7 @@ def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:
     return complete
 
 
-def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: npt.NDArray[np.uint8]) -> B1:
+def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> B1:
     parent_row, parents = flat_list(whole(spans["parents"]))
     follow_row, follows = flat_list(whole(spans["follows"]))
     own, parent_key, follow_key = id_keys([whole(spans["id"]), parents, follows])
@@ -86,7 +82,7 @@ def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8
     return asked[SpanIndex(request, key, n_requests).find(asked, wanted) < 0]
 
 
-def _complete_records(request: I8, n_requests: int, records: pa.Table, kind: npt.NDArray[np.uint8]) -> B1:
+def _complete_records(request: I8, n_requests: int, records: pa.Table, kind: U1) -> B1:
     crumb_words = whole(records["breadcrumb"])
     link_row, link_words = flat_list(whole(records["links"]))
     words = pa.concat_arrays([crumb_words, link_words]).dictionary_encode()

@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Population
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I4, I8
 
 
 @dataclass(frozen=True, slots=True)

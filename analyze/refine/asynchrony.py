@@ -18,17 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
+from analyze.refine.sibling_order import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
+from schemas.arrays import B1, F8, I8
 from stitch.graph.labels import is_made_up
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 Place = tuple[Operation, ...]
 """Operations that a question is about: (parent, child), or (parent, child, span below the child)."""
 

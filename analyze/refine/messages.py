@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Failures
 from analyze.refine.stored import FlowMatrices, StoredCategory, StoredStructure
+from schemas.arrays import I4, I8
 from schemas.events import EventKind
 from schemas.messages import WAITING
 from stitch.graph.placed import END, START
 
-I4 = npt.NDArray[np.int32]
-I8 = npt.NDArray[np.int64]
 Word = TypeVar("Word")
 
 OK: Final = "ok"

@@ -7,15 +7,13 @@ winner that does not depend on arrival order.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, U8
 from schemas.events import EVENT_SCHEMA, with_text_ids
 from stitch.columnar.chunks import whole
 from stitch.columnar.mixing import hash_dictionary, mix
-
-U8 = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0xA24BAED4963EE407)
 
@@ -69,7 +67,7 @@ def _hash_lists(array: pa.Array) -> U8:
     return np.where(_nulls(array), _NULL, total)
 
 
-def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
+def _nulls(array: pa.Array) -> B1:
     """[values] where the array is null."""
-    result: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    result: B1 = array.is_null().to_numpy(zero_copy_only=False)
     return result

@@ -10,10 +10,9 @@ from __future__ import annotations
 from hashlib import blake2b
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-U8 = npt.NDArray[np.uint64]
+from schemas.arrays import U8
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)

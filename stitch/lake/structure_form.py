@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
@@ -24,9 +24,6 @@ from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, START
 from stitch.spans.marks import Marks
 from stitch.spans.nodes import TreeNodes, TreeRows, lay_nodes
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _NAMES: Final = ("component", "point", "label", "kind")
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
@@ -82,11 +79,10 @@ def nested(structures: pa.Table) -> pa.Table:
 def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     """Rows of STRUCTURES_SCHEMA, or some of its columns, of rows as files have them, in their order.
 
-    stored: the columns of STORED_STRUCTURES_SCHEMA, or those as layout version 2 had them. O(nodes + edges).
+    stored: the columns of STORED_STRUCTURES_SCHEMA. O(nodes + edges).
     """
     names = STRUCTURES_SCHEMA.names if columns is None else list(columns)
-    of_version_2 = stored.schema.field("nodes").type.value_type.get_field_index("mate") >= 0
-    arrays = _as_they_are(stored) if of_version_2 else _columns(stored)
+    arrays = _columns(stored)
     schema = pa.schema([STRUCTURES_SCHEMA.field(name) for name in names])
     return pa.Table.from_arrays([arrays[name].cast(schema.field(name).type) for name in names], schema=schema)
 
@@ -138,16 +134,6 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
         "in_edges": _lists(n_edges, edges),
         "responses": _lists(n_answers, answers),
     }
-
-
-def _as_they_are(stored: pa.Table) -> dict[str, pa.Array]:
-    """Columns of a file of layout version 2."""
-    nodes = whole(stored["nodes"])
-    first, n_nodes = _bounds(nodes)
-    flat = nodes.flatten()
-    root = _roots(flat.field("component"), flat.field("point"), first[:-1])
-    kept = {name: whole(stored[name]) for name in STORED_STRUCTURES_SCHEMA.names}
-    return {**kept, "root": root, "n_nodes": pa.array(n_nodes)}
 
 
 def _roots(component: pa.Array, point: pa.Array, first: I8) -> pa.Array:

@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8
 from schemas.events import EventKind
 from stitch.columnar.chunks import whole
 from stitch.columnar.connected import connected_components
 from stitch.columnar.runs import group_stably
-
-I8 = npt.NDArray[np.int64]
 
 COMPONENT_PREFIX = "~"
 """A component without a request id is called this and its smallest breadcrumb (by code point)."""

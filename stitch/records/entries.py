@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8, U8
 from schemas.events import EventKind
 from stitch.graph.labels import synthetic_hash
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8, U8
 from stitch.columnar.mixing import mix
 from stitch.columnar.runs import offsets, ranges, sum_runs
 from stitch.graph.order.dag import Dags
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 _LOOSE = np.uint64(0x8EBC6AF09C88C6E3)
 _PLACE = np.uint64(0x589965CC75374CC3)

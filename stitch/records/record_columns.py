@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.chunks import whole
 from stitch.graph.labels import LabelCodes, encode_labels
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 NO_CODE = -1
 """Code of a null breadcrumb or id."""

@@ -27,9 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I8, U4, U8
 from schemas.config import StitchConfig
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
@@ -45,11 +45,6 @@ from stitch.records.raw_structures import Laid, lay_out
 from stitch.records.record_columns import Records, read_records
 from stitch.records.responses import Ends, find_ends, place_responses
 from stitch.records.strands import Strands, order_strands
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-U4 = npt.NDArray[np.uint32]
-B1 = npt.NDArray[np.bool_]
 
 _RESPONSE = np.uint64(0xA0761D6478BD642F)
 """Mixed into the label of nodes the response may leave from: they are not like others."""

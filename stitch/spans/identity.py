@@ -23,13 +23,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.content import hash_rows
 from stitch.spans.span_columns import UNKNOWN_NS, References, Spans
 from stitch.spans.span_ids import SpanIndex
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _NONE = np.zeros(0, np.int64)
 

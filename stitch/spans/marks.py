@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8, U8
 from stitch.columnar.chunks import whole
 from stitch.columnar.mixing import hash_word, mix
 from stitch.spans.span_columns import Spans
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I4, I8, U1
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, POINT, START
 from stitch.spans.marks import Marks
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U4
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
 from stitch.spans.parents import NO_PARENT, Parents
 from stitch.spans.span_columns import UNKNOWN_NS, Spans
-
-I8 = npt.NDArray[np.int64]
-U4 = npt.NDArray[np.uint32]
-B1 = npt.NDArray[np.bool_]
 
 MAX_SEARCHED_ORPHANS = 1000
 """Orphans past this many in one flow go to `?/missing` unsearched: with 20,000 spans a flow the search stays

@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8
 from schemas.events import EventKind
 from stitch.spans.identity import Identified
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 NO_PARENT = -1
 

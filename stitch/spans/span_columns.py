@@ -8,18 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.chunks import whole
 from stitch.graph.labels import LabelCodes
 from stitch.spans.span_ids import id_keys
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 UNKNOWN_NS = np.int64(2**63 - 1)
 """Start or end of a span that has none. Sorts after every real time."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import I8, U4, U8
 from schemas.config import StitchConfig
 from schemas.events import EventKind
 from schemas.quality import Quality
@@ -32,10 +32,6 @@ from stitch.spans.orphans import Forest, SpanServices, plant_forest
 from stitch.spans.parents import resolve_parents
 from stitch.spans.span_columns import UNKNOWN_NS, Spans, read_spans
 from stitch.spans.times import fill_times
-
-I8 = npt.NDArray[np.int64]
-U4 = npt.NDArray[np.uint32]
-U8 = npt.NDArray[np.uint64]
 
 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:

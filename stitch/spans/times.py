@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import I8
 from stitch.spans.span_columns import UNKNOWN_NS
-
-I8 = npt.NDArray[np.int64]
 
 _LOWEST = np.int64(-(2**63))
 

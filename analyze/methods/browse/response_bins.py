@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Category, Population
+from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.header import OK
-from analyze.sites.critical_times import AllPathTimes, PathTimes, at_sites
-from analyze.sites.totals import totals
-from analyze.stats.kernel_density import LEAST_US, Mode
+from analyze.stats.density import LEAST_US, Mode
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.windows import NS_PER_US
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
-
-NS_PER_US: Final = 1000
 MOST_DIGITS: Final = 19
 """Of a whole number of ns."""
 

@@ -14,10 +14,10 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.lake import FLOWS_SCHEMA
@@ -32,10 +32,6 @@ from stitch.kernel import ClosedFlows, stitch_closed
 from stitch.lake.merging import flow_names
 from stitch.records.components import request_codes
 from stitch.structures import StructureMemo
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 CHUNK_EVENTS: Final = 250_000
 """Events stitched at a time: some 300 MB at the kernel's peak."""

@@ -10,14 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import I8, U8
 from stitch.columnar.connected import connected_components
 from stitch.columnar.mixing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
 
 _DOWN = np.uint64(0xC2B2AE3D27D4EB4F)
 _UP = np.uint64(0x165667B19E3779F9)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8
 from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _MASK_WORDS = 8 * 2**20
 """Reach masks of at most 64 MiB (8 Mi words of 8 bytes) are held at a time, but for a single larger flow."""

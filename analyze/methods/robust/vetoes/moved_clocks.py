@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import TIME_KINDS
+from analyze.methods.robust.changes import TIME_KINDS, Change
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.population import ClockMove, Population
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
 from schemas.report.findings import ChangeKind
 
 _US = 1e-3

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.methods.robust.roles import Roles
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.names import NO_CALLER, NameBook, Names, OperationName, Recoding
-from analyze.sites.profile import Profile, joined
-from analyze.sites.profiling import Pattern, Profiled
-from analyze.sites.totals import totals
+from analyze.profile.build import Pattern, Profiled
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding
+from analyze.profile.profile import Profile, joined
+from analyze.stats.sums import totals
 
 F8 = npt.NDArray[np.float64]
 

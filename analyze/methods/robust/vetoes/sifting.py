@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.testing import Tested
 from analyze.methods.robust.vetoes.asides import Aside, Reason
@@ -15,8 +15,8 @@ from analyze.methods.robust.vetoes.moved_clocks import clock_aside, clock_change
 from analyze.methods.robust.vetoes.renames import Rename, rename_text
 from analyze.methods.robust.vetoes.silent_components import Silent, silent_aside, silent_changes
 from analyze.population import Population
-from analyze.sites.profile import Profile
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
+from analyze.profile.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def sifted(
         asides.append(silent_aside(silent, told))
     loss = loss_of(profile, roles, population.incomplete)
     if loss is not None:
-        lost = lost_changes(left, loss, profile, roles, tested.sums)
+        lost = lost_changes(left, loss, profile, roles, tested.view)
         left = _without(left, lost)
         asides.append(loss_aside(loss, lost))
     if clocks := clock_changes(left, population, patterns):

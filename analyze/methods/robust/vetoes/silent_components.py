@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.assurance.period_tests import exact_p
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.vetoes.renames import LEAST_REQUESTS, Rename, Uses, as_often, uses_of
-from analyze.sites.names import Names, OperationName
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.profile.names import Names, OperationName
+from analyze.profile.profile import Profile
+from analyze.stats.proportions import exact_p
+from analyze.stats.sums import totals
 
 F8 = npt.NDArray[np.float64]
 B1 = npt.NDArray[np.bool_]
