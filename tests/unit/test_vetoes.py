@@ -15,7 +15,7 @@ from analyze.methods.robust.verdict.places import place_equivalence
 from analyze.methods.robust.vetoes.lost_records import loss_of
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
-from analyze.refine.clocks import Bounds as ClockBounds
+from analyze.refine.clocks import CorrectionBounds as CorrectionBounds
 from analyze.refine.clocks import fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
@@ -180,7 +180,7 @@ def test_a_clock_that_was_set_is_told_from_a_slow_network() -> None:
     zeros = np.zeros(200, dtype=np.int64)
     sample = (np.arange(200) >= 100).astype(np.uint8)
     step = np.where(sample, 5_000, 0)
-    stepped = fit_clock(ClockBounds(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
-    slower = fit_clock(ClockBounds(zeros, sample, start, -legs[0] - step, legs[1]), 20)
+    stepped = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
+    slower = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1]), 20)
     assert len(stepped.add_ns) == 2
     assert slower.add_ns == (0,)
