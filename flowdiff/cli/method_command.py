@@ -41,6 +41,7 @@ from flowdiff.cli.options import (
     warn_of_pending,
 )
 from flowdiff.cli.settings_options import Options, takes_settings
+from flowdiff.settings.keys import keys_of
 
 if TYPE_CHECKING:
     from analyze.methods.port import Chosen
@@ -62,10 +63,12 @@ def with_methods(
     parameters = [p for p in inspect.signature(run).parameters.values() if p.name != "chosen"]
     for place, name in places.items():
         model = settings_of(name)
-        fields = {*model.model_fields}
+        # Models inside are for a configuration.
+        fields = {key.name for key in keys_of(model) if len(key.path) == 1}
         hints[place] = Annotated[
             model,
             Options(
+                only=tuple(name for name in model.model_fields if name in fields),
                 flags={field: f"--{name}-{field.replace('_', '-')}" for field in fields & taken},
                 everyday=fields.intersection(everyday),
                 panel=f"How the method '{name}' decides",

@@ -32,7 +32,7 @@ _EVERYDAY: Final = (
     "log.level",
     "log.format",
 )
-_RARE: Final = ("kafka.static_member_id", "live.keep_events", "live.params_share")
+_RARE: Final = ("stay_halted", "kafka.static_member_id", "live.keep_events", "live.params_share")
 INGEST_OPTIONS: Final = Options(keys=KEYS.values(), only=(*_EVERYDAY, *_RARE), everyday=_EVERYDAY)
 """What can be typed. The other keys are for a configuration and the environment."""
 
@@ -58,7 +58,7 @@ def command(
     environment. `flowdiff config --defaults` lists them all, `flowdiff config` shows what counts, and why.
 
     SIGTERM or Ctrl-C ends it in an orderly way, a second one at once. Exit code 0: ended as asked; 2: it
-    could not start, or every lane halted.
+    could not start; 4: lanes halted, a person has to decide.
     """
     found = effective(flags, os.environ, config)
     share_one_heap()
