@@ -86,7 +86,7 @@ def robust_result(
 
 def _rest(run: RobustRun) -> list[Change]:
     told = {id(change) for group in run.groups for change in group.changes}
-    return [change for change in run.sifted.kept if id(change) not in told]
+    return [change for change in run.confounded.kept if id(change) not in told]
 
 
 def _weight(run: RobustRun) -> float:
