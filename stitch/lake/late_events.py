@@ -1,4 +1,4 @@
-"""Late events of a lake, by the lane they came by: those that wait for a repair, and those settled by one."""
+"""Find late events of a lake, by the lane they came by: waiting for a repair, or settled by one."""
 
 from __future__ import annotations
 

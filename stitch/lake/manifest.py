@@ -1,4 +1,4 @@
-"""What a lake holds, told by its commits: readers take files from here and never glob.
+"""List what a lake holds, as its commits say: readers take files from here and never glob.
 
 A commit counts once every file of it can be seen, so a reader gets a whole commit or none of it. Opening
 costs a listing of names, the last checkpoint and the few commits behind it, however long a lane has lived.

@@ -1,4 +1,4 @@
-"""Where a lake is, by its name: a folder of this machine, or `s3://bucket/prefix`."""
+"""Open a lake by its name: a folder of this machine, or `s3://bucket/prefix`."""
 
 from __future__ import annotations
 
