@@ -44,6 +44,7 @@ def locked_connection(
         with interruptible():
             allowed = [str(path) for path in (*readable, *map(aside, readable))]
             connection.execute("SET allowed_paths = ?", [allowed])
+            connection.execute("SET enable_progress_bar = false")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             yield connection
