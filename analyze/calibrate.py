@@ -1,4 +1,4 @@
-"""Calibration: ordinary times of a lake held against ordinary times, findings counted (ALGORITHMS J.3).
+"""Calibration: ordinary times of a lake compared with ordinary times, findings counted (ALGORITHMS J.3).
 
 Every finding of such a pair is false, or tells of a change that the lake calls ordinary. The record says how
 many to expect; every report of the lake prints it.
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from analyze.history.noise_samples import cut_history
-from analyze.history.steady import Pair, choose_pairs, level_of, steady
-from analyze.history.window_profiles import of_window, window_profile
 from analyze.methods.port import Chosen
+from analyze.profile.history import cut_history
+from analyze.profile.steady import Pair, choose_pairs, level_of, steady
+from analyze.profile.stored import of_window, window_profile
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
 from analyze.scope import LakePeriod, Lakes

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from analyze.methods.port import Chosen, Result
 from analyze.population import Population
+from analyze.profile.stored import SampleProfiles
 from analyze.refine.settings import RefineSettings
 from analyze.report.header import excluded_notes, headline, load_ratio, sample_summary
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
 from analyze.report.statistics_header import statistics_load_ratio, statistics_summary
-from analyze.sites.sample_profiles import SampleProfiles
 from analyze.stats.moments import category_moments
 from schemas.errors import ConfigError
 from schemas.report.accounts import VerdictSection

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,17 +20,15 @@ from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
 from analyze.sql.connection import arrays, statement
-from analyze.sql.filters import filter_terms
-from analyze.sql.unknown_keys import refuse_unknown_keys
+from analyze.sql.filters import filter_terms, refuse_unknown_keys
 from analyze.verify import verify
+from schemas.arrays import I8
 from schemas.errors import ConfigError, PeriodError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import FLOW_KEYS
 from schemas.ranges import ranges_text
 from stitch.columnar.chunks import whole
 from stitch.lake.reading import read_rows, read_structures
-
-I8 = npt.NDArray[np.int64]
 
 _FLOW_COLUMNS: Final = [
     "request_id",

@@ -14,16 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, F8, I4, I8, U1
 from schemas.errors import PeriodError
 from schemas.lake import PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.recorded import Recorded
 from schemas.windows import NS_PER_MINUTE
 from stitch.graph.placed import END, POINT, START
 
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.signedinteger[Any]]
 """Indices into a list of words, in the smallest type that holds them; -1 where there is no word."""
 
@@ -94,7 +91,7 @@ class Nesting:
     """Position of the start of the span that the node is a side of; a point inside a span owns itself."""
     parent: I4
     """Position of the start of the owner's parent span; -1 for the root's."""
-    kind: npt.NDArray[np.uint8]
+    kind: U1
     """`EventKind` of the event behind the node."""
 
 
@@ -206,7 +203,7 @@ class Category:
     """[requests] ns since the epoch."""
     weight: F8
     """[requests] inverse sampling probability."""
-    sample: npt.NDArray[np.uint8]
+    sample: U1
     """[requests] index into the population's samples, ascending."""
     status: I4
     """[requests] index into the population's statuses."""

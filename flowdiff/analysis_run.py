@@ -23,7 +23,7 @@ from schemas.errors import ConfigError, InputError, LakeError
 from schemas.report.report import to_json
 
 if TYPE_CHECKING:
-    from analyze.history.reading import StatisticsUse
+    from analyze.profile.history import StatisticsUse
     from analyze.report.outcome import Outcome
     from flowdiff.sampling import Samples
 
@@ -78,7 +78,7 @@ def analysed(
     """
     from analyze.calibrate import calibration_sentence
     from analyze.compare import compare
-    from analyze.history.reading import read_samples
+    from analyze.profile.history import read_samples
 
     with _stage("Loading and refining"):
         read = read_samples(

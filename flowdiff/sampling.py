@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from analyze.history.noise_samples import cut_history
+from analyze.profile.history import cut_history
 from analyze.scope import LakePeriod, Lakes, refuse_overlap
 from schemas.errors import ConfigError
 from schemas.ranges import parse_ranges, ranges_text

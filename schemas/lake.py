@@ -1,7 +1,6 @@
 """Lake contract, version 3: Arrow schema of every table, with a unit and one sentence a column.
 
-The SQL reference is generated from these docs. A change of meaning raises `LAYOUT_VERSION` and needs a
-migration or a refusal.
+The SQL reference is generated from these docs. A change of meaning raises `LAYOUT_VERSION`.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 LAYOUT_VERSION: Final = 3
-READABLE_VERSIONS: Final = frozenset({2, LAYOUT_VERSION})
-"""Version 2 differs in the structures' files only, which told also what follows from the rest."""
+"""A lake of another one is refused."""
 
 _word = pa.dictionary(pa.int32(), pa.string())
 

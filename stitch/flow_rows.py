@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, F8, I4, I8
 from schemas.lake import FLOWS_SCHEMA, PARAMS_SCHEMA, RECORDS, SPANS
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
@@ -18,10 +19,6 @@ from stitch.graph.key import fingerprint_flows
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import END, PlacedFlows
 from stitch.structures import StructureMemo, structures_of
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 _NAMING: Final = ["request_id", "kind"]
 _FINE: Final = 0
@@ -188,9 +185,7 @@ def _event_status(events: pa.Table) -> tuple[I8, list[str]]:
     return np.append(of_event, [_FINE, _FINE]), ["ok", *told]
 
 
-def _failing_nodes(
-    placed: PlacedFlows, of_event: I8, order: FlowOrder
-) -> tuple[npt.NDArray[np.int32], I8, pa.Array]:
+def _failing_nodes(placed: PlacedFlows, of_event: I8, order: FlowOrder) -> tuple[I4, I8, pa.Array]:
     """Events that failed: `(position in its flow, word, [flows + 1] where each flow's begin)`.
 
     A span counts where it starts, and its marks do not count beside it. O(nodes), nothing where all is ok.

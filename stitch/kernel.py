@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events, empty_events, with_text_ids
 from schemas.quality import Quality
@@ -29,9 +29,6 @@ from stitch.records.components import request_codes
 from stitch.records.record_graphs import place_records
 from stitch.spans.span_graphs import place_spans
 from stitch.structures import StructureMemo
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I4, I8, U1
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STRUCTURES_SCHEMA
 from stitch.columnar.runs import offsets, ranges
 from stitch.graph.key import name_bytes, structure_key
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import PlacedFlows
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 _MAX_CHUNKS = 64
 """Each batch with new structures adds a chunk; past this many they are copied into one."""

@@ -1,4 +1,4 @@
-"""Which requests are held against each other, and a sample of them (ALGORITHMS D.3)."""
+"""Which requests are compared with each other, and a sample of them (ALGORITHMS D.3)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Population
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I4, I8
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +88,7 @@ def choose(
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
-    """Requests given by category and row, [requests] each, in their order; of one group, unless told."""
+    """Requests given by category and row, [requests] each, in their order; of one group, unless stated."""
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
     weight = np.zeros(len(row))

@@ -31,9 +31,9 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import I8
 from stitch.graph.placed import END, POINT, START
 
 _REQUEST: Final = "\0"
@@ -52,7 +52,7 @@ class _Form:
 
     text: str
     """Format string: request number, response, one host a node, one latency an edge."""
-    edges: npt.NDArray[np.int64]
+    edges: I8
     """[edges, 2] (src, dst)"""
 
 

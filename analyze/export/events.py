@@ -18,16 +18,14 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, PARAM_TYPE, EventKind, concat_events
 from stitch.graph.labels import NO_COMPONENT, SYNTHETIC_POINTS
 from stitch.graph.placed import END, MISSING_EVENT, POINT, ROOT_EVENT, START
 from stitch.lake.merging import flow_names
-
-I8 = npt.NDArray[np.int64]
 
 _WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _STRINGS: Final = pa.list_(pa.string())

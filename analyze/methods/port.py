@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from analyze.population import Population
+from analyze.profile.stored import SampleProfiles
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
 from analyze.report.section_view import SectionView
-from analyze.sites.sample_profiles import SampleProfiles
 from schemas.config import Config
 from schemas.report.report import Verdict
 from schemas.report.section import Section

@@ -18,17 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
+from analyze.refine.sibling_order import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
+from schemas.arrays import B1, F8, I8
 from stitch.graph.labels import is_made_up
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 Place = tuple[Operation, ...]
 """Operations that a question is about: (parent, child), or (parent, child, span below the child)."""
 
@@ -37,7 +34,7 @@ _MOVED = 0.5
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Of a sample, from which a share of them tells something."""
+"""Of a sample, from which a share of them says something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +256,11 @@ def _notes(
     differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
     differs &= ((outlives.calls == 0) | (outlives.calls >= _LEAST_CALLS)).all(axis=0)
     number = {place: at for at, place in enumerate(outlives.places)}
-    told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
+    noted = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
     # Where a span was lost nobody knows what outlived what.
     here = [
         at
-        for at in told
+        for at in noted
         if calls[at] and not any(is_made_up(name.component, name.point) for name in outlives.places[at])
     ]
     for at in sorted(here, key=lambda at: (-calls[at], _text(outlives.places[at]))):

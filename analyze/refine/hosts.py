@@ -13,15 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.refine.draft import equal_rows
+from analyze.refine.graphs import equal_rows
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, StoredCategory
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I4, I8
 
 
 @dataclass(frozen=True, slots=True)

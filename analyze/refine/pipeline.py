@@ -10,26 +10,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import find_asynchronous
-from analyze.refine.consensus import decide_order
-from analyze.refine.draft import Draft, LeftOut
+from analyze.refine.clocks import Clocks, corrected_offsets, estimate_clocks, no_clocks
+from analyze.refine.drafts import OrderedFamily, record_drafts, span_drafts
+from analyze.refine.graphs import Draft, LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
-from analyze.refine.merging import assemble
 from analyze.refine.messages import with_messages
-from analyze.refine.record_drafts import record_drafts
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import Family, Interner, families, order_evidence
-from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks, no_clocks
-from analyze.refine.span_drafts import OrderedFamily, span_drafts
+from analyze.refine.sibling_order import Family, Interner, decide_order, families, order_evidence
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
+from schemas.arrays import I8
 from schemas.quality import SOMETHING_MISSING, UNTESTABLE, Quality
-
-I8 = npt.NDArray[np.int64]
 
 
 def refine(
@@ -42,7 +37,7 @@ def refine(
 ) -> Population:
     """Refine the flows of all samples together.
 
-    Only the first `n_compared` samples (None: all) are held against each other and told of in notes; those
+    Only the first `n_compared` samples (None: all) are compared with each other and named in notes; those
     after them are a history, which lends its evidence.
 
     `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order;
@@ -94,7 +89,7 @@ def refine(
 
 
 def _weight_known(flows: pa.Table, n_samples: int) -> tuple[float, ...]:
-    """Share of each sample's flows that told their sampling probability, 0 of none; empty without flows."""
+    """Share of each sample's flows that state their sampling probability, 0 of none; empty without flows."""
     if flows.num_rows == 0:
         return ()
     sample = flows["sample"].to_numpy()

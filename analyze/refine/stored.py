@@ -11,21 +11,15 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.population import NO_FAILURES, Codes, Failures
+from schemas.arrays import F8, I4, I8, U1
 from schemas.errors import LakeError
 from stitch.columnar.chunks import whole
 from stitch.graph.placed import END, START
 from stitch.graph.template import Template
 from stitch.readings import templates_of
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-F8 = npt.NDArray[np.float64]
-U1 = npt.NDArray[np.uint8]
-
 
 _BLOCK_CELLS = 1 << 16
 """Cells of a block turned at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
@@ -238,7 +232,7 @@ def _turned(rows: I8) -> I8:
     return turned
 
 
-def _encode(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
+def _encode(column: pa.ChunkedArray) -> tuple[I4, list[str]]:
     """(codes into the sorted distinct words, the words); null is -1."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()

@@ -1,13 +1,14 @@
-"""A DuckDB that can read a given list of files, and do nothing else."""
+"""Open a DuckDB that can read a given list of files and do nothing else; Ctrl-C stops it."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import duckdb
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from stitch.lake.reading import aside, still_at, unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
 """DuckDB's word for a header of a page, or a footer, that is none."""
+_Result = TypeVar("_Result")
+_ASK_AGAIN_SECONDS: Final = 0.05
+"""DuckDB forgets to stop where it is asked just before it begins."""
 
 
 @contextmanager
@@ -41,7 +45,7 @@ def locked_connection(
             f"'{memory_limit}' is not a memory limit.", remedy="Write 512MB, 2GB or the like."
         ) from error
     try:
-        with interruptible():
+        with _interruptible():
             allowed = [str(path) for path in (*readable, *map(aside, readable))]
             connection.execute("SET allowed_paths = ?", [allowed])
             connection.execute("SET enable_progress_bar = false")
@@ -53,8 +57,8 @@ def locked_connection(
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Around DuckDB's work: it tells of Ctrl-C by a RuntimeError of these words."""
+def _interruptible() -> Iterator[None]:
+    """Around DuckDB's work: it reports Ctrl-C by a RuntimeError of these words."""
     try:
         yield
     except RuntimeError as error:
@@ -71,13 +75,13 @@ def arrays(
     Raises LakeError where one of the files cannot be read.
     """
     now = {str(path): str(still_at(path)) for path in readable}
-    told = {
+    bound = {
         name: [now.get(item, item) for item in value] if isinstance(value, list) else value
         for name, value in values.items()
     }
     with locked_connection(readable) as connection:
         try:
-            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, told).fetchnumpy()
+            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, bound).fetchnumpy()
         except duckdb.Error as error:
             if any(path != str(still_at(Path(path))) for path in now.values()):  # set aside just now
                 return arrays(found, readable, text, values)
@@ -111,3 +115,20 @@ def _is_whole(path: Path) -> bool:
 def statement(name: str) -> str:
     """Text of the statement `analyze/sql/<name>.sql`."""
     return files("analyze.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+def run_interruptible(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
+    """Result of a part of a query; on Ctrl-C `stop` is called from another thread than the query's.
+
+    It computes in a thread of its own: in the one that gets Ctrl-C, DuckDB looks for it in some
+    places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
+    """
+    with ThreadPoolExecutor(1, "query") as thread:
+        part = thread.submit(work)
+        try:
+            wait([part])
+        finally:
+            while not part.done():
+                stop()
+                wait([part], _ASK_AGAIN_SECONDS)
+    return part.result()

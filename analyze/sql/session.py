@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import locked_connection, unreadable_file
-from analyze.sql.interruption import run_interruptible
+from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
 from analyze.sql.stored_tables import LISTED, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, LakeError, QueryError

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 COLD_DISPERSION = 0.01
 """φ with one window of history: 10 % share noise."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import F8
 from schemas.report.parts import Histogram
-
-F8 = npt.NDArray[np.float64]
 
 
 def log_histogram(title: str, reference_us: F8, problem_us: F8, bins: int) -> Histogram:

@@ -8,11 +8,9 @@ together.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import _ufuncs
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 
 def at_most(k: I8, total: I8, marked: I8, drawn: I8) -> F8:

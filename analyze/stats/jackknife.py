@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 LEAST_BLOCKS: Final = 3
 """Fewer blocks with anything in them give no interval."""

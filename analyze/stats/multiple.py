@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8
 
 
 def q_values(p: F8) -> F8:

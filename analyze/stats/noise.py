@@ -15,10 +15,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
 from analyze.stats.weights import as_requests
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 SHRINKAGE_WEIGHT = 6.0
 """Windows that the median over sites is worth."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtr, chdtri, ndtr
 
 from analyze.stats.hypergeometric import at_least, at_most
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 TRIM = 0.1
 """Windows with the highest X² that are left out: history contains faults."""
@@ -48,6 +45,11 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
     some = np.maximum(total, 1)
     more, fewer = (tail(k1, some, marked, n1) for tail in (at_least, at_most))
     return ExactProportions(np.where(single, 1.0, more), np.where(single, 1.0, fewer))
+
+
+def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
+    """Fisher's two-sided p: twice the smaller tail, at most 1."""
+    return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
 
 
 @dataclass(frozen=True, slots=True)

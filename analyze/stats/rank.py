@@ -17,10 +17,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from analyze.stats.weights import as_requests
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 EXACT_PRODUCT = 1_500
 EXACT_SMALLER = 10

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Population, Sample
+from schemas.arrays import I8
 from schemas.recorded import Recorded
-
-I8 = npt.NDArray[np.int64]
 
 LEAST_EXPECTED: Final = 20.0
 """Requests that must be expected: e⁻²⁰ at each of up to 10⁵ requests is a chance of 2 in 10,000."""

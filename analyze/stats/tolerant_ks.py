@@ -16,9 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8, I8
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtr
 
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
-"""|t| of features that are constant in both classes and differ ("deterministic"), and the largest told."""
+"""|t| of features that are constant in both classes and differ ("deterministic"); the largest reported."""
 _ROWS: Final = 256
 """Features worked on at once: 256 of 10,000 instances are 20 MB."""
 

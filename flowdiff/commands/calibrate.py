@@ -115,7 +115,7 @@ def _settings(model: type[Any], given: Sequence[str]) -> Any:
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:
     """What `flowdiff compare` does, without writing."""
     from analyze.compare import compare
-    from analyze.history.reading import read_samples
+    from analyze.profile.history import read_samples
     from analyze.report.outcome import Outcome
 
     def run(samples: Named, history: Named) -> Outcome:

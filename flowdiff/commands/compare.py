@@ -35,7 +35,7 @@ from flowdiff.refine_options import REFINE_OPTIONS
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from analyze.history.reading import StatisticsUse
+    from analyze.profile.history import StatisticsUse
 
 DEFAULT_METHODS: Final = ("robust",)
 
@@ -136,7 +136,7 @@ def _compare(
 
 
 def _use(text: str) -> StatisticsUse:
-    from analyze.history.reading import StatisticsUse
+    from analyze.profile.history import StatisticsUse
 
     uses = get_args(StatisticsUse)
     if text not in uses:

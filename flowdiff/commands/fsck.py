@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +17,6 @@ def command(
         str | None,
         typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="The same, as elsewhere."),
     ] = None,
-    convert: Annotated[
-        bool, typer.Option("--upgrade", help="Convert a lake of an older layout version first, in place.")
-    ] = False,
 ) -> None:
     """Check a lake against its commits; exit code 0 when nothing is wrong, 1 when something is."""
     from stitch.lake.fsck import check
@@ -31,31 +27,8 @@ def command(
         raise ConfigError("No lake is named.", remedy="Write `flowdiff fsck LAKE`.")
     if not is_bucket(name) and not Path(name).is_dir():
         raise LakeError(f"There is no lake at '{name}'.", remedy="Check the path.")
-    if convert:
-        _upgrade(name)
     findings = check(open_store(name), name)
     for finding in findings:
         typer.echo(f"{finding.invariant}: {finding.detail}")
     typer.echo("1 error" if len(findings) == 1 else f"{len(findings)} errors")
     raise typer.Exit(1 if findings else 0)
-
-
-def _upgrade(name: str) -> None:
-    """Convert a lake, and say so. Raises LakeError."""
-    from schemas.lake import LAYOUT_VERSION
-    from stitch.lake.disk import exclusive_lock
-    from stitch.lake.place import is_bucket, open_store
-    from stitch.lake.upgrade import upgrade
-
-    try:
-        with nullcontext() if is_bucket(name) else exclusive_lock(Path(name)):
-            n_files = upgrade(open_store(name), name)
-    except OSError as error:
-        raise LakeError(
-            f"Upgrading the lake '{name}' failed: {error.strerror or error}.",
-            remedy="Nothing is lost: see to the disk, then run the same command again.",
-        ) from error
-    if n_files is None:
-        typer.echo(f"'{name}' has layout version {LAYOUT_VERSION} already")
-    else:
-        typer.echo(f"'{name}' has layout version {LAYOUT_VERSION} now: {n_files} files were written anew")

@@ -35,7 +35,7 @@ def command(
     """
     import json
 
-    from analyze.history.window_profiles import Tally, keep_profiles
+    from analyze.profile.stored import Tally, keep_profiles
     from analyze.report.wording import counted
     from analyze.scope import Lakes
     from schemas.ranges import parse_ranges

@@ -51,15 +51,6 @@ class Mechanism(StrEnum):
         return self is not Mechanism.OAUTHBEARER
 
 
-class Client(StrEnum):
-    """What fetches messages. The group's work is kafka-python's in both."""
-
-    PYTHON = "python"
-    """kafka-python, always there."""
-    FAST = "fast"
-    """confluent-kafka (librdkafka), of the extra `fast`."""
-
-
 class OnCorrupt(StrEnum):
     """What becomes of messages that the log cannot give back as they were written."""
 
@@ -186,9 +177,6 @@ class KafkaSettings(Config):
     partitions back without a rebalance if it returns within `session_timeout_ms`."""
     client_name: str = "flowdiff"
     """How brokers name this client in their logs and quotas."""
-    client: Client = Client.PYTHON
-    """What fetches messages: `python` (kafka-python), or `fast` (confluent-kafka, of the extra `fast`), which
-    does not bound what a batch unpacks to."""
     start_at: StartAt = StartAt.EARLIEST
     """Where streams begin of which the lake knows nothing: `earliest`, `latest`."""
     on_corrupt: OnCorrupt = OnCorrupt.HALT

@@ -15,9 +15,7 @@ from ingest.simulate.run import RunPlan
 from ingest.simulate.shard import SAMPLING
 from ingest.simulate.streams import mix, request_keys, unit_interval
 from ingest.simulate.trace import Structure, Trace, decode
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I8
 
 RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
 """N6: new names of the metadata server's trace points."""

@@ -9,14 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
-import numpy as np
-import numpy.typing as npt
-
 from ingest.simulate import points as p
 from ingest.simulate.flow import CHILD_SHIFT, CODE_MASK, COUNT_MASK, COUNT_SHIFT
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
 
 STRAND_BREAK = -1
 """In a raw structure: the next strand's steps follow."""

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -39,9 +38,7 @@ from ingest.simulate.truth_model import (
     PathTruth,
     TruthSummary,
 )
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I8
 
 KNOCK_ON_NS, KNOCK_ON_SHARE = 50_000, 0.05
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-import numpy as np
-import numpy.typing as npt
+from schemas.arrays import B1, F8, I8
 
 BLOCK_BYTES = 16 * 1024
 """The NFS server's preferred I/O size, and its cache's block."""
@@ -13,10 +12,6 @@ SUB_BITS = 6
 """A request's uid is `index << 6 | part`: every run has part 0, the others exist under a fault only."""
 REVALIDATION = (1 << SUB_BITS) - 1
 """Part number of a GETATTR that a client adds after a pause (F6)."""
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
-F8 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

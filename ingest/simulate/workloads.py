@@ -9,7 +9,8 @@ import numpy as np
 
 from ingest.simulate.parameters import Parameters
 from ingest.simulate.points import OPERATIONS
-from ingest.simulate.workload import BLOCK_BYTES, F8, I8, SUB_BITS, Load, Requests
+from ingest.simulate.workload import BLOCK_BYTES, SUB_BITS, Load, Requests
+from schemas.arrays import F8, I8
 
 Rng = np.random.Generator
 OP = {name: i for i, name in enumerate(OPERATIONS)}

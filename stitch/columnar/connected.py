@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 
 def connected_components(a: I8, b: I8, n: int) -> tuple[int, I8]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I8, U8
 
 _DENSE = 1 << 16
 """Spread up to which numbers are counted by an array instead of sorting."""

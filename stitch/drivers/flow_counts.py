@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.drivers.partition import hash_texts, share_of
@@ -23,7 +23,7 @@ def count_flags(flows: pa.Table) -> Counter[str]:
     return counts
 
 
-def keeps_params(flows: pa.Table, share: float) -> npt.NDArray[np.bool_]:
+def keeps_params(flows: pa.Table, share: float) -> B1:
     """[flows] whether each is of the share of requests that keep their parameters."""
     return share_of(hash_texts(whole(flows["request_id"])), share)
 

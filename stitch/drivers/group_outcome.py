@@ -6,16 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1
 from schemas.rejects import Reason, Reject
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.drivers.flow_counts import count_flags
 from stitch.kernel import Stitched, reject_rows
 from stitch.lake.windowing import WindowPart
-
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)

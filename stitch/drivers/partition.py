@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I8, U8
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import mix
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
+from stitch.columnar.hashing import mix
 
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL
@@ -56,7 +53,7 @@ def bucket_of(hashes: U8, level: int) -> I8:
     return ((hashes >> shift) & np.uint64(FANOUT - 1)).astype(np.int64)
 
 
-def share_of(hashes: U8, share: float) -> npt.NDArray[np.bool_]:
+def share_of(hashes: U8, share: float) -> B1:
     """[hashes] whether the request is in a share of all requests: the same ones in every run."""
     # The top 53 bits are exact as a float, and no bucket reads them.
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share

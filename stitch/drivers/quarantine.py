@@ -20,15 +20,12 @@ from collections import Counter, defaultdict
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.windows import NS_PER_DAY
 from stitch.columnar.runs import count_values
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 MAX_SILENCE_DAYS: Final = 31
 """A recording may pause for a month; clocks that are wrong are so by years."""

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1
 from schemas.commits import Counters
 from schemas.config import StitchConfig
 from schemas.errors import InputError
@@ -23,8 +23,6 @@ from stitch.drivers.inputs import Source
 from stitch.kernel import stitch
 from stitch.lake.known import rows_of
 from stitch.structures import StructureMemo
-
-B1 = npt.NDArray[np.bool_]
 
 RETIRED_DETAIL: Final = "its request began in a window that `flowdiff retain` took out of the lake"
 

@@ -14,13 +14,11 @@ from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
-import numpy.typing as npt
 
-from stitch.columnar.mixing import mix
+from schemas.arrays import U8
+from stitch.columnar.hashing import mix
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import PlacedFlows
-
-U8 = npt.NDArray[np.uint64]
 
 # Odd constants: a node's numbers are spread over 64 bits before they are added up.
 _POSITION = np.uint64(0x9E3779B97F4A7C15)

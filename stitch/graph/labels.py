@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8, U8
 from schemas.events import EventKind
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import hash_labels
+from stitch.columnar.hashing import hash_labels
 from stitch.graph.placed import MISSING_EVENT, POINT, ROOT_EVENT, PlacedFlows
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
 
 _word = pa.dictionary(pa.int32(), pa.string())
 
@@ -30,7 +27,7 @@ class LabelCodes:
     code: I8
     """[events] index into `hashes`."""
     hashes: U8
-    """[codes] `stitch.columnar.mixing.hash_labels` of the label."""
+    """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
     words: pa.Table
     """[codes] the columns of LABEL_SCHEMA."""
 

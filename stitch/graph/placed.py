@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-U4 = npt.NDArray[np.uint32]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I4, I8, U1, U4
 
 POINT, START, END = 0, 1, 2
 """Values of `side`."""

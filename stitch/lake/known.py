@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1
 from schemas.lake import FLOWS_SCHEMA
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.merging import flow_names
 from stitch.lake.reading import unreadable
 from stitch.lake.windowing import starts_of
-
-B1 = npt.NDArray[np.bool_]
 
 _COMPARED = [name for name in FLOWS_SCHEMA.names if name != "lane"]
 

@@ -31,7 +31,6 @@ from stitch.lake.layout import (
     data_files,
     lane_folder,
     origin,
-    refuse_older,
     stage_folder,
     stage_lane_folder,
     staged_seq,
@@ -50,8 +49,8 @@ class Lane:
     """One lane of a lake, open for writing.
 
     On a disk the caller holds `exclusive_lock`; in a bucket there is none, and put-if-absent alone fences.
-    Raises LakeError where the lane is not what its chain says or the lake is of an older layout,
-    CommitTakenError (a LakeError) where another writer went on, OSError.
+    Raises LakeError where the lane is not what its chain says, CommitTakenError (a LakeError) where another
+    writer went on, OSError.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class Lane:
         fence: bool = False,
     ) -> None:
         """`fence` takes the lane over with a commit of its own: whoever held it can commit no more."""
-        refuse_older(info)
         self.lane = lane
         self._fence = fence
         self._store = store

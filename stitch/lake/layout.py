@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from schemas.config import Config
 from schemas.errors import LakeError
-from schemas.lake import LAYOUT_VERSION, READABLE_VERSIONS
+from schemas.lake import LAYOUT_VERSION
 from schemas.windows import Window
 from stitch.lake.store import DRAFTS, Store
 
@@ -35,8 +35,6 @@ SIDE_TABLES: Final[tuple[SideTable, ...]] = ("late", "repaired", "dead_letters")
 DATA: Final = ".parquet"
 ASIDE: Final = ".replaced"
 """Added to the name of a data file that a later generation replaces: no `*.parquet` matches it any more."""
-CONVERTIBLE: Final = frozenset({1})
-"""Layout versions whose files `flowdiff fsck --upgrade` writes anew; it lets a readable one be written to."""
 
 
 _FILE: Final = re.compile(r"(\d+)-(\d{12})-(\d{5,})(?:-g\d+)?\.parquet")
@@ -122,41 +120,22 @@ def read_info(store: Store, lake: str = "LAKE") -> LakeInfo | None:
 
     Raises LakeError where the file is not ours or of another layout version.
     """
-    info = read_any_info(store)
-    if info is None or info.layout_version in READABLE_VERSIONS:
-        return info
-    if info.layout_version in CONVERTIBLE:
-        raise LakeError(
-            f"The lake '{lake}' has layout version {info.layout_version}; "
-            f"this flowdiff reads {LAYOUT_VERSION}.",
-            remedy=f"Run `flowdiff fsck --upgrade {lake}` to convert it.",
-        )
-    raise LakeError(
-        f"The lake '{lake}' has layout version {info.layout_version}; this flowdiff reads {LAYOUT_VERSION}.",
-        remedy="Use the flowdiff that wrote it, or import into a new lake.",
-    )
-
-
-def refuse_older(info: LakeInfo) -> None:
-    """Raises LakeError for a lake that can be read, but not written to."""
-    if info.layout_version != LAYOUT_VERSION:
-        raise LakeError(
-            f"The lake has layout version {info.layout_version}; this flowdiff writes {LAYOUT_VERSION}.",
-            remedy="Run `flowdiff fsck --upgrade LAKE`; an older flowdiff refuses it from then on.",
-        )
-
-
-def read_any_info(store: Store) -> LakeInfo | None:
-    """`flowdiff.json` of any layout version, or None. Raises LakeError where the file is not ours."""
     if store.size(LAKE_FILE) is None:
         return None
     try:
-        return LakeInfo.model_validate_json(store.read(LAKE_FILE).to_pybytes())
+        info = LakeInfo.model_validate_json(store.read(LAKE_FILE).to_pybytes())
     except ValidationError as error:
         raise LakeError(
             f"{LAKE_FILE} is not what flowdiff writes ({error.error_count()} errors).",
             remedy="Restore it from a backup, or import into a new lake.",
         ) from error
+    if info.layout_version != LAYOUT_VERSION:
+        raise LakeError(
+            f"The lake '{lake}' has layout version {info.layout_version}; "
+            f"this flowdiff reads {LAYOUT_VERSION}.",
+            remedy="Use the flowdiff that wrote it, or import into a new lake.",
+        )
+    return info
 
 
 def ensure_lake(

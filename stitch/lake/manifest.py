@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.commits import Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
@@ -29,8 +29,6 @@ from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTabl
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
 from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
-
-I8 = npt.NDArray[np.int64]
 
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
@@ -228,9 +226,9 @@ class Manifest:
         return hashlib.sha256(self.store.read_end(at, footer_size)).digest() == footer_sha256
 
 
-def _of_table(listed: pa.Table, table: str) -> npt.NDArray[np.bool_]:
+def _of_table(listed: pa.Table, table: str) -> B1:
     """[files] whether each is of a table."""
-    found: npt.NDArray[np.bool_] = pc.equal(listed["table"].cast(pa.string()), table).to_numpy()
+    found: B1 = pc.equal(listed["table"].cast(pa.string()), table).to_numpy()
     return found
 
 

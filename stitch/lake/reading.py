@@ -73,7 +73,7 @@ def read_structures(
     name: str | None = None,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Rows of a file of structures, of any readable layout version: all or some columns of STRUCTURES_SCHEMA.
+    """Rows of a file of structures: all or some columns of STRUCTURES_SCHEMA.
 
     As `read_rows`; `where` may ask for categories.
     """

@@ -13,20 +13,16 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.lake import EDGE_TYPE, NODE_TYPE, STEP_TYPE, STORED_STRUCTURES_SCHEMA, STRUCTURES_SCHEMA
 from stitch.columnar.chunks import whole
 from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, START
-from stitch.spans.marks import Marks
-from stitch.spans.nodes import TreeNodes, TreeRows, lay_nodes
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from stitch.spans.nodes import SpanEvents, TreeNodes, TreeRows, lay_nodes
 
 _NAMES: Final = ("component", "point", "label", "kind")
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
@@ -82,11 +78,10 @@ def nested(structures: pa.Table) -> pa.Table:
 def unnested(stored: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     """Rows of STRUCTURES_SCHEMA, or some of its columns, of rows as files have them, in their order.
 
-    stored: the columns of STORED_STRUCTURES_SCHEMA, or those as layout version 2 had them. O(nodes + edges).
+    stored: the columns of STORED_STRUCTURES_SCHEMA. O(nodes + edges).
     """
     names = STRUCTURES_SCHEMA.names if columns is None else list(columns)
-    of_version_2 = stored.schema.field("nodes").type.value_type.get_field_index("mate") >= 0
-    arrays = _as_they_are(stored) if of_version_2 else _columns(stored)
+    arrays = _columns(stored)
     schema = pa.schema([STRUCTURES_SCHEMA.field(name) for name in names])
     return pa.Table.from_arrays([arrays[name].cast(schema.field(name).type) for name in names], schema=schema)
 
@@ -140,16 +135,6 @@ def _columns(stored: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-def _as_they_are(stored: pa.Table) -> dict[str, pa.Array]:
-    """Columns of a file of layout version 2."""
-    nodes = whole(stored["nodes"])
-    first, n_nodes = _bounds(nodes)
-    flat = nodes.flatten()
-    root = _roots(flat.field("component"), flat.field("point"), first[:-1])
-    kept = {name: whole(stored[name]) for name in STORED_STRUCTURES_SCHEMA.names}
-    return {**kept, "root": root, "n_nodes": pa.array(n_nodes)}
-
-
 def _roots(component: pa.Array, point: pa.Array, first: I8) -> pa.Array:
     """[rows] root type of each row, whose node 0 is at `first`."""
     head = pa.array(first)
@@ -190,7 +175,7 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[TreeNodes, I
     no_time = np.zeros(n, dtype=np.int64)
     rows = TreeRows(span, flow, parent, asynchronous, no_time, no_time, n_marks if len(marks) else None)
     numbered = np.arange(len(marks))  # each mark its own name: they stand in order
-    told = Marks(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
+    told = SpanEvents(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
     laid = lay_nodes(rows, tree, told, len(starts))
     step = laid.event
     of_mark = laid.point_code >= 0

@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8
 from schemas.commits import Publish, Standing, Upkeep
 from schemas.windows import Window
 from stitch.lake.checkpoint import Tail, read_tail
 from stitch.lake.layout import origin
 from stitch.lake.store import Store
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 UPKEEP_LANE: Final = 2**31 - 1
 """Above the lane of every partition."""

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8
 from schemas.windows import Window
 from stitch.columnar.runs import count_values
 from stitch.lake.merging import flow_names
-
-I8 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8
 from schemas.events import EventKind
 from stitch.columnar.runs import distinct, ranges
 from stitch.graph.order.segments import longest_paths
 from stitch.records.record_columns import NO_CODE, Records
 from stitch.records.strands import Strands
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,25 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.chunks import whole
 from stitch.graph.labels import LabelCodes, encode_labels
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 NO_CODE = -1
 """Code of a null breadcrumb or id."""
 
 
 @dataclass(frozen=True, slots=True)
-class References:
+class RecordReferences:
     """Words that records name: links or parents, one row a word, in the order of records."""
 
     record: I8
@@ -51,12 +46,12 @@ class Records:
     crumb: I8
     """Breadcrumb, or NO_CODE."""
     n_crumbs: int
-    links: References
+    links: RecordReferences
     """Links of split and join records."""
     identity: I8 | None
     """Explicit id, or NO_CODE; null: no record has one."""
     n_ids: int
-    parents: References
+    parents: RecordReferences
     """Explicit parents."""
     label: U8
     """Hash of component, point, label and kind."""
@@ -91,10 +86,10 @@ def read_records(events: pa.Table, labels: LabelCodes | None) -> Records:
         has_seq=seq.is_valid().to_numpy(zero_copy_only=False) if seq.null_count else None,
         crumb=crumb,
         n_crumbs=n_crumbs,
-        links=References(link_record, link_code),
+        links=RecordReferences(link_record, link_code),
         identity=identity,
         n_ids=n_ids,
-        parents=References(parent_record, parent_code),
+        parents=RecordReferences(parent_record, parent_code),
         label=labels.hashes[labels.code],
     )
 

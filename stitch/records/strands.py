@@ -10,15 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from stitch.columnar.content import hash_rows
+from schemas.arrays import B1, I8
+from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import distinct, group_stably, offsets
 from stitch.records.record_columns import NO_CODE, Records
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

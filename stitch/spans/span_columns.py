@@ -8,25 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U1, U8
 from stitch.columnar.chunks import whole
 from stitch.graph.labels import LabelCodes
 from stitch.spans.span_ids import id_keys
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 UNKNOWN_NS = np.int64(2**63 - 1)
 """Start or end of a span that has none. Sorts after every real time."""
 
 
 @dataclass(frozen=True, slots=True)
-class References:
+class SpanReferences:
     """Declared parents of spans, one row a reference."""
 
     row: I8
@@ -53,7 +48,7 @@ class Spans:
     """EventKind."""
     label: I8
     """Code into the batch's labels."""
-    references: References
+    references: SpanReferences
     n_flows: int
     """Number of codes; after dropping, some may have no span."""
 
@@ -73,7 +68,7 @@ class Spans:
             key=self.key[kept],
             kind=self.kind[kept],
             label=self.label[kept],
-            references=References(
+            references=SpanReferences(
                 row=new_index[self.references.row[of_kept]],
                 key=self.references.key[of_kept],
                 follows=self.references.follows[of_kept],
@@ -96,7 +91,7 @@ def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> 
     order = _work_order(flow, start, end, own, kind)
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    references = References(
+    references = SpanReferences(
         row=place[
             np.concatenate(
                 (

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
+from schemas.arrays import I8, U8
 
 _ID_BYTES = 8
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -65,7 +63,7 @@ class SpanIndex:
         """Index rows 0…n-1 with `flow` [rows] and `key` [rows]. O(rows) expected."""
         self._flow = flow
         self._key = key
-        self._rounds: list[tuple[I8, npt.NDArray[np.uint64], I8, U8]] = []
+        self._rounds: list[tuple[I8, U8, I8, U8]] = []
         repeated: list[I8] = []
         rows = np.arange(len(key))
         while len(rows):

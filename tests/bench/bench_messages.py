@@ -1,8 +1,8 @@
 """One record a message, beside a real broker: what a message costs, in messages a CPU second.
 
 Run: `python tests/bench/bench_messages.py [MESSAGES]`. Native JSON records of some 200 bytes, zstd, 2
-partitions. First each client alone, which makes an object of every message and reads its value; then our
-source with either; then the whole pipeline, topic to sealed Parquet. Each in a process of its own.
+partitions. First kafka-python alone, which makes an object of every message and reads its value; then our
+source; then the whole pipeline, topic to sealed Parquet. Each in a process of its own.
 """
 
 from __future__ import annotations
@@ -75,39 +75,24 @@ def python_alone(bootstrap: str, topic: str, n: int) -> float:
     return meter.rate
 
 
-def fast_alone(bootstrap: str, topic: str, n: int) -> float:
-    """confluent-kafka's consumer."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "alone", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
-    size, meter = 0, Meter()
-    while meter.seen < n:
-        messages = consumer.consume(10_000, 0.2)
-        meter.saw(len(messages))
-        size += sum(len(message.value() or b"") for message in messages)
-    return meter.rate
-
-
-def source_of(bootstrap: str, topic: str, client: str, group: str) -> KafkaSource:
-    """Reads native records with a client."""
-    from ingest.kafka.kafka_settings import Client, KafkaSettings
+def source_of(bootstrap: str, topic: str, group: str) -> KafkaSource:
+    """Reads native records."""
+    from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.kafka_source import KafkaSource
 
     return KafkaSource(
         KafkaSettings(
             bootstrap=(bootstrap,),
             topics=(topic,),
-            group=f"{group}-{client}",
-            client=Client(client),
+            group=group,
             default_format="native",
         )
     )
 
 
-def our_source(bootstrap: str, topic: str, n: int, client: str) -> float:
+def our_source(bootstrap: str, topic: str, n: int) -> float:
     """Payloads of a source, and nothing done with them."""
-    source = source_of(bootstrap, topic, client, "source")
+    source = source_of(bootstrap, topic, "source")
     meter = Meter()
     while meter.seen < n:
         for stream in source.change().gained:
@@ -119,7 +104,7 @@ def our_source(bootstrap: str, topic: str, n: int, client: str) -> float:
     return rate
 
 
-def pipeline(bootstrap: str, topic: str, n: int, client: str) -> float:
+def pipeline(bootstrap: str, topic: str, n: int) -> float:
     """Everything: a lake, sealed."""
     from oracles.unwatched import Unwatched, is_read
 
@@ -134,7 +119,7 @@ def pipeline(bootstrap: str, topic: str, n: int, client: str) -> float:
     with tempfile.TemporaryDirectory() as lake:
         store = LocalStore.at(Path(lake))
         info = ensure_lake(store, None, 60 * 10**9, "bench")
-        source, who = source_of(bootstrap, topic, client, "all"), LiveIdentity("bench", "bench")
+        source, who = source_of(bootstrap, topic, "all"), LiveIdentity("bench", "bench")
         run = LiveRun(source, store, info, LiveSettings(), who, SteadyClock(), Unwatched())
         while not run.status().lanes:
             run.turn(0.1)
@@ -149,11 +134,8 @@ def pipeline(bootstrap: str, topic: str, n: int, client: str) -> float:
 
 WORK: dict[str, Callable[[str, str, int], float]] = {
     "kafka-python alone": python_alone,
-    "confluent-kafka alone": fast_alone,
-    "our source, python": lambda bootstrap, topic, n: our_source(bootstrap, topic, n, "python"),
-    "our source, fast": lambda bootstrap, topic, n: our_source(bootstrap, topic, n, "fast"),
-    "whole pipeline, python": lambda bootstrap, topic, n: pipeline(bootstrap, topic, n, "python"),
-    "whole pipeline, fast": lambda bootstrap, topic, n: pipeline(bootstrap, topic, n, "fast"),
+    "our source": our_source,
+    "whole pipeline": pipeline,
 }
 
 

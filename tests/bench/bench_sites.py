@@ -16,10 +16,10 @@ from oracles.stored_flows import stored_spans
 
 from analyze.paths.critical_path import critical_path
 from analyze.population import Population
+from analyze.profile.build import profile_of
+from analyze.profile.profile import Slot
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.sites.profile import Slot
-from analyze.sites.profiling import profile_of
 
 REQUESTS = 210_000
 CATEGORIES = 1_600

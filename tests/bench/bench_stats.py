@@ -16,17 +16,15 @@ from oracles.made_profiles import Service
 from oracles.stored_lake import write_lake
 
 from analyze.compare import compare
-from analyze.history.noise_samples import cut_history
-from analyze.history.reading import read_samples
-from analyze.history.stored_profiles import encode
-from analyze.history.window_profiles import key_of, of_window
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
+from analyze.profile.encoding import encode
+from analyze.profile.history import cut_history, read_samples
+from analyze.profile.profile import Slot
+from analyze.profile.stored import SampleProfiles, key_of, of_window
 from analyze.refine.settings import RefineSettings
 from analyze.report.page import render_html
 from analyze.scope import LakePeriod, Lakes
-from analyze.sites.profile import Slot
-from analyze.sites.sample_profiles import SampleProfiles
 from schemas.periods import Period
 from schemas.ranges import parse_ranges
 from schemas.report.findings import FindingsSection

@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.claims import claims_ns
+from analyze.methods.robust.causes.claims import claims_ns
 from analyze.methods.robust.robust_run import robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.population import Population
-from analyze.sites.account import account_rows, exact_account, root_requests
-from analyze.sites.profile import Slot, joined
-from analyze.sites.profiling import profile_of
+from analyze.profile.breakdown import account_rows, exact_account, root_requests
+from analyze.profile.build import profile_of
+from analyze.profile.profile import Slot, joined
 
 B1 = npt.NDArray[np.bool_]
 

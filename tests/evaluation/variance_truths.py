@@ -26,14 +26,14 @@ from evaluation.cases import PAPER_SIZE
 from evaluation.runs import Period, Simulated, forget_runs, period_of
 
 from analyze.methods.variance.markers import Marker
-from analyze.methods.variance.variance_result import variance_result
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Category, Population, Sample
+from analyze.profile.names import edge_name
+from analyze.profile.times import path_times
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits
-from analyze.sites.critical_times import path_times
-from analyze.sites.part_names import edge_name
 from ingest.simulate.fit import PAPER
 from schemas.report.variance import (
     MarkerKind,

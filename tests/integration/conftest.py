@@ -32,12 +32,6 @@ def secure_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture(params=["python", "fast"])
-def client(request: pytest.FixtureRequest) -> str:
-    """What a source fetches with: the suite is the same for both."""
-    return str(request.param)
-
-
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBench]:
     """Topics, messages and sources on a broker: the one of FLOWDIFF_TEST_KAFKA, or a started one."""

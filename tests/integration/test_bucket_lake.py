@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from oracles.bucket_server import KEYS, BucketServer
 
-from analyze.history.window_profiles import Tally, sample_profile
+from analyze.profile.stored import Tally, sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes, refuse_overlap, resolve
 from analyze.sql.session import open_session

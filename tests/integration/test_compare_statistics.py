@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import analyze.history.reading
+import analyze.profile.history
 from flowdiff.__main__ import main
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into
@@ -98,20 +98,20 @@ def test_what_is_large_is_read_from_statistics(
     lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    plain = analyze.history.reading.sample_profile
+    plain = analyze.profile.history.sample_profile
 
     def counted(samples: Any, *given: Any, **how: Any) -> Any:
         made.append(len(samples))
         return plain(samples, *given, **how)
 
-    monkeypatch.setattr(analyze.history.reading, "sample_profile", counted)
+    monkeypatch.setattr(analyze.profile.history, "sample_profile", counted)
     options = (*DELAY, "--history", "all")
     report(lake, capsys, *options)
     assert made == []
-    monkeypatch.setattr(analyze.history.reading, "MOST_HISTORY", 100)
+    monkeypatch.setattr(analyze.profile.history, "MOST_HISTORY", 100)
     report(lake, capsys, *options)
     assert made == [3]  # the minutes that are neither reference nor problem
-    monkeypatch.setattr(analyze.history.reading, "MOST_REQUESTS", 1000)
+    monkeypatch.setattr(analyze.profile.history, "MOST_REQUESTS", 1000)
     report(lake, capsys, *options)
     assert made == [3, 2, 3]
     # Paper mode needs requests, and gets them however many there are.

@@ -43,7 +43,7 @@ REFUSED_MS = 1_000
 
 
 def settings(
-    bench: KafkaBench, topic: str, client: str, *, connect_timeout_ms: int = 30_000, **security: Any
+    bench: KafkaBench, topic: str, *, connect_timeout_ms: int = 30_000, **security: Any
 ) -> KafkaSettings:
     """On the listener of the protocol; TLS by the broker's authority."""
     broker, protocol = bench.broker, security["protocol"]
@@ -52,7 +52,6 @@ def settings(
     return bench.settings(
         topic,
         bootstrap=broker.listeners(protocol),
-        client=client,
         security=security,
         connect_timeout_ms=connect_timeout_ms,
     )
@@ -79,21 +78,19 @@ def reads(settings: KafkaSettings) -> bool:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-def test_passwords_over_tls(bench: KafkaBench, topic: str, client: str, mechanism: str) -> None:
-    assert reads(settings(bench, topic, client, **scram(bench, mechanism)))
+def test_passwords_over_tls(bench: KafkaBench, topic: str, mechanism: str) -> None:
+    assert reads(settings(bench, topic, **scram(bench, mechanism)))
 
 
-def test_scram_without_tls_and_a_password_in_a_file(
-    bench: KafkaBench, topic: str, client: str, tmp_path: Path
-) -> None:
+def test_scram_without_tls_and_a_password_in_a_file(bench: KafkaBench, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(bench.broker.env["PASSWORD"] + "\n")
     security = scram(bench, protocol="SASL_PLAINTEXT", password=None, password_file=file)
-    assert reads(settings(bench, topic, client, **security))
+    assert reads(settings(bench, topic, **security))
 
 
-def test_mutual_tls(bench: KafkaBench, topic: str, client: str) -> None:
-    assert reads(settings(bench, topic, client, **mutual_tls(bench)))
+def test_mutual_tls(bench: KafkaBench, topic: str) -> None:
+    assert reads(settings(bench, topic, **mutual_tls(bench)))
 
 
 def unsigned_token(seconds: float) -> str:
@@ -106,11 +103,11 @@ def unsigned_token(seconds: float) -> str:
     return f"{part({'alg': 'none'})}.{part({'sub': 'tester', 'iat': now, 'exp': now + seconds})}."
 
 
-def test_token_from_a_file(bench: KafkaBench, topic: str, client: str, tmp_path: Path) -> None:
+def test_token_from_a_file(bench: KafkaBench, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(unsigned_token(600))
     security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "token_file": file}
-    assert reads(settings(bench, topic, client, **security))
+    assert reads(settings(bench, topic, **security))
 
 
 class _Authority(http.server.BaseHTTPRequestHandler):
@@ -151,8 +148,8 @@ def token_url(url: str, secret: str) -> dict[str, Any]:
     return {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
 
 
-def test_token_for_a_secret(bench: KafkaBench, topic: str, client: str, authority: str) -> None:
-    assert reads(settings(bench, topic, client, **token_url(authority, "s3cret")))
+def test_token_for_a_secret(bench: KafkaBench, topic: str, authority: str) -> None:
+    assert reads(settings(bench, topic, **token_url(authority, "s3cret")))
     # One token serves the connections of one client.
     assert _Authority.asked <= 2
 
@@ -187,20 +184,18 @@ def test_an_authority_that_does_not_speak_http_gives_no_token() -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("client", ["python"])
 def test_a_secret_that_cannot_be_read_any_more_is_said(
-    bench: KafkaBench, topic: str, client: str, authority: str, tmp_path: Path
+    bench: KafkaBench, topic: str, authority: str, tmp_path: Path
 ) -> None:
     who = {"token_url": authority, "client_id": "flowdiff", "client_secret_file": tmp_path / "gone"}
     security = {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", **who}
-    said = what_is_wrong(settings(bench, topic, client, **security))
+    said = what_is_wrong(settings(bench, topic, **security))
     assert said == f"The secret in '{tmp_path / 'gone'}' cannot be read: No such file or directory."
 
 
-@pytest.mark.parametrize("client", ["python"])
-def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str, client: str) -> None:
+def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str) -> None:
     user = bench.broker.env["USERNAME"]
-    told = settings(bench, topic, client, **scram(bench))
+    told = settings(bench, topic, **scram(bench))
     bench.grant_only(user, ResourceType.GROUP, told.group, ACLOperation.DESCRIBE)
     refused, hidden = bench.topic(), bench.topic()
     bench.grant_only(user, ResourceType.TOPIC, refused, ACLOperation.DESCRIBE)
@@ -208,11 +203,11 @@ def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str, client:
     for wrong, said in (
         (told, f"The group '{told.group}' may not be used: grant Read on it to user '{user}'."),
         (
-            settings(bench, refused, client, **scram(bench)),
+            settings(bench, refused, **scram(bench)),
             f"Topic '{refused}' may not be read: grant Read and Describe on it to user '{user}'.",
         ),
         (
-            settings(bench, hidden, client, **scram(bench)),
+            settings(bench, hidden, **scram(bench)),
             f"Topic '{hidden}' does not exist, or may not be read: make it, or grant Read and Describe to "
             f"user '{user}'.",
         ),
@@ -226,10 +221,7 @@ def test_a_right_that_is_missing_is_named(bench: KafkaBench, topic: str, client:
 
 
 # Who cannot join never comes to fetching.
-@pytest.mark.parametrize("client", ["python"])
-def test_what_is_wrong_is_told_apart(
-    bench: KafkaBench, topic: str, client: str, authority: str, tmp_path: Path
-) -> None:
+def test_what_is_wrong_is_told_apart(bench: KafkaBench, topic: str, authority: str, tmp_path: Path) -> None:
     broker = bench.broker
     other_ca, token = broker.tls / "other-ca.pem", tmp_path / "token"
     token.write_text(unsigned_token(-60))
@@ -243,7 +235,7 @@ def test_what_is_wrong_is_told_apart(
         "answers 401": token_url(authority, "wrong"),
     }
     for said, security in cases.items():
-        wrong = settings(bench, topic, client, connect_timeout_ms=REFUSED_MS, **security)
+        wrong = settings(bench, topic, connect_timeout_ms=REFUSED_MS, **security)
         with pytest.raises(InputError, match=said) as error:
             KafkaSource(wrong)
         assert "wrong" not in str(error.value)
@@ -256,6 +248,6 @@ def test_what_is_wrong_is_told_apart(
     )
     with pytest.raises(InputError, match=f"{plain} does not speak TLS, and the settings say SSL"):
         KafkaSource(without_tls)
-    without_password = settings(bench, topic, client, **scram(bench, password=None))
+    without_password = settings(bench, topic, **scram(bench, password=None))
     with pytest.raises(ConfigError, match="SCRAM-SHA-512 needs a password"):
         KafkaSource(without_password)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from oracles.traffic import write_native, write_otlp
 
-from analyze.history.stored_profiles import version
-from analyze.history.window_profiles import sample_profile
+from analyze.profile.encoding import version
+from analyze.profile.profile import Profile
+from analyze.profile.stored import sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
-from analyze.sites.profile import Profile
 from schemas.ranges import parse_ranges
 from schemas.windows import NS_PER_MINUTE
 from stitch.drivers.batch import ImportSettings, import_into

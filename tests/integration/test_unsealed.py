@@ -13,7 +13,7 @@ from oracles.span_events import T0, batch, span
 from oracles.traffic import write_native
 
 import flowdiff.__main__
-from analyze.history.reading import n_flows
+from analyze.profile.history import n_flows
 from analyze.scope import resolve
 from schemas.commits import CommitBody, PartitionRange, Standing
 from schemas.config import StitchConfig

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from oracles.traffic import START_NS, write_native
 
-from analyze.history.window_profiles import Tally, sample_profile
+from analyze.profile.profile import Profile
+from analyze.profile.stored import Tally, sample_profile
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, Lakes
-from analyze.sites.profile import Profile
 from flowdiff.__main__ import main
 from schemas.errors import PeriodError
 from schemas.periods import format_instant

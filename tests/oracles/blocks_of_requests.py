@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.assurance.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, PeriodRequests
+from analyze.methods.robust.verdict.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, PeriodRequests
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

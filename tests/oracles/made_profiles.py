@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.stats import norm
 
-from analyze.sites.log_bins import BIN_LOG, bin_of
-from analyze.sites.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
-from analyze.sites.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
+from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
+from analyze.profile.profile import CALLS, OWN_TIME, RATIO_SCALE, SCHEMAS, Profile, Slot, summed
+from analyze.stats.log_bins import BIN_LOG, bin_of
 
 Array = npt.NDArray[Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from oracles.blocks_of_requests import period_blocks, tail_thresholds
 
-from analyze.assurance.period_blocks import PeriodBlocks, PeriodRequests
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, PeriodRequests
 
 MINUTE_NS = 60 * 10**9
 PERIOD = (0, 5 * MINUTE_NS)

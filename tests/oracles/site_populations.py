@@ -13,9 +13,9 @@ from oracles.refined import Call, population, stored
 from oracles.strategies import record_rows, sometimes, table_of
 
 from analyze.population import Population
+from analyze.profile.profile import Slot
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.sites.profile import Slot
 from schemas.events import EventKind
 
 SETTINGS = RefineSettings(min_traces=2, min_unanimous=2, host_policy="none", correct_skew=False)

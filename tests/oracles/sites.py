@@ -17,8 +17,8 @@ from typing import Any
 from oracles.critical_path import walk
 
 from analyze.population import Category, Population
-from analyze.sites.names import Names
-from analyze.sites.profile import CALLS, OVERLAP, OWN_TIME, SCHEMAS, STRETCH, Profile, Slot
+from analyze.profile.names import Names
+from analyze.profile.profile import CALLS, OVERLAP, OWN_TIME, SCHEMAS, STRETCH, Profile, Slot
 from schemas.events import EventKind
 from stitch.graph.placed import END, START
 
@@ -376,7 +376,7 @@ Value = dict[tuple[str, Any, Any], tuple[float, float]]
 
 @dataclass
 class PlainAccount:
-    """An account by plain sums; see `analyze.sites.account`."""
+    """An account by plain sums; see `analyze.profile.breakdown`."""
 
     before: float
     after: float

@@ -14,10 +14,10 @@ from oracles.sites import PlainAccount, plain_account, requests, words_of
 
 from analyze.methods.robust.account_section import error_rows
 from analyze.population import Population
-from analyze.sites.account import ExactAccount, account_rows, exact_account, root_requests
-from analyze.sites.names import NameBook
-from analyze.sites.profile import SCHEMAS, Profile, Slot
-from analyze.sites.profiling import profile_of
+from analyze.profile.breakdown import ExactAccount, account_rows, exact_account, root_requests
+from analyze.profile.build import profile_of
+from analyze.profile.names import NameBook
+from analyze.profile.profile import SCHEMAS, Profile, Slot
 
 THRESHOLD_NS = 60_000.0
 POPULATIONS = st.one_of(span_populations(), record_populations())

@@ -13,11 +13,11 @@ from oracles.site_populations import all_slots, record_populations, span_populat
 from oracles.sites import differences, expected_rows, profile_rows, requests
 
 from analyze.population import Category, Population
-from analyze.sites.call_times import call_times
-from analyze.sites.graph_sites import graph_sites
-from analyze.sites.names import NameBook
-from analyze.sites.profile import joined
-from analyze.sites.profiling import profile_of
+from analyze.profile.build import profile_of
+from analyze.profile.call_sites import graph_sites
+from analyze.profile.names import NameBook
+from analyze.profile.profile import joined
+from analyze.profile.times import call_times
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 

@@ -10,14 +10,14 @@ from oracles.paper_report import SECTIONS, named, paper_outcome, paper_report
 from oracles.populations import category, chain, constant_chain, graph, population
 from pydantic import ValidationError
 
-from analyze.methods.spectroscope.mutation_rows import fair_shares
+from analyze.methods.paper.mutation_rows import fair_shares
 from analyze.population import Category, Sample
+from analyze.profile.build import profile_of
+from analyze.profile.profile import Slot
+from analyze.profile.stored import SampleProfiles
 from analyze.report.header import excluded_notes
 from analyze.report.limits import ReportLimits
 from analyze.report.statistics_header import statistics_load_ratio
-from analyze.sites.profile import Slot
-from analyze.sites.profiling import profile_of
-from analyze.sites.sample_profiles import SampleProfiles
 from schemas.errors import PeriodError
 from schemas.report.categories import CategoriesSection, Role
 from schemas.report.mutations import Direction, MutationKind, MutationsSection

@@ -9,8 +9,8 @@ import pytest
 from oracles.lake_script import flows_table, structures_table
 from oracles.stored_lake import write_lake
 
-from analyze.history.noise_samples import LEAST_BLOCKS, MOST_BLOCKS, History, cut_history
 from analyze.load import load_population
+from analyze.profile.history import LEAST_BLOCKS, MOST_BLOCKS, History, cut_history
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
 from flowdiff.sampling import asked_samples, find_samples

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyze.assurance.silent_periods import silence_reason, silence_rows
+from analyze.methods.robust.verdict.data_quality import silence_reason, silence_rows
 from analyze.population import Sample
 from analyze.stats.silences import Silence, Traffic, silences
 from schemas.recorded import Recorded

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.made_profiles import Service
 
-from analyze.history import stored_profiles
-from analyze.history.stored_profiles import META_ROWS, META_SLOTS, META_VERSION, decode, encode, version
-from analyze.sites.names import Child, Names, OperationName, PathName, SiteKind, SiteName
-from analyze.sites.profile import SCHEMAS, Profile, Slot
+from analyze.profile import encoding as stored_profiles
+from analyze.profile.encoding import META_ROWS, META_SLOTS, META_VERSION, decode, encode, version
+from analyze.profile.names import Child, Names, OperationName, PathName, SiteKind, SiteName
+from analyze.profile.profile import SCHEMAS, Profile, Slot
 
 SMALL = Service(n_roots=2, n_sites=3)
 SLOTS = (Slot(0, 0, 300), Slot(1, 300, 600))

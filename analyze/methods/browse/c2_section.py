@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Population
-from analyze.stats.c2_curve import HIGH, c2_curve
-from analyze.stats.moments import LARGE, SampleMoments
+from analyze.stats.moments import HIGH, LARGE, SampleMoments, c2_curve
+from schemas.arrays import F8
 from schemas.report.browse import BrowseVarianceSection, RootVariance
-
-F8 = npt.NDArray[np.float64]
 
 MOST_ROOTS: Final = 40
 

@@ -1,4 +1,4 @@
-"""Requests at one place as a flow in time: how many at work, gaps without any, arrivals (TR §6.2, H.4).
+"""Follow the requests at one place in time: how many at work, gaps without any, arrivals (TR §6.2, H.4).
 
 A request is at work from its start until before its end, [start, start + T). All by sorting and running sums:
 no loop over requests.
@@ -9,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.sites.totals import totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from analyze.stats.sums import totals
+from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.browse.range_section import site_words
 from analyze.methods.browse.response_bins import failed_requests
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
+from schemas.arrays import B1, F8, I8
 from schemas.report.browse import ErrorRow
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 MOST_HOSTS: Final = 3
 
@@ -73,7 +70,7 @@ def _row(
     population: Population,
     times: AllPathTimes,
     code: int,
-    of: tuple[I8, I8, npt.NDArray[np.bool_], F8, I8],
+    of: tuple[I8, I8, B1, F8, I8],
     total: float,
     edges_ns: I8,
 ) -> ErrorRow:

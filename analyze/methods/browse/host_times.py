@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Category, Population
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.totals import totals
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.times import AllPathTimes
+from analyze.stats.sums import totals
+from schemas.arrays import F8, I8
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from analyze.methods.browse.host_times import host_times
 from analyze.methods.browse.range_section import Ranges, site_c2, site_words
 from analyze.methods.browse.timeline_section import entries_of, time_edges
 from analyze.population import Population
-from analyze.sites.critical_times import AllPathTimes
+from analyze.profile.times import AllPathTimes
 from schemas.report.browse import BrowsePlacesSection, ErrorRow, HostRow, SiteRow
 
 MOST_SITES: Final = 60

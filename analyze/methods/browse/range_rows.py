@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.methods.browse.response_bins import NS_PER_US, KindBins, ResponseBins
-from analyze.stats.kernel_density import Mode
+from analyze.methods.browse.response_bins import KindBins, ResponseBins
+from analyze.stats.density import Mode
+from schemas.arrays import F8, I8
 from schemas.report.browse import KindInRange, ResponseRange, SiteInRange
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.windows import NS_PER_US
 
 TAIL: Final = 0.01
 """The slowest share of the requests is always looked into."""
@@ -191,7 +189,7 @@ def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
     """Places that are listed: what makes the range's requests longer than the others, or shorter."""
     found = sites_in(bins, first, past)
-    # A range that is all is held against nothing: then by time.
+    # A range that is all is compared with nothing: then by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)
     order = np.lexsort((np.arange(len(size)), -size))[:SHOWN]
     return [int(site) for site in order if size[site] > 0]

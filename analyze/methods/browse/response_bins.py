@@ -1,4 +1,4 @@
-"""Requests, categories and places by bin of response time: what any range of bins is told from (H.2)."""
+"""Count requests, categories and call sites by bin of response time: what ranges are made from (H.2)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Category, Population
+from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.header import OK
-from analyze.sites.critical_times import AllPathTimes, PathTimes, at_sites
-from analyze.sites.totals import totals
-from analyze.stats.kernel_density import LEAST_US, Mode
+from analyze.stats.density import LEAST_US, Mode
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.windows import NS_PER_US
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
-
-NS_PER_US: Final = 1000
 MOST_DIGITS: Final = 19
 """Of a whole number of ns."""
 
@@ -41,7 +37,7 @@ class KindBins:
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """One sample; arrays are [bins] or [sites, bins] unless told. Sums are weighted, times µs."""
+    """One sample; arrays are [bins] or [sites, bins] unless stated. Sums are weighted, times µs."""
 
     edges_ns: I8
     """[bins + 1] ascending; a bin is half open."""

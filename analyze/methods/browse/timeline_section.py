@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.entry_flow import (
     EntryFlow,
     most_in_flight,
     pack_lanes,
     time_within,
 )
-from analyze.methods.browse.response_bins import NS_PER_US, failed_requests
+from analyze.methods.browse.response_bins import failed_requests
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
-from analyze.stats.block_ks import block_ks
+from analyze.stats.ks import block_ks
+from schemas.arrays import B1, F8, I8
 from schemas.report.browse import (
     BrowseTimelineSection,
     EntryBefore,
@@ -26,10 +26,8 @@ from schemas.report.browse import (
     TimelineRequest,
     TimelineStrip,
 )
+from schemas.windows import NS_PER_US
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 Kind = Literal["usual", "busiest", "longest-gap"]
 
 STRIP_REQUESTS: Final = 120

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.clusters.calling_tree import ROOT
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 LEAST: Final = 0.3
 """A node marks a cluster where the shares of requests that pass it are so far apart."""

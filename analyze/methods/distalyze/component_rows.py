@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from analyze.methods.distalyze.attention import Found
+from analyze.methods.distalyze.features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.instance_logs import VariableName
-from analyze.methods.distalyze.log_features import EVENT_TIMES, quantity_of
-from analyze.methods.distalyze.study_components import Found
+from schemas.arrays import B1, F8
 from schemas.report.networks import Distribution, NetworkComponent, NetworkEdge, NetworkVariable
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
 
 MOST_VARIABLES: Final = 16
 """Variables shown of a component; a drawing of more is a hairball."""

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.claims import Claims, claims_ns
+from analyze.methods.robust.causes.claims import Claims, claims_ns
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
+from analyze.profile.names import NO_CALLER, Names
+from analyze.profile.profile import Profile
 from analyze.report.header import watched_ns
 from analyze.report.limits import ReportLimits
-from analyze.sites.account import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
-from analyze.sites.names import NO_CALLER, Names
-from analyze.sites.profile import Profile
-from analyze.sites.totals import totals
+from analyze.stats.sums import totals
 from schemas.report.accounts import Account, AccountRow, AccountSection, Measure, MixRow, RootChange
 from schemas.report.findings import Site
 from schemas.report.parts import NodeName
@@ -58,7 +58,7 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 def claims_of(run: RobustRun, exact: ExactAccount) -> Claims:
     """Part of a change of the mean, ns, that each group of the run accounts for."""
-    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.sums.call_ratio)
+    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.view.call_ratio)
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, TIME_KINDS, Change
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
 from analyze.methods.robust.robust_run import RobustRun
@@ -18,8 +18,8 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
 from analyze.methods.robust.titles import elsewhere, shape_words, title, where
+from analyze.profile.names import Names
 from analyze.report.limits import ReportLimits
-from analyze.sites.names import Names
 from schemas.report.findings import ChangeKind, Evidence, Example, Finding, Interval, Member, Site
 from schemas.report.parts import NodeName
 

@@ -7,29 +7,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.assurance.period_blocks import TAIL_LEVELS
-from analyze.assurance.profile_blocks import quantile_bin
-from analyze.findings.changes import NO_SHAPE
-from analyze.findings.grouping import grouped
-from analyze.findings.groups import ERROR_KINDS, Group
-from analyze.findings.last_calls import last_callees
-from analyze.findings.over_hosts import HostOf, hosts_in
-from analyze.findings.places import Affected, Context, affected_requests
-from analyze.methods.robust.failing_callees import failures_begun, with_failing_callees
+from analyze.methods.robust.causes.failing_callees import failures_begun, with_failing_callees
+from analyze.methods.robust.causes.grouping import grouped
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.last_calls import last_callees
+from analyze.methods.robust.causes.over_hosts import HostOf, hosts_in
+from analyze.methods.robust.causes.places import Affected, Context, affected_requests
+from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE
+from analyze.methods.robust.confounders.port import Comparison
+from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
-from analyze.methods.robust.testing import Tested, tested_changes
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees
-from analyze.methods.robust.vetoes.renames import renames, under_old_names
-from analyze.methods.robust.vetoes.sifting import Sifted, sifted
-from analyze.methods.robust.vetoes.silent_components import silent_components
+from analyze.methods.robust.testing import Tested, significant_changes
+from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
 from analyze.population import Population, no_testable_request
-from analyze.sites.log_bins import bin_of, value_of
-from analyze.sites.profile import Profile, Slot, joined
-from analyze.sites.profiling import Profiled, profile_of
-from analyze.sites.sample_profiles import SampleProfiles
-from analyze.sites.totals import totals
+from analyze.profile.build import Profiled, profile_of
+from analyze.profile.profile import Profile, Slot, joined
+from analyze.profile.stored import SampleProfiles
+from analyze.stats.log_bins import bin_of, value_of
+from analyze.stats.sums import totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class RobustRun:
     patterns: Profiled
     roles: Roles
     tested: Tested
-    sifted: Sifted
+    confounded: Confounded
     """What of it findings are made of."""
     context: Context
     affected: Affected
@@ -84,13 +82,10 @@ def robust_run(
     profile = patterns.profile
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
-    silent = silent_components(profile, roles)
-    renamed = renames(profile, roles)
-    if old := (*renamed, *(call for one in silent for call in one.calls)):
-        patterns = under_old_names(Profiled(profile, patterns.patterns), old)
-        profile = patterns.profile
-    tested = tested_changes(profile, roles, settings)
-    sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
+    comparison = adjusted(Comparison(population, Profiled(profile, patterns.patterns), roles, settings))
+    patterns, profile = comparison.profiled, comparison.profiled.profile
+    tested = significant_changes(comparison.view)
+    sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
     if unrecorded:
@@ -120,14 +115,14 @@ def robust_run(
         begun,
         context,
     )
-    sift = sift.less({id(change) for group in groups for change in group.changes})
+    sift = sift.without("load", {id(change) for group in groups for change in group.changes}, comparison)
     return RobustRun(
         population=population,
         profile=profile,
         patterns=patterns,
         roles=roles,
         tested=tested,
-        sifted=sift,
+        confounded=sift,
         context=context,
         affected=affected,
         groups=groups,

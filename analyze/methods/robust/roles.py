@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Sample
-from analyze.sites.profile import Slot
+from analyze.profile.profile import Slot
 
 B1 = npt.NDArray[np.bool_]
 I8 = npt.NDArray[np.int64]

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
-from analyze.findings.places import Affected, has
+from analyze.methods.robust.causes.places import Affected, has
+from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
-from analyze.sites.call_times import own_time_ns
-from analyze.sites.graph_sites import GraphSites
-from analyze.sites.profiling import Pattern
+from analyze.profile.build import Pattern
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.times import own_time_ns
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.assurance.verdict import Explained
-from analyze.methods.robust.assured import Assured
 from analyze.methods.robust.finding_rows import site_of
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.titles import title
+from analyze.methods.robust.verdict.judgement import Assured
+from analyze.methods.robust.verdict.outcome import Explained
 from schemas.report.accounts import Account, HeldBack, VerdictSection
 from schemas.report.findings import Finding
 
@@ -27,8 +27,10 @@ def verdict_section(
     found = looked.whole.outcome(
         len(findings),
         explained,
-        by_load=run.sifted.text("load"),
-        torn=run.sifted.text("loss"),
+        by_load=run.confounded.text("load"),
+        torn=" ".join(
+            filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
+        ),
         silent=looked.silent,
     )
     return VerdictSection(

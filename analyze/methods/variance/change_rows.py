@@ -8,17 +8,19 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.sample_variance import SampleVariance
-from analyze.methods.variance.site_variance import coefficient, deviation
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_change import category_changes, site_changes, total_change
+from analyze.methods.variance.variance_decomposition import (
+    SampleVariance,
+    VarianceSplit,
+    coefficient,
+    deviation,
+)
 from analyze.methods.variance.variance_rows import MOST_SITES, c2_interval
-from analyze.methods.variance.variance_settings import VarianceSettings
-from analyze.methods.variance.variance_split import VarianceSplit
 from analyze.population import Population
+from analyze.profile.names import SiteKind, site_name
+from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.names import SiteKind
-from analyze.sites.part_names import site_name
 from analyze.stats.moments import LARGE
 from schemas.report.findings import Interval
 from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection

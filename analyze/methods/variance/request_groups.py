@@ -1,4 +1,4 @@
-"""Groups of requests that should take alike long: categories, and the rare ones of a root type together."""
+"""Group requests that should take equally long: by category, the rare ones of a root type together."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.population import Population
-from analyze.sites.totals import totals
 from analyze.stats.moments import LARGE
+from analyze.stats.sums import totals
 from analyze.stats.time_blocks import BLOCKS, equal_count_bounds
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
 
 NOWHERE: Final = -1
 
@@ -24,8 +21,8 @@ NOWHERE: Final = -1
 class RequestGroups:
     """One sample's requests, category by category and in groups.
 
-    A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be told, are
-    one group a root type, so that none of the variance is lost.
+    A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be estimated,
+    are one group a root type, so that none of the variance is lost.
     """
 
     sample: int

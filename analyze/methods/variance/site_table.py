@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.methods.variance.category_variance import WIDEST, log_coefficient
-from analyze.methods.variance.marked_labels import MarkedLabels
-from analyze.methods.variance.sample_variance import SampleVariance
-from analyze.methods.variance.site_variance import coefficient, deviation
+from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.table_fields import MARKER, SPREAD, field
-from analyze.sites.critical_times import AllPathTimes
-from analyze.sites.names import SiteKind
-from analyze.sites.part_names import site_name
+from analyze.methods.variance.variance_decomposition import (
+    WIDEST,
+    SampleVariance,
+    coefficient,
+    deviation,
+    log_coefficient,
+)
+from analyze.profile.names import SiteKind, site_name
+from analyze.profile.times import AllPathTimes
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
+from schemas.arrays import F8, I8
 from schemas.report.findings import Interval
 from schemas.report.variance import VariableSite
-
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
 
 SITES_SCHEMA: Final = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""Two samples: what became more variable, with intervals."""
+"""Test what became more variable from one sample to the other, with intervals."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.methods.variance.category_variance import GroupVariances, log_coefficient
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
-from analyze.methods.variance.site_variance import SiteVariances
-from analyze.methods.variance.variance_split import VarianceSplit
+from analyze.methods.variance.variance_decomposition import (
+    GroupVariances,
+    SiteVariances,
+    VarianceSplit,
+    log_coefficient,
+)
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.multiple import q_values
+from schemas.arrays import F8, I8
 
 _ROUNDING: Final = 1e-12
 """Part of the squared mean below which a variance is rounding."""
-
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

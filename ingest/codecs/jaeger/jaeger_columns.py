@@ -21,10 +21,8 @@ from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, 
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, take_first_text
 from ingest.codecs.values.ids import bytes_of_binary, hex_of_binary
 from ingest.codecs.values.nested import owners, ragged
+from schemas.arrays import B1, I8
 from schemas.events import EventKind
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 MAX_SECONDS = 9_000_000_000
 """Times beyond are none: more would not fit int64 nanoseconds."""

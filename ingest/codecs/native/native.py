@@ -13,7 +13,6 @@ from itertools import chain
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import ValidationError
 
@@ -33,12 +32,12 @@ from ingest.codecs.payloads import (
     without_bom,
 )
 from ingest.codecs.port import Decoded
+from schemas.arrays import I8
 from schemas.config import DecodeConfig
 from schemas.events import concat_events, empty_events
 from schemas.records import FIELDS, ActivityRecord, explain
 from schemas.rejects import Reason, Reject
 
-I8 = npt.NDArray[np.int64]
 _LINE_END, _BRACE = (ord(c) for c in "\n{")
 _TOGETHER = 2_000
 """Payloads become one block in groups of so many; one that is no single record costs its group 2 µs each."""

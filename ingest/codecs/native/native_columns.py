@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,12 +16,11 @@ from ingest.codecs.spans.spans_to_events import bad_times
 from ingest.codecs.values.json_params import attributes_of_json
 from ingest.codecs.values.names import clean_words, constant_words, words
 from ingest.codecs.values.params import params_column
+from schemas.arrays import B1
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind
 from schemas.records import ActivityRecord
 from schemas.rejects import Reason
-
-B1 = npt.NDArray[np.bool_]
 
 DUCKDB_TYPES = {
     "breadcrumb": "VARCHAR",

@@ -18,10 +18,8 @@ from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, Owned, SpanBatch, 
 from ingest.codecs.values.attributes import AttributeTable, finite_or_text, no_attributes
 from ingest.codecs.values.ids import bytes_of_binary, bytes_of_text, hex_of_binary, hex_of_text
 from ingest.codecs.values.nested import owners, ragged
+from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 NestedText = Callable[[pa.Array, str], pa.Array]
 """(column, `array_value`, `kvlist_value` or `bytes_value`) → strings: compact JSON, or base64 of bytes."""

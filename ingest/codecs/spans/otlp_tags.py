@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.values.attributes import AttributeTable
-
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1
 
 STATUS_CODE: Final = "otel.status_code"
 STATUS_MESSAGE: Final = "otel.status_description"

@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
+from schemas.arrays import B1, I8, U1
 from schemas.rejects import Reason, Reject
-
-I8 = npt.NDArray[np.int64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 NO_TIME = np.iinfo(np.int64).min
 """A time that the source does not give."""

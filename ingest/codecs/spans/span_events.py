@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME, SpanEvents
 from ingest.codecs.values.attributes import AttributeTable
 from ingest.codecs.values.names import NUL_MARK, cut_utf8, normalise_name
+from schemas.arrays import B1, I8
 from schemas.config import DecodeConfig
 from schemas.events import MARK_TYPE
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 
 def marks_column(events: SpanEvents, n_spans: int, config: DecodeConfig) -> pa.Array:

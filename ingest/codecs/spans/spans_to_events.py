@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,12 +18,9 @@ from ingest.codecs.spans.span_events import event_params, marks_column
 from ingest.codecs.values.attributes import AttributeTable, no_attributes
 from ingest.codecs.values.names import clean_words, constant_words, normalise_name, words
 from ingest.codecs.values.params import params_column
+from schemas.arrays import B1, I8, U1
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, EventKind, concat_events, empty_events
-
-I8 = npt.NDArray[np.int64]
-U1 = npt.NDArray[np.uint8]
-B1 = npt.NDArray[np.bool_]
 
 EARLIEST_NS = 631_152_000 * 10**9
 """1990-01-01 UTC. Earlier is a clock that was never set."""

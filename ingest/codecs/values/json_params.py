@@ -19,9 +19,7 @@ import pyarrow.compute as pc
 from ingest.codecs.named_twice import members
 from ingest.codecs.payloads import JSON_ERRORS
 from ingest.codecs.values.attributes import AttributeTable, attribute_table, no_attributes, plain_value
-
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I8
 
 _QUOTE, _COLON, _MINUS, _ZERO, _NINE, _NULL = (ord(c) for c in '":-09n')
 _BACKSLASH, _BRACE, _BRACKET = (ord(c) for c in "\\{[")

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import I8
 
 
 def ragged(column: pa.Array) -> tuple[I8, pa.Array]:

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from ingest.codecs.privacy import REDACTED, Keep, Privacy, privacy_of
 from ingest.codecs.values.attributes import AttributeTable, number_text
 from ingest.codecs.values.names import NUL_MARK, cut_utf8
+from schemas.arrays import I8
 from schemas.config import DecodeConfig
 from schemas.events import PARAM_TYPE
-
-I8 = npt.NDArray[np.int64]
 
 _BRACE, _BRACKET = ord("{"), ord("[")
 _WEIGHT_SEED = 20_261_120

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ingest.codecs.payloads import refuse_dense, sized
@@ -21,11 +20,10 @@ from ingest.codecs.values.attributes import attribute_table, plain_value
 from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, read_items
 from ingest.codecs.values.names import clean_words, constant_words, normalise_label, words
 from ingest.codecs.values.params import params_column
+from schemas.arrays import I8
 from schemas.config import DecodeConfig
 from schemas.events import EVENT_SCHEMA, MARK_TYPE, EventKind, empty_events
 from schemas.rejects import Reason
-
-I8 = npt.NDArray[np.int64]
 
 TICK_NS = 1_000_000
 """A stamp t means "in [t, t + 1 ms)"."""

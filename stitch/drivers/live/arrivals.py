@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE, concat_events
 from schemas.rejects import Reason, Reject
 from stitch.closing import NEVER, event_times
@@ -17,10 +17,6 @@ from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.event_prints import print_events
 from stitch.drivers.live.request_keys import record_words, request_keys
 from stitch.kernel import reject_rows
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _DETAILS = {
     Reason.BAD_ID: "a span needs a trace id and a span id",

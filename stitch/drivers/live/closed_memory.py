@@ -11,17 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I4, I8, U8
 from schemas.windows import NS_PER_MINUTE
 from stitch.closing import NEVER, event_times
 from stitch.drivers.live.request_keys import flow_keys, record_words, request_keys
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-B1 = npt.NDArray[np.bool_]
 
 REQUESTS: Final = 24_000_000
 """Requests remembered of a lane, 290 MB: 20 minutes at 20,000 requests a second."""

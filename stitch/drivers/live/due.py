@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import U8
 from schemas.commits import Counters
 from stitch.drivers.live.pending_windows import Piece
 from stitch.lake.staging import Staging
 from stitch.lake.windowing import WindowPart
-
-U8 = npt.NDArray[np.uint64]
 
 SETTLED: Final = b"flowdiff.settled"
 """Key in the metadata of a segment's schema: 64-bit hashes, little-endian, one after another."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, U8
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import hash_dictionary, mix
+from stitch.columnar.hashing import hash_dictionary, mix
 from stitch.drivers.partition import hash_texts
-
-U8 = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0xA24BAED4963EE407)
 _NUMBERS = ("kind", "seq", "ts_ns", "end_ns", "shared", "sample_rate")
@@ -87,6 +85,6 @@ def _values(array: pa.Array) -> U8:
     return _numbers(array)
 
 
-def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
-    result: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+def _nulls(array: pa.Array) -> B1:
+    result: B1 = array.is_null().to_numpy(zero_copy_only=False)
     return result

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, U8
 from schemas.commits import Counters
 from schemas.events import concat_events, empty_events, with_text_ids
 from schemas.rejects import REJECT_SCHEMA, Reason, rejects_table
@@ -39,9 +39,6 @@ from stitch.drivers.live.steady_clock import Moment
 from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import stitch_closed
 from stitch.structures import StructureMemo
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
 
 PASS_ROWS: Final = 16_384
 """New events below which a pass is not worth its fixed costs, some 10 ms."""
@@ -186,7 +183,7 @@ class LaneBuffer:
             bounds.append(self._watermark_ns - self._settings.stitch.max_age_ns)
         return max(bounds, default=None)
 
-    def _open_up(self, events: pa.Table, key: U8, loose: npt.NDArray[np.bool_] | None) -> None:
+    def _open_up(self, events: pa.Table, key: U8, loose: B1 | None) -> None:
         first, last = event_times(events)
         unknown = last == -NEVER
         if unknown.any():

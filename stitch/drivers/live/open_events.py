@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events
-from stitch.closing import NEVER, idle_and_old
+from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, idle_and_old
 from stitch.columnar.chunks import whole
-from stitch.completeness import COMPLETENESS_COLUMNS, complete_requests
 from stitch.drivers.live.request_keys import LINKING_COLUMNS, loose_keys
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 SMALL_ROWS: Final = 4_096
 """Slabs below this are put together, so that polls of a few events do not make thousands of slabs."""

@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import I8, U8
 from schemas.rejects import Reason, Reject
 from schemas.windows import Window
 from stitch.columnar.chunks import whole
@@ -28,9 +28,6 @@ from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, reject_rows
 from stitch.lake.encoding import VALUES_PER_GROUP
 from stitch.lake.windowing import WindowPart
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
 
 CONFLICT_DETAIL: Final = "another version of this id was kept"
 

@@ -9,20 +9,16 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE
 from schemas.lake import SPANS
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.drivers.partition import hash_texts
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 _OF_SPANS: Final = np.uint64(0x9FB21C651E98DF25)
 _CRUMB: Final = np.uint64(0xD6E8FEB86659FD93)

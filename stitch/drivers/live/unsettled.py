@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, I8, U8
 from schemas.events import EVENT_SCHEMA, concat_events
 from stitch.drivers.live.due import settled_of
 from stitch.drivers.live.request_keys import record_words, request_keys
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

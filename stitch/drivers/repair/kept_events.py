@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.arrays import B1, U8
 from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
@@ -21,9 +21,6 @@ from stitch.lake.chain import read_record
 from stitch.lake.layout import segment_folder, segment_seq
 from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
-
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 
 def kept_segments(store: Store, lane: int, head: int) -> list[Segment]:

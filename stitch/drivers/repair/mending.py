@@ -14,28 +14,23 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.lake import FLOWS_SCHEMA
 from schemas.quality import Quality
 from stitch.closing import NEVER, event_times
 from stitch.columnar.connected import connected_components
-from stitch.columnar.content import hash_rows
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import hash_rows, mix
 from stitch.drivers.flow_counts import shared_params
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, stitch_closed
 from stitch.lake.merging import flow_names
 from stitch.records.components import request_codes
 from stitch.structures import StructureMemo
-
-U8 = npt.NDArray[np.uint64]
-I8 = npt.NDArray[np.int64]
-B1 = npt.NDArray[np.bool_]
 
 CHUNK_EVENTS: Final = 250_000
 """Events stitched at a time: some 300 MB at the kernel's peak."""

@@ -13,19 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from stitch.columnar.mixing import mix
+from schemas.arrays import B1, I4, I8, U8
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges
-from stitch.graph.order.colours import SegmentGraphs, refine
-from stitch.graph.order.reduction import redundant_edges
+from stitch.graph.order.colour_refinement import SegmentGraphs, refine
 from stitch.graph.order.segments import CyclicGraphError, Segments, contract, longest_paths
 from stitch.graph.order.ties import plan_ties, settle_hard, settle_plain, sort_cells
-
-I8 = npt.NDArray[np.int64]
-I4 = npt.NDArray[np.int32]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
+from stitch.graph.order.transitive_reduction import redundant_edges
 
 
 @dataclass(frozen=True, slots=True)

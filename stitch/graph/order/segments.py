@@ -10,14 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from stitch.columnar.mixing import mix
+from schemas.arrays import B1, I8, U8
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges, sum_runs
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
 
 _RANK = np.uint64(0x9E6C63D0876A9A47)
 

@@ -35,16 +35,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import B1, I8, U8
 from stitch.columnar.connected import connected_components
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, rank_in_runs
-from stitch.graph.order.colours import SegmentGraphs, refine, stages
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
+from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
 """Stable hash of segments (by number) that start at the same time; depends on their content only."""

@@ -11,13 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from stitch.columnar.mixing import mix
-
-I8 = npt.NDArray[np.int64]
-U8 = npt.NDArray[np.uint64]
-B1 = npt.NDArray[np.bool_]
+from schemas.arrays import B1, I8, U8
+from stitch.columnar.hashing import mix
 
 _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 

@@ -1,1 +1,0 @@
-"""How sure a comparison is: data quality, tests of whole periods, equivalence, the outcome."""

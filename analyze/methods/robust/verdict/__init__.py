@@ -1,0 +1,1 @@
+"""Say whether anything changed, and how sure that is."""

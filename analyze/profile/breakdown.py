@@ -1,0 +1,155 @@
+"""Exact account of a change: workload mix, more calls, other paths, slower calls (ALGORITHMS L.2, L.3).
+
+With weighted root shares p and midpoints (¯):
+
+    ΔM = Σ_r Δp_r·(m̄_r − M̄)  +  Σ_r p̄_r Σ_s Δm_rs
+    Δm_rs = Δκ·t̄  +  κ̄·Σ_g Δq_g·(t̄_g − t̄)  +  κ̄·Σ_g q̄_g·Δt_g
+
+κ: calls of site s on the critical path a request of root r; q_g: share of them with local shape g; t_g: time
+of such a call, t = Σ_g q_g·t_g. The same holds for any measure that is a sum over sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.profile.profile import Profile
+from analyze.stats.sums import numbered, totals
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+B1 = npt.NDArray[np.bool_]
+
+TOLERANCE: Final = 1e-9
+"""Largest residual, relative to the larger of the two values."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRows:
+    """Sums of a measure by root, place and shape; arrays are [rows], or [rows, 2] for both periods."""
+
+    root: I8
+    place: I8
+    """Path (or site) of the profile's names."""
+    shape: I8
+    calls: F8
+    value: F8
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Rows of an account; arrays are [rows], in the measure's unit."""
+
+    root: I8
+    place: I8
+    calls: F8
+    structure: F8
+    slower: F8
+
+    @property
+    def total(self) -> F8:
+        """All three."""
+        return self.calls + self.structure + self.slower
+
+
+@dataclass(frozen=True, slots=True)
+class ExactAccount:
+    """mix + calls + structure + slower = after - before."""
+
+    before: float
+    after: float
+    mix: F8
+    """[roots]"""
+    shares: F8
+    """[roots, 2] weighted share of each root type."""
+    parts: Parts
+
+    @property
+    def residual(self) -> float:
+        """What does not add up: rounding."""
+        return self.after - self.before - float(self.mix.sum() + self.parts.total.sum())
+
+
+def account_rows(profile: Profile, reference: B1, problem: B1, column: str = "critical_ns") -> MeasuredRows:
+    """Rows of a column of the account table; `reference`, `problem` [slots]."""
+    table = profile.account
+    root, path, shape, slot = (
+        table[name].to_numpy().astype(np.int64) for name in ("root", "path", "shape", "slot")
+    )
+    code, first = numbered([root, path, shape])
+    sums = [
+        np.stack([totals(code, values * inside[slot], len(first)) for inside in (reference, problem)], axis=1)
+        for values in (table["calls"].to_numpy(), table[column].to_numpy())
+    ]
+    return MeasuredRows(root[first], path[first], shape[first], *sums)
+
+
+def exact_account(rows: MeasuredRows, requests: F8) -> ExactAccount:
+    """The account of a measure; `requests` [roots, 2] is the weight of each root type's requests.
+
+    Raises ValueError where it does not add up, or a period has no request. O(rows log rows).
+    """
+    n_roots = len(requests)
+    if not requests.sum(axis=0).all():
+        raise ValueError("an account needs requests in both periods")
+    shares = requests / requests.sum(axis=0)
+    sums = np.stack([totals(rows.root, rows.value[:, t], n_roots) for t in (0, 1)], axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = sums / requests
+    # A root type that one period has alone takes the other's mean: all of it is mix, for any value.
+    means = np.where(requests > 0, means, means[:, ::-1])
+    means = np.nan_to_num(means)
+    overall = (shares * means).sum(axis=0)
+    mix = (shares[:, 1] - shares[:, 0]) * (means.mean(axis=1) - overall.mean())
+    parts = _parts(rows, requests, shares)
+    account = ExactAccount(float(overall[0]), float(overall[1]), mix, shares, parts)
+    if not abs(account.residual) <= TOLERANCE * max(*np.abs(overall).tolist(), 1e-300):
+        raise ValueError(f"the account of a change does not add up: {account.residual:g} left")
+    return account
+
+
+def _parts(rows: MeasuredRows, requests: F8, shares: F8) -> Parts:
+    in_both: B1 = np.asarray((requests > 0).all(axis=1))
+    both = in_both[rows.root]
+    root, place = rows.root[both], rows.place[both]
+    calls, value = rows.calls[both], rows.value[both]
+    found, code = np.unique((root << 32) + place, return_inverse=True)
+    at_root, at_place = found >> 32, found & 0xFFFFFFFF
+    site_calls = np.stack([totals(code, calls[:, t], len(found)) for t in (0, 1)], axis=1)
+    site_value = np.stack([totals(code, value[:, t], len(found)) for t in (0, 1)], axis=1)
+    kappa = site_calls / requests[at_root]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        time = site_value / site_calls  # t
+        q = calls / site_calls[code]
+        t_g = value / calls
+    # Absent on one side: it takes the other's value, and all of its change is calls (or the shape's share).
+    time = np.nan_to_num(np.where(site_calls > 0, time, time[:, ::-1]))
+    q = np.nan_to_num(np.where(site_calls[code] > 0, q, q[:, ::-1]))
+    t_g = np.nan_to_num(np.where(calls > 0, t_g, t_g[:, ::-1]))
+    kappa_mean, time_mean = kappa.mean(axis=1), time.mean(axis=1)
+    weight = shares.mean(axis=1)[at_root]
+    part_calls = weight * (kappa[:, 1] - kappa[:, 0]) * time_mean
+    shifted = (q[:, 1] - q[:, 0]) * (t_g.mean(axis=1) - time_mean[code])
+    slowed = q.mean(axis=1) * (t_g[:, 1] - t_g[:, 0])
+    scale = weight * kappa_mean
+    return Parts(
+        at_root,
+        at_place,
+        part_calls,
+        scale * totals(code, shifted, len(found)),
+        scale * totals(code, slowed, len(found)),
+    )
+
+
+def root_requests(profile: Profile, reference: B1, problem: B1) -> F8:
+    """[roots, 2] weight of the requests of each root type."""
+    table = profile.responses
+    root, slot, w = (table[name].to_numpy() for name in ("root", "slot", "w"))
+    return np.stack(
+        [totals(root, w * inside[slot], len(profile.names.roots)) for inside in (reference, problem)],
+        axis=1,
+    )

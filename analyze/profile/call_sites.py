@@ -1,0 +1,195 @@
+"""Which site, path and local shape every unit of a refined graph has (L.1, L.3).
+
+A *unit* is what has time of its own: of spans a call, of activity records a step between two points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.population import Graph, GraphNode, LeftBehind, Nesting
+from analyze.profile.names import MOST_DEPTH, NO_CALLER, NameBook, OperationName, SiteKind
+from schemas.events import EventKind
+from stitch.graph.placed import END, START
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+F8 = npt.NDArray[np.float64]
+
+_UNKNOWN_KINDS: Final = frozenset({EventKind.SPAN_UNSPECIFIED, EventKind.SPAN_INTERNAL})
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSites:
+    """The units of one graph; arrays are [units] unless told. Callers come before those they call."""
+
+    start: I8
+    """Position at which the unit begins."""
+    end: I8
+    above: I8
+    """Unit that called this one; -1 for the root and for steps."""
+    site: I8
+    path: I8
+    shape: I8
+    """Local shape; of steps that of no children."""
+    owner: I8
+    """[edges] the unit whose own time an edge of the graph is."""
+    shape_site: I8
+    """[shaped] sites of the places that have a local shape: units of spans, points of records."""
+    shape_of: I8
+    """[shaped] their shapes."""
+    unit_at: I8
+    """[nodes] unit that begins at a position, or whose end it is; -1 for none."""
+
+    are_calls: bool
+    """Whether the units are calls; else they are steps between records."""
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.start)
+
+    def of_units(self, values: F8) -> F8:
+        """[units, columns] sums of values of the edges, [edges, columns]."""
+        found = np.zeros((self.n_units, values.shape[1]))
+        np.add.at(found, self.owner, values)
+        return found
+
+    def site_at(self, position: I4) -> I8:
+        """Sites of nodes: of the call that a node is a side of, or of the trace point itself."""
+        sites: I8 = self.site[self.unit_at[position]] if self.are_calls else self.shape_site[position]
+        return sites
+
+
+def graph_sites(graph: Graph, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
+    """The units of a graph, named in `book`. O(nodes + edges)."""
+    if graph.nesting is None:
+        return _steps(graph, book)
+    return _calls(graph, graph.nesting, left_behind, book)
+
+
+def _calls(graph: Graph, nesting: Nesting, left_behind: tuple[LeftBehind, ...], book: NameBook) -> GraphSites:
+    owner, parent = nesting.owner.tolist(), nesting.parent.tolist()
+    unit_at = [-1] * graph.n_nodes
+    start: list[int] = []
+    end: list[int] = []
+    above: list[int] = []
+    for position, node in enumerate(graph.nodes):
+        if node.side == END:
+            unit = unit_at[owner[position]]
+            end[unit] = position
+            unit_at[position] = unit
+            continue
+        unit_at[position] = len(start)
+        start.append(position)
+        end.append(position)
+        above.append(-1 if parent[position] < 0 else unit_at[parent[position]])
+    # Of calls; a span event is none, and one that comes and goes must not split the shape.
+    called: list[list[int]] = [[] for _ in start]
+    for unit, caller in enumerate(above):
+        if caller >= 0 and end[unit] != start[unit]:
+            called[caller].append(unit)
+    kind = nesting.kind.tolist()
+    operation = [
+        book.operation(
+            _operation(graph.nodes, kind[position], position, [start[child] for child in children])
+        )
+        for position, children in zip(start, called, strict=True)
+    ]
+    left: dict[int, list[int]] = {}
+    for child in left_behind:
+        component, _, point = child.operation.partition("/")
+        left.setdefault(unit_at[child.parent], []).append(book.operation(OperationName(component, point)))
+    site: list[int] = []
+    path: list[int] = []
+    shape: list[int] = []
+    depth: list[int] = []
+    for unit, caller in enumerate(above):
+        calling = NO_CALLER if caller < 0 else operation[caller]
+        site.append(book.site(calling, operation[unit], SiteKind.CALL))
+        depth.append(0 if caller < 0 else depth[caller] + 1)
+        if caller < 0 or depth[unit] > MOST_DEPTH:
+            path.append(book.path(NO_CALLER, site[unit]))
+        elif operation[caller] == operation[unit]:
+            path.append(path[caller])
+        else:
+            path.append(book.path(path[caller], site[unit]))
+        awaited = [(operation[child], True) for child in called[unit]]
+        shape.append(book.shape([*awaited, *((child, False) for child in left.get(unit, ()))]))
+    # Between two events under one span the time is that span's own.
+    owners = [
+        unit_at[src] if graph.nodes[src].side == START else above[unit_at[src]]
+        for src in graph.edges[:, 0].tolist()
+    ]
+    return GraphSites(
+        start=np.array(start, dtype=np.int64),
+        end=np.array(end, dtype=np.int64),
+        above=np.array(above, dtype=np.int64),
+        site=np.array(site, dtype=np.int64),
+        path=np.array(path, dtype=np.int64),
+        shape=np.array(shape, dtype=np.int64),
+        owner=np.array(owners, dtype=np.int64),
+        shape_site=np.array(site, dtype=np.int64),
+        shape_of=np.array(shape, dtype=np.int64),
+        unit_at=np.array(unit_at, dtype=np.int64),
+        are_calls=True,
+    )
+
+
+def _operation(
+    nodes: Sequence[GraphNode], kind: int, position: int, children: Sequence[int]
+) -> OperationName:
+    """What a span is called here; `children` are where spans start that it calls, not points.
+
+    The caller's side of a remote call is named with whom it calls: client spans are called `GET` wherever
+    they go.
+    """
+    node = nodes[position]
+    point = node.point if node.label is None else f"{node.point}/{node.label}"
+    component = f"{node.host}/{node.component}" if node.host else node.component
+    # A root of unknown kind is where a request comes in: that it calls one other is its path, not its name.
+    calls = kind == EventKind.SPAN_CLIENT or (len(children) == 1 and kind in _UNKNOWN_KINDS and position != 0)
+    if not calls:
+        return OperationName(component, point, "")
+    remote = {nodes[child].component for child in children} - {node.component}
+    return OperationName(component, point, "+".join(sorted(remote)))
+
+
+def _steps(graph: Graph, book: NameBook) -> GraphSites:
+    operation = [
+        book.operation(
+            OperationName(
+                f"{node.host}/{node.component}" if node.host else node.component,
+                node.point if node.label is None else f"{node.point}/{node.label}",
+            )
+        )
+        for node in graph.nodes
+    ]
+    root = book.path(NO_CALLER, book.site(NO_CALLER, operation[0], SiteKind.POINT))
+    empty = book.shape([])
+    site: list[int] = []
+    path: list[int] = []
+    following: list[list[tuple[int, bool]]] = [[] for _ in graph.nodes]
+    for src, dst in graph.edges.tolist():
+        site.append(book.site(operation[src], operation[dst], SiteKind.STEP))
+        path.append(book.path(root, site[-1]))
+        following[src].append((operation[dst], True))
+    n_units = len(graph.edges)
+    return GraphSites(
+        start=graph.edges[:, 0].astype(np.int64),
+        end=graph.edges[:, 1].astype(np.int64),
+        above=np.full(n_units, -1, dtype=np.int64),
+        site=np.array(site, dtype=np.int64),
+        path=np.array(path, dtype=np.int64),
+        shape=np.full(n_units, empty, dtype=np.int64),
+        owner=np.arange(n_units, dtype=np.int64),
+        shape_site=np.array([book.site(NO_CALLER, name, SiteKind.POINT) for name in operation], np.int64),
+        shape_of=np.array([book.shape(after) for after in following], dtype=np.int64),
+        unit_at=np.full(graph.n_nodes, -1, dtype=np.int64),
+        are_calls=False,
+    )

@@ -1,0 +1,245 @@
+"""A history cut into blocks: each is one noise sample, as long as what is compared where that leaves enough.
+
+What a system does on its own shows between blocks (ALGORITHMS L.5). How far two means differ by chance
+depends on how long each was watched, so a block should be as long as the shortest sample; where that leaves
+too few blocks to estimate a spread from, blocks are shorter, down to a window; where it leaves more than
+there are codes for samples, they are longer. Cuts lie on the bounds of windows, by which statistics are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from analyze.load import load_population, sample_of
+from analyze.population import Population
+from analyze.profile.stored import SampleProfiles, Tally, Watch, sample_profile
+from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod, LakePeriods, Lakes, parts_of
+from schemas.errors import PeriodError
+from schemas.periods import Period, fitted
+from schemas.ranges import overlap, total_ns, united
+from schemas.windows import Window
+
+MOST_BLOCKS: Final = 120
+"""A sample's code is one byte: 256, less those that are compared. A spread known from 120 blocks is known to
+6 % (1 / sqrt(2 * 120)); more would only cost."""
+LEAST_BLOCKS: Final = 12
+"""From fewer, a spread is known to 20 % at best, and an envelope trimmed by a tenth is the whole range."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Ordinary times as samples."""
+
+    blocks: tuple[tuple[LakePeriod, ...], ...]
+    """In order of time; each one sample."""
+    left_out: tuple[Period, ...] = ()
+    """Ranges that would have been in it and are among what is compared."""
+
+    @property
+    def samples(self) -> tuple[tuple[str, tuple[LakePeriod, ...]], ...]:
+        """Named `history 1`, `history 2`, …, as loading takes them."""
+        return tuple((f"history {number}", block) for number, block in enumerate(self.blocks, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A range of the history with flows in all its windows."""
+
+    period: Period
+    windows: tuple[Window, ...]
+    """Those that it touches, adjacent, in time order."""
+
+
+def cut_history(
+    periods: Sequence[Period], samples: Sequence[LakePeriods], lakes: Lakes, *, most: int = MOST_BLOCKS
+) -> History:
+    """Blocks of a history beside what is compared.
+
+    `periods` may overlap each other and may hold the samples: the windows of a sample are left out where a
+    range of the history overlaps it. Windows that are not sealed yet are passed by. Raises PeriodError where
+    a range holds no window, or where nothing is left.
+    """
+    compared = [part for sample in samples for part in parts_of(sample)]
+    told = [
+        replace(fitted(period, lakes.sealed(period)), lake=lakes.manifest(period).lake) for period in periods
+    ]
+    stretches: list[_Stretch] = []
+    left_out: list[Period] = []
+    for period in united(told):
+        root = lakes.root(period)
+        taken = [part for part in compared if part.root.resolve() == root and overlap(part.period, period)]
+        left_out += [part.period for part in taken]
+        for rest in _without(period, taken):
+            stretches += _stretches(rest, [w for w in lakes.sealed(period) if rest.holds(w)])
+    if not stretches:
+        raise PeriodError(
+            "Nothing of the history is left: all of it is among what is compared.",
+            remedy="Give --history other times.",
+        )
+    wanted_ns = min((total_ns(part.period for part in parts_of(sample)) for sample in samples), default=0)
+    pieces = [
+        piece for stretch in stretches for piece in _cut(stretch, _block_ns(stretches, wanted_ns, most))
+    ]
+    pieces.sort(key=lambda piece: piece.period.start_ns)
+    listed = [lakes.listed(piece.period, piece.windows) for piece in pieces]
+    return History(tuple(_joined(listed, most)), tuple(left_out))
+
+
+def _without(period: Period, taken: Iterable[LakePeriod]) -> list[Period]:
+    """What is left of a period without the windows of some samples."""
+    left = [period]
+    for part in taken:
+        first, past = (
+            part.period.start_ns // part.window_ns * part.window_ns,
+            -(-part.period.end_ns // part.window_ns) * part.window_ns,
+        )
+        ends = [(p, p.start_ns, min(p.end_ns, first)) for p in left]
+        ends += [(p, max(p.start_ns, past), p.end_ns) for p in left]
+        left = [replace(p, start_ns=start, end_ns=end) for p, start, end in ends if start < end]
+    return sorted(left, key=lambda p: p.start_ns)
+
+
+def _stretches(period: Period, windows: Sequence[Window]) -> list[_Stretch]:
+    """A period without the windows in which nothing happened."""
+    runs: list[list[Window]] = []
+    for window in windows:
+        if runs and runs[-1][-1].end_ns == window.start_ns:
+            runs[-1].append(window)
+        else:
+            runs.append([window])
+    return [
+        _Stretch(
+            replace(
+                period,
+                start_ns=max(period.start_ns, run[0].start_ns),
+                end_ns=min(period.end_ns, run[-1].end_ns),
+            ),
+            tuple(run),
+        )
+        for run in runs
+    ]
+
+
+def _block_ns(stretches: Sequence[_Stretch], wanted_ns: int, most: int) -> int:
+    """Length that blocks should have: see the module."""
+    window_ns = min(stretch.windows[0].length_ns for stretch in stretches)
+    longest = max(stretch.period.end_ns - stretch.period.start_ns for stretch in stretches)
+    length = max(window_ns, wanted_ns)
+    while length > window_ns and sum(_n_blocks(s, length) for s in stretches) < LEAST_BLOCKS:
+        length = max(window_ns, length // 2)
+    while length < longest and sum(_n_blocks(s, length) for s in stretches) > most:
+        length += -(-length // 4)
+    return length
+
+
+def _n_blocks(stretch: _Stretch, block_ns: int) -> int:
+    length = stretch.period.end_ns - stretch.period.start_ns
+    return max(1, min(round(length / block_ns), len(stretch.windows)))
+
+
+def _cut(stretch: _Stretch, block_ns: int) -> list[_Stretch]:
+    """A stretch in parts of about equal length, cut at bounds of windows."""
+    period, windows = stretch.period, stretch.windows
+    inner = np.array([window.start_ns for window in windows[1:]], dtype=np.int64)
+    even = np.linspace(period.start_ns, period.end_ns, _n_blocks(stretch, block_ns) + 1)[1:-1]
+    cuts = sorted({int(np.argmin(np.abs(inner - at))) + 1 for at in even.tolist()}) if len(inner) else []
+    found = []
+    for first, past in zip([0, *cuts], [*cuts, len(windows)], strict=True):
+        part = windows[first:past]
+        found.append(
+            _Stretch(
+                replace(
+                    period,
+                    start_ns=max(period.start_ns, part[0].start_ns),
+                    end_ns=min(period.end_ns, part[-1].end_ns),
+                ),
+                part,
+            )
+        )
+    return found
+
+
+def _joined(pieces: Sequence[LakePeriod], most: int) -> list[tuple[LakePeriod, ...]]:
+    """At most `most` blocks: neighbours share one where ranges alone are too many."""
+    n = min(most, len(pieces))
+    bounds = [len(pieces) * place // n for place in range(n + 1)]
+    return [tuple(pieces[first:past]) for first, past in pairwise(bounds)]
+
+
+StatisticsUse = Literal["auto", "never", "history", "all"]
+"""What is read from statistics: what is large, nothing, the history, or the samples compared as well."""
+Named = Sequence[tuple[str, tuple[LakePeriod, ...]]]
+
+MOST_HISTORY: Final = 50_000
+"""Requests of a history that are read as such: one second of refining. Refined together with the samples
+they are told apart by them even where a window has few requests; windows of more decide alike by themselves
+(0 of 99,000 local shapes moved at 580 requests a window, 0.3 % at 130)."""
+MOST_REQUESTS: Final = 2_000_000
+"""Requests of the samples that are read as such: at 30 nodes about 8 GB of refined matrices and their
+source."""
+
+
+class Read(NamedTuple):
+    """Samples, and ordinary times beside them."""
+
+    compared: Population | SampleProfiles
+    history: Population | SampleProfiles | None
+
+
+def read_samples(
+    compared: Named,
+    history: Named,
+    refine: RefineSettings,
+    *,
+    use: StatisticsUse = "auto",
+    can_use: bool = True,
+    watch: Watch | None = None,
+) -> Read:
+    """Read the samples in the form that their size asks for.
+
+    can_use: whether the methods can work from statistics; where not, `auto` never does. Raises as
+    `load_population` and `sample_profile`.
+    """
+    large = can_use and use == "auto"
+    if use == "all" or (large and n_flows(compared) > MOST_REQUESTS):
+        told = "compared from the statistics of their windows: there are no examples and no explanations"
+        both = _statistics(compared, refine, watch, with_silent=True)
+        both = replace(both, notes=(*both.notes, f"The samples were {told}."))
+        return Read(both, _statistics(history, refine, watch) if history else None)
+    if history and (use == "history" or (large and n_flows(history) > MOST_HISTORY)):
+        population = load_population(compared, refine).population
+        past = _statistics(history, refine, watch)
+        return Read(replace(population, notes=(*population.notes, *past.notes)), past)
+    loaded = load_population(compared, refine, history=history)
+    return Read(loaded.population, loaded.history)
+
+
+def n_flows(samples: Named) -> int:
+    """Flows of the windows that samples touch."""
+    parts = [part for _, parts in samples for part in parts]
+    # A window that two samples touch (filters part them) counts once.
+    flows = {
+        (part.root, window): n for part in parts for window, n in zip(part.windows, part.n_flows, strict=True)
+    }
+    return sum(flows.values())
+
+
+def _statistics(
+    samples: Named, refine: RefineSettings, watch: Watch | None, *, with_silent: bool = False
+) -> SampleProfiles:
+    tally = Tally()
+    profile = sample_profile(
+        [parts for _, parts in samples], refine, tally=tally, watch=watch, with_silent=with_silent
+    )
+    notes = tuple(
+        f"Statistics of windows cannot be kept in the lake and will be worked out again: {reason.lower()}."
+        for reason in tally.refusals
+    )
+    told = tuple(sample_of(name, parts) for name, parts in samples)
+    return SampleProfiles(told, profile, samples[0][1][0].window_ns, notes)

@@ -1,0 +1,277 @@
+"""Names of sites: operations, calls of one operation by another, calling paths and local shapes (L.1, L.3).
+
+A `NameBook` numbers them while graphs are read; what is kept is a `Names`, plain tuples that can be stored,
+compared and joined with those of another profile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.population import Graph
+
+I8 = npt.NDArray[np.int64]
+
+NO_CALLER: Final = -1
+MOST_DEPTH: Final = 32
+"""Deeper calls are told apart by their operation only (L.1)."""
+
+
+class OperationName(NamedTuple):
+    """What a span or activity record does, and for a span that waits for one remote call: whose."""
+
+    component: str
+    point: str
+    callee: str = ""
+    """Component of the one remote call that the span is the caller's side of; empty for any other span."""
+
+    @property
+    def text(self) -> str:
+        """`component/point[ -> callee]`, for display."""
+        return f"{self.component}/{self.point}" + (f" -> {self.callee}" if self.callee else "")
+
+
+class SiteKind(IntEnum):
+    """What a site is a place of."""
+
+    CALL = 0
+    """Spans: calls of an operation by another."""
+    STEP = 1
+    """Activity records: the way from one trace point to the next."""
+    POINT = 2
+    """Activity records: a trace point, with what comes after it as its local shape."""
+
+
+class SiteName(NamedTuple):
+    """A site: operations by number."""
+
+    caller: int
+    """Operation of the caller (of a step: where it begins); NO_CALLER for a root or a point."""
+    operation: int
+    kind: SiteKind
+
+
+class PathName(NamedTuple):
+    """A place in the calling context of a root type, direct recursion collapsed."""
+
+    above: int
+    """Path of the caller; NO_CALLER for the root."""
+    site: int
+
+
+class Child(NamedTuple):
+    """One entry of a local shape."""
+
+    operation: int
+    calls: int
+    """Rounded up to a power of two."""
+    awaited: bool
+
+
+Shape = tuple[Child, ...]
+"""The children of a call, sorted."""
+ShapeRank = tuple[int, tuple[tuple[OperationName, int, bool], ...]]
+"""Less the number of children, then their names."""
+
+
+def rounded_count(count: int) -> int:
+    """1, 2, 4, 8 …: the next power of two, so that 3 and 4 children are one shape."""
+    return 1 << (count - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The words of a profile; everything else in it is numbers into these."""
+
+    operations: tuple[OperationName, ...] = ()
+    sites: tuple[SiteName, ...] = ()
+    paths: tuple[PathName, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    roots: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    unrecorded: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """Operation -> whom it calls, of whom nothing was recorded there; no part of a name."""
+
+    def callee(self, operation: int) -> str:
+        """Whom an operation calls, recorded or not; empty for nobody."""
+        return self.operations[operation].callee or self.unrecorded.get(operation, "")
+
+    def operation(self, site: int) -> OperationName:
+        """Operation of a site."""
+        return self.operations[self.sites[site].operation]
+
+    def caller(self, site: int) -> OperationName | None:
+        """Who calls at a site."""
+        caller = self.sites[site].caller
+        return None if caller == NO_CALLER else self.operations[caller]
+
+
+@dataclass(slots=True)
+class NameBook:
+    """Numbers names in the order in which they are first asked for."""
+
+    operations: dict[OperationName, int] = field(default_factory=dict)
+    sites: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """(caller, operation, kind) -> number; plain tuples of integers, which are made and found faster."""
+    paths: dict[tuple[int, int], int] = field(default_factory=dict)
+    shapes: dict[Shape, int] = field(default_factory=dict)
+    _seen: dict[tuple[tuple[int, bool], ...], int] = field(default_factory=dict)
+    """Children as they came -> number of their shape."""
+    roots: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    _ranks: dict[int, ShapeRank] = field(default_factory=dict)
+    """Of the shapes that were asked for."""
+
+    def operation(self, name: OperationName) -> int:
+        """Number of an operation."""
+        return self.operations.setdefault(name, len(self.operations))
+
+    def site(self, caller: int, operation: int, kind: SiteKind) -> int:
+        """Number of a site."""
+        return self.sites.setdefault((caller, operation, int(kind)), len(self.sites))
+
+    def path(self, above: int, site: int) -> int:
+        """Number of a path."""
+        return self.paths.setdefault((above, site), len(self.paths))
+
+    def shape(self, children: Sequence[tuple[int, bool]]) -> int:
+        """Number of the shape of (operation, awaited) children, in any order."""
+        came = tuple(children)
+        number = self._seen.get(came)
+        if number is None:
+            number = self._seen[came] = self._shape(came)
+        return number
+
+    def _shape(self, children: tuple[tuple[int, bool], ...]) -> int:
+        counts: dict[tuple[int, bool], int] = {}
+        for child in children:
+            counts[child] = counts.get(child, 0) + 1
+        shape = tuple(
+            sorted(Child(operation, rounded_count(n), awaited) for (operation, awaited), n in counts.items())
+        )
+        return self.shapes.setdefault(shape, len(self.shapes))
+
+    def most_common(self, shapes: Sequence[int]) -> int:
+        """The shape that most calls have; of equals that of most children, then the first by its names.
+
+        By names, not by number: two profiles must choose alike, and number their shapes as they come.
+        """
+        if shapes.count(shapes[0]) == len(shapes):
+            return shapes[0]
+        counts = Counter(shapes)
+        most = max(counts.values())
+        tied = [shape for shape, count in counts.items() if count == most]
+        return tied[0] if len(tied) == 1 else min(tied, key=self._rank)
+
+    def _rank(self, shape: int) -> ShapeRank:
+        if shape not in self._ranks:
+            names, children = tuple(self.operations), tuple(self.shapes)[shape]
+            words = sorted((names[child.operation], child.calls, child.awaited) for child in children)
+            self._ranks[shape] = (-sum(child.calls for child in children), tuple(words))
+        return self._ranks[shape]
+
+    def root(self, name: str) -> int:
+        """Number of a root type."""
+        return self.roots.setdefault(name, len(self.roots))
+
+    def error(self, name: str) -> int:
+        """Number of an error class."""
+        return self.errors.setdefault(name, len(self.errors))
+
+    def names(self) -> Names:
+        """What was numbered so far."""
+        return Names(
+            tuple(self.operations),
+            tuple(SiteName(caller, operation, SiteKind(kind)) for caller, operation, kind in self.sites),
+            tuple(PathName(above, site) for above, site in self.paths),
+            tuple(self.shapes),
+            tuple(self.roots),
+            tuple(self.errors),
+        )
+
+    def taken_in(self, other: Names) -> Recoding:
+        """Number the names of another profile: what each of its numbers is here. O(names)."""
+        operations = [self.operation(name) for name in other.operations]
+        sites = [
+            self.site(
+                NO_CALLER if name.caller == NO_CALLER else operations[name.caller],
+                operations[name.operation],
+                name.kind,
+            )
+            for name in other.sites
+        ]
+        paths: list[int] = []
+        for name in other.paths:  # a path comes after the one above it
+            above = NO_CALLER if name.above == NO_CALLER else paths[name.above]
+            paths.append(self.path(above, sites[name.site]))
+        shapes = []
+        for shape in other.shapes:
+            children = tuple(sorted(child._replace(operation=operations[child.operation]) for child in shape))
+            shapes.append(self.shapes.setdefault(children, len(self.shapes)))
+        return Recoding(
+            site=np.array(sites, dtype=np.int64),
+            path=np.array(paths, dtype=np.int64),
+            shape=np.array(shapes, dtype=np.int64),
+            root=np.array([self.root(name) for name in other.roots], dtype=np.int64),
+            error=np.array([self.error(name) for name in other.errors], dtype=np.int64),
+        )
+
+
+class Recoding(NamedTuple):
+    """Old number -> new number, one array a kind of name."""
+
+    site: I8
+    path: I8
+    shape: I8
+    root: I8
+    error: I8
+
+
+ARROW = " -> "
+
+
+class PartName(NamedTuple):
+    """An edge of a graph, or a site."""
+
+    source: str
+    """Node at which the edge begins; of a call the call itself."""
+    target: str
+    """Node at which it ends; empty for a call."""
+    src: int
+    dst: int
+    """Positions in the graph; -1 for a site."""
+    site: int
+    """Number of the site; -1 for several."""
+
+    @property
+    def text(self) -> str:
+        """`a/x -> b/y`, or `a/x`: what a marker's pattern is held against."""
+        return f"{self.source}{ARROW}{self.target}" if self.target else self.source
+
+
+def edge_name(graph: Graph, edge: int, site: int) -> PartName:
+    """An edge by its nodes, without hosts: the same on every machine."""
+    src, dst = (int(position) for position in graph.edges[edge])
+    return PartName(_node(graph, src), _node(graph, dst), src, dst, site)
+
+
+def _node(graph: Graph, position: int) -> str:
+    text, host = graph.labels[position], graph.nodes[position].host
+    return text.removeprefix(f"{host}/") if host else text
+
+
+def site_name(site: int, names: Names) -> PartName:
+    """A site: of records the step between two points; of spans the call, whoever makes it."""
+    name = names.sites[site]
+    operation = names.operation(site).text
+    caller = names.caller(site)
+    if name.kind == SiteKind.STEP and caller is not None:
+        return PartName(caller.text, operation, -1, -1, site)
+    return PartName(operation, "", -1, -1, site)

@@ -1,0 +1,142 @@
+"""Profiles: what the sites of many requests did, as sums and histograms that can be added up.
+
+A profile holds no request. It is cut into *slots* of time (windows, or blocks of one), so that what the
+system does on its own can be told from a change; profiles of different windows can be joined. Everything
+that is tested at sites is tested on profiles, whether they were made of the requests at hand or read from
+a lake's `stats/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from analyze.profile.names import NameBook, Names
+from analyze.stats.sums import keyed_sums
+
+PROFILE_VERSION: Final = 6
+"""Of the meaning of a stored profile; another one is made anew."""
+
+OWN_TIME, OVERLAP, CALLS, STRETCH = 0, 1, 2, 3
+"""Measures of `votes`: a request's mean own time of a site's calls (ns); its mean overlap of their children
+times 2^16; its number of calls times 2^16; the mean time that the children take together, over that of the
+longest of them, times 2^16."""
+RATIO_SCALE: Final = 65536.0
+"""Ratios and counts are multiplied by this before they are put in bins of ratios."""
+
+_KEYS: Final = {
+    "measure": pa.int8(),
+    "site": pa.int32(),
+    "shape": pa.int32(),
+    "path": pa.int32(),
+    "root": pa.int32(),
+    "error": pa.int32(),
+    "slot": pa.int32(),
+    "bin": pa.int16(),
+}
+
+TABLES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    # One vote a request: requests, weight, squared weight, by value. The shape is that of most calls.
+    "votes": (("measure", "site", "shape", "slot", "bin"), ("n", "w", "w2")),
+    # Requests that touch a site; sums over them of weight times calls, critical ns, response ns, share of
+    # failed calls.
+    "visits": (
+        ("site", "slot"),
+        ("n", "w", "w2", "calls", "critical_ns", "response_ns", "failing", "failing_n"),
+    ),
+    # Requests with a call of the shape; sums of weight times share of the site's calls, calls, inclusive
+    # critical ns (with everything below).
+    "shapes": (("site", "shape", "slot"), ("n", "votes", "calls", "inclusive_ns")),
+    # Exact account: sums of weight times calls on the critical path, and critical ns; of requests over the
+    # profile's threshold of the response time, weight times the part of it that is critical here.
+    "account": (("root", "path", "shape", "slot"), ("calls", "critical_ns", "over")),
+    # Requests of a root type by response time (ns), and those that failed.
+    "responses": (("root", "slot", "bin"), ("n", "w", "w2", "ns", "ns2", "failed", "failed_n")),
+    # Requests by the site and class of their first failing node.
+    "origins": (("root", "site", "error", "slot"), ("n", "w")),
+}
+"""Table -> (key columns, summed columns)."""
+
+SCHEMAS: Final = {
+    name: pa.schema([*((key, _KEYS[key]) for key in keys), *((value, pa.float64()) for value in values)])
+    for name, (keys, values) in TABLES.items()
+}
+"""Schema of each table of a profile, rows sorted by the key columns, each key once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A stretch of time of one sample."""
+
+    sample: int
+    start_ns: int
+    end_ns: int
+    """Half open."""
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Sums and histograms of sites by slot; tables as in SCHEMAS."""
+
+    names: Names
+    slots: tuple[Slot, ...]
+    votes: pa.Table
+    visits: pa.Table
+    shapes: pa.Table
+    account: pa.Table
+    responses: pa.Table
+    origins: pa.Table
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables by name."""
+        return {name: getattr(self, name) for name in SCHEMAS}
+
+
+def empty_profile(slot: Slot) -> Profile:
+    """Of a stretch of time without a request."""
+    return Profile(
+        NameBook().names(), (slot,), **{name: schema.empty_table() for name, schema in SCHEMAS.items()}
+    )
+
+
+def summed(name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several tables of one name with equal keys added up, sorted by key. O(rows log rows)."""
+    keys, values = TABLES[name]
+    rows = pa.concat_tables(parts) if parts else SCHEMAS[name].empty_table()
+    if not rows.num_rows:
+        return SCHEMAS[name].empty_table()
+    found = keyed_sums([rows[key].to_numpy() for key in keys], [rows[value].to_numpy() for value in values])
+    arrays = [pa.array(column) for columns in found for column in columns]
+    return pa.table(arrays, schema=SCHEMAS[name])
+
+
+def joined(profiles: Sequence[Profile]) -> Profile:
+    """One profile of several, the slots of each after those of the one before. O(rows log rows)."""
+    book = NameBook()
+    slots: list[Slot] = []
+    parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
+    for profile in profiles:
+        codes = book.taken_in(profile.names)._asdict()
+        for name, table in profile.tables().items():
+            for key in SCHEMAS[name].names:
+                place = table.column_names.index(key)
+                if key in codes:
+                    new = codes[key][table[key].to_numpy()]
+                elif key == "slot":
+                    new = table[key].to_numpy() + len(slots)
+                else:
+                    continue
+                table = table.set_column(place, SCHEMAS[name].field(key), pa.array(new, _KEYS[key]))
+            parts[name].append(table)
+        slots += profile.slots
+    return Profile(
+        book.names(), tuple(slots), **{name: summed(name, tables) for name, tables in parts.items()}
+    )

@@ -1,0 +1,265 @@
+"""Profiles of windows and periods, read from the lake's `stats/` where they are kept and made where not.
+
+A window's profile depends on nothing but its own flows and the settings: each window is refined alone. What
+can be read is read, whoever asks; what had to be made is kept if the lake can be written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from analyze.load import load_population
+from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
+from analyze.profile.build import profile_of
+from analyze.profile.encoding import decode, encode, version
+from analyze.profile.profile import Profile, Slot, empty_profile, joined
+from analyze.refine.settings import RefineSettings
+from analyze.scope import LakePeriod, LakePeriods, parts_of
+from analyze.stats.silences import Traffic
+from analyze.stats.sums import totals
+from schemas.errors import PeriodError
+from schemas.windows import Window
+from stitch.lake.abreast import ahead
+from stitch.lake.stats_files import StatsKey, put_stats, read_stats, settings_of, source_of
+from stitch.lake.store import Store
+
+Watch = Callable[[int, int], None]
+"""Called with (windows done, windows in all)."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read and made on the way to some profiles."""
+
+    read: int = 0
+    """Windows whose profile was kept in the lake."""
+    made: int = 0
+    """Windows (or parts of one) whose requests were read."""
+    kept: int = 0
+    """Of those made, how many were written to the lake."""
+    refusals: list[str] = field(default_factory=list)
+    """Why some could not be written, each reason once."""
+
+
+def sample_profile(
+    samples: Sequence[LakePeriods],
+    settings: RefineSettings,
+    *,
+    tally: Tally | None = None,
+    watch: Watch | None = None,
+    with_silent: bool = False,
+) -> Profile:
+    """One profile of several samples: a slot a window (or the part of it that a period has), in time order.
+
+    Slot.sample is the sample's place in `samples`. Whole windows without a filter come from `stats/`; the
+    others are made of their requests, and not kept. What a filter leaves nothing of has no slot, unless
+    with_silent: then windows that were recorded and hold nothing have empty ones. Raises LakeError where
+    flows cannot be read, PeriodError where no sample has a request.
+    """
+    told = Tally() if tally is None else tally
+    parts = [(place, part) for place, sample in enumerate(samples) for part in parts_of(sample)]
+    wanted = [(at, _piece(part, window)) for at, (_, part) in enumerate(parts) for window in part.windows]
+    found: list[list[Profile]] = [[] for _ in parts]
+    kept = _kept_ahead([here for _, here in wanted], settings)
+    for done, ((at, here), data) in enumerate(zip(wanted, kept, strict=True)):
+        if watch is not None:
+            watch(done, len(wanted))
+        if _is_whole(here):
+            profile = _kept_or_made(data, here, settings, told)
+        else:
+            told.made += 1
+            profile = _made(here, Slot(0, here.period.start_ns, here.period.end_ns), settings)
+        if profile is not None:
+            found[at].append(profile)
+    if watch is not None:
+        watch(len(wanted), len(wanted))
+    if not any(found):
+        raise PeriodError("No window of these periods holds a request.")
+    if with_silent:
+        found = [_with_silent(part, profiles) for (_, part), profiles in zip(parts, found, strict=True)]
+    return joined(
+        [
+            replace(profile, slots=tuple(replace(slot, sample=place) for slot in profile.slots))
+            for (place, _), profiles in zip(parts, found, strict=True)
+            for profile in profiles
+        ]
+    )
+
+
+def _with_silent(part: LakePeriod, profiles: Sequence[Profile]) -> list[Profile]:
+    """Profiles of a slot each, ascending, and empty ones of whole windows in which a recording went on."""
+    there = {profile.slots[0].start_ns: profile for profile in profiles}
+    length, bounds = part.window_ns, (part.period.start_ns, part.period.end_ns)
+    for one in part.recorded:
+        mine = [slot for slot in (p.slots[0] for p in profiles) if one.start_ns <= slot.start_ns < one.end_ns]
+        if not mine:
+            continue
+        first = mine[0].start_ns if one.before_ns is None else bounds[0]
+        last = mine[-1].end_ns if one.after_ns is None else bounds[1]
+        for start in range(first - first % length, last, length):
+            slot = Slot(0, max(start, bounds[0]), min(start + length, bounds[1]))
+            if slot.start_ns not in there and first <= slot.start_ns and slot.end_ns <= last:
+                there[slot.start_ns] = empty_profile(slot)
+    return [there[start] for start in sorted(there)]
+
+
+def keep_profiles(
+    periods: Sequence[LakePeriod],
+    settings: RefineSettings,
+    *,
+    tally: Tally,
+    watch: Callable[[int, int], None],
+) -> None:
+    """See to it that the profile of every window that the periods touch is kept, one after the other.
+
+    Memory: one window. What cannot be written is in `tally.refusals`. Raises LakeError.
+    """
+    wanted = {(part.root, window): part for part in periods for window in part.windows}
+    for done, ((_, window), part) in enumerate(wanted.items()):
+        watch(done, len(wanted))
+        window_profile(of_window(part, window, window.start_ns, window.end_ns), settings, tally)
+    watch(len(wanted), len(wanted))
+
+
+def _piece(part: LakePeriod, window: Window) -> LakePeriod:
+    """What a period has of one window."""
+    return of_window(
+        part, window, max(window.start_ns, part.period.start_ns), min(window.end_ns, part.period.end_ns)
+    )
+
+
+def _is_whole(here: LakePeriod) -> bool:
+    """Whether it is all of its window, so that statistics of it are kept."""
+    (window,) = here.windows
+    bounds = (here.period.start_ns, here.period.end_ns)
+    return here.period.where is None and bounds == (window.start_ns, window.end_ns)
+
+
+def _kept_ahead(pieces: Sequence[LakePeriod], settings: RefineSettings) -> Iterator[pa.Buffer | None]:
+    """What is kept of each, read ahead where a lake is in a bucket; None for a part of a window."""
+    if not pieces:
+        return iter(())
+    slowest = max((here.store for here in pieces), key=lambda store: store.concurrency)
+    return ahead(slowest, lambda here: _read(here, settings) if _is_whole(here) else None, pieces)
+
+
+def of_window(part: LakePeriod, window: Window, start_ns: int, end_ns: int) -> LakePeriod:
+    """The part of a period that lies in one of its windows."""
+
+    def mine(paths: Sequence[Path]) -> tuple[Path, ...]:
+        return tuple(path for path in paths if path.parent.name == f"window={window.name}")
+
+    return replace(
+        part,
+        period=replace(part.period, start_ns=start_ns, end_ns=end_ns),
+        flows=mine(part.flows),
+        structures=mine(part.structures),
+        params=mine(part.params),
+        windows=(window,),
+    )
+
+
+def window_profile(here: LakePeriod, settings: RefineSettings, tally: Tally | None = None) -> Profile | None:
+    """The profile of a whole window, `here`, kept or made; None where it holds no request."""
+    told = Tally() if tally is None else tally
+    return _kept_or_made(_read(here, settings), here, settings, told)
+
+
+def _kept_or_made(
+    data: pa.Buffer | None, here: LakePeriod, settings: RefineSettings, told: Tally
+) -> Profile | None:
+    """The profile of a whole window from what is kept, if that is one; else made, and kept."""
+    (window,) = here.windows
+    slot = Slot(0, window.start_ns, window.end_ns)
+    profile = None if data is None else decode(data)
+    if profile is not None and profile.slots == (slot,):
+        told.read += 1
+        return profile
+    told.made += 1
+    profile = _made(here, slot, settings)
+    if profile is not None:
+        _keep(here.store, key_of(here, window, settings), encode(profile), told)
+    return profile
+
+
+def _read(here: LakePeriod, settings: RefineSettings) -> pa.Buffer | None:
+    try:
+        return read_stats(here.store, key_of(here, here.windows[0], settings))
+    except OSError:  # a cache that may not be read is none
+        return None
+
+
+def _made(here: LakePeriod, slot: Slot, settings: RefineSettings) -> Profile | None:
+    try:
+        loaded = load_population([("window", here)], settings)
+    except PeriodError:  # the filter keeps nothing of it
+        return None
+    return profile_of(loaded.population, [slot]).profile
+
+
+def _keep(store: Store, key: StatsKey, data: bytes, told: Tally) -> None:
+    """Write it if that is possible: a lake that may only be read is compared all the same."""
+    try:
+        put_stats(store, key, data)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if reason not in told.refusals:
+            told.refusals.append(reason)
+    else:
+        told.kept += 1
+
+
+def key_of(here: LakePeriod, window: Window, settings: RefineSettings) -> StatsKey:
+    """Under which the profile of a window is kept: all that it is made of, which parameters are not."""
+    tables = (("flows", here.flows), ("structures", here.structures))
+    return StatsKey(
+        window,
+        source_of([(table, here.sums[path]) for table, paths in tables for path in paths]),
+        settings_of(f"{version()} {settings.model_dump_json()}"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SampleProfiles:
+    """Profiles of some samples."""
+
+    samples: tuple[Sample, ...]
+    profile: Profile
+    """Slot.sample: index into `samples`."""
+    window_ns: int = DEFAULT_WINDOW_NS
+    """Length of the lake's windows."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of how it was made."""
+
+    def without_requests(self) -> Population:
+        """A population of the samples that holds no request: for what looks for examples, and finds none."""
+        return Population(
+            categories=(), excluded={}, notes=self.notes, samples=self.samples, window_ns=self.window_ns
+        )
+
+
+def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:
+    """Slots of a sample that hold a request, as stretches in which requests began. O(rows)."""
+    table = profile.responses
+    slot = table["slot"].to_numpy()
+    n = totals(slot, table["n"].to_numpy(), len(profile.slots))
+    mine = [
+        (one.start_ns, one.end_ns, at)
+        for at, one in enumerate(profile.slots)
+        if one.sample == sample and n[at] > 0
+    ]
+    bounds = np.array(sorted(mine), dtype=np.int64).reshape(-1, 3)
+    used = np.isin(slot, bounds[:, 2])
+    return Traffic(
+        bounds[:, 0],
+        bounds[:, 1],
+        float(n[bounds[:, 2]].sum()),
+        float(table["w"].to_numpy()[used].sum()),
+        named.ranges or ((named.start_ns, named.end_ns),),
+        named.recorded,
+    )

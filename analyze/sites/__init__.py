@@ -1,1 +1,0 @@
-"""Sites and local shapes (section L): where time goes, calls branch and errors start."""

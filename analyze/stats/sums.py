@@ -1,0 +1,69 @@
+"""Rows with several integers for a key: those of equal keys added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+I8 = npt.NDArray[np.int64]
+F8 = npt.NDArray[np.float64]
+Integer = TypeVar("Integer", bound=np.integer[Any])
+
+_MOST_BITS = 63
+
+
+def keyed_sums(
+    keys: Sequence[npt.NDArray[Integer]], values: Sequence[F8]
+) -> tuple[list[npt.NDArray[Integer]], list[F8]]:
+    """(keys, sums), one row a key, ascending. keys: columns of [rows], >= 0; values: columns of [rows].
+
+    O(rows log rows).
+    """
+    key = _packed(keys)
+    order: I8 | None = None
+    if len(key) and not (key[1:] > key[:-1]).all():
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+    starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1]))) if len(key) else np.zeros(0, int)
+    first = starts if order is None else order[starts]
+    if len(starts) == len(key):
+        return [column[first] for column in keys], [column[first] for column in values]
+    return [column[first] for column in keys], [
+        np.add.reduceat(column if order is None else column[order], starts) for column in values
+    ]
+
+
+def numbered(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> tuple[I8, I8]:
+    """([rows] number of each row's key, in the order of the keys, [numbers] the first row that has it).
+
+    O(rows) where they are in order already, else O(rows log rows).
+    """
+    key = _packed(keys)
+    if (key[1:] >= key[:-1]).all():
+        new = np.concatenate(([True], key[1:] != key[:-1]))[: len(key)]
+        return np.cumsum(new, dtype=np.int64) - 1, np.flatnonzero(new)
+    _, first, numbers = np.unique(key, return_index=True, return_inverse=True)
+    return numbers.astype(np.int64, copy=False), first
+
+
+def _packed(keys: Sequence[npt.NDArray[Integer]] | npt.NDArray[Integer]) -> I8:
+    """[rows] one integer for all columns, in their order."""
+    packed = np.zeros(len(keys[0]), dtype=np.int64)
+    bits = 0
+    for column in keys:
+        width = int(column.max(initial=0)).bit_length()
+        if bits + width > _MOST_BITS:
+            found, packed = np.unique(packed, return_inverse=True)
+            bits = len(found).bit_length()
+        packed = packed << width | column
+        bits += width
+    return packed
+
+
+def totals(code: npt.NDArray[np.integer], value: npt.NDArray[np.generic], n: int) -> F8:
+    """[n] sums of the values of each code, added in their order; float64 whatever the values are."""
+    sums: F8 = np.bincount(code, np.asarray(value, dtype=np.float64), n).astype(np.float64, copy=False)
+    return sums
