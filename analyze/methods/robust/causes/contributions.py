@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.robust.causes.groups import Group
-from analyze.methods.robust.causes.places import Context
+from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.order import Order
 from analyze.methods.robust.changes import CALL_KINDS, TIME_KINDS
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, Names
@@ -54,13 +54,14 @@ class Claims:
         )
 
 
-def claims_ns(groups: Sequence[Group], parts: Parts, mix: F8, context: Context, call_ratio: F8) -> Claims:
+def claims_ns(
+    groups: Sequence[Cause], parts: Parts, mix: F8, names: Names, order: Order, call_ratio: F8
+) -> Claims:
     """Part of the change of each group, ns; groups in the order in which they claim.
 
     parts: rows by path of the same names; mix: [roots] what is of no row. call_ratio: [sites] calls a
     request, after over before. O(groups · rows).
     """
-    names = context.names
     row_site = np.array([names.paths[place].site for place in parts.place.tolist()], dtype=np.int64)
     free_time, free_calls = (np.ones(len(row_site), dtype=np.bool_) for _ in range(2))
     claims = []
@@ -75,7 +76,7 @@ def claims_ns(groups: Sequence[Group], parts: Parts, mix: F8, context: Context, 
             names.sites[change.site].operation for change in group.changes if change.kind not in TIME_KINDS
         }
         if operations:
-            if operations & context.records:
+            if operations & order.records:
                 ratio = call_ratio
                 if group.lead.kind in CALL_KINDS:  # what it is not: steps that went the other way
                     more = group.lead.kind is ChangeKind.MORE_CALLS
