@@ -30,7 +30,7 @@ from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.train_schedule import mean_times, medoid, train_schedule
 from analyze.population import Population
 from analyze.profile.times import path_times
-from analyze.stats.kernel_density import PROMINENCE, Density, Mode, log_density, modes
+from analyze.stats.density import PROMINENCE, Density, Mode, log_density, modes
 
 POPULATIONS = st.one_of(span_populations(), record_populations())
 SMALL = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), min_size=1, max_size=12)

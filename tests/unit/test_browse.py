@@ -21,7 +21,7 @@ from analyze.methods.port import Chosen, Result
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
-from analyze.stats.kernel_density import log_density, modes
+from analyze.stats.density import log_density, modes
 from schemas.events import EventKind
 from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection, BrowseTimelineSection
 from schemas.report.schedules import BrowseSchedulesSection, TrainSchedule

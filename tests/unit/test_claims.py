@@ -18,7 +18,7 @@ NO_MIX = np.zeros(1)
 
 
 def change(kind: ChangeKind, site: int, before: float = 1.0, after: float = 2.0, shape: int = -1) -> Change:
-    return Change(kind, site, 0.0, 9.0, True, "us", before, after, 0.0, 1.0, 9, 9, 1.0, shape=shape)
+    return Change(kind, site, 0.0, 9.0, "us", before, after, 0.0, 1.0, 9, 9, 1.0, shape=shape)
 
 
 def group(component: str, score: float, *changes: Change, operation: int = 0) -> Group:

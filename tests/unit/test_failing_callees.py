@@ -36,7 +36,7 @@ def group(operation: int, weight: float, kind: ChangeKind = ChangeKind.ERRORS, s
     made = names()
     site = next(number for number, site in enumerate(made.sites) if site.operation == operation)
     lead = Change(
-        kind=kind, site=site, p=0.0, z=9.0, passes=True, unit="share", before=0.0, after=weight,
+        kind=kind, site=site, p=0.0, z=9.0, unit="share", before=0.0, after=weight,
         low=0.0, high=weight, threshold_us=0.0, n0=100, n1=100, contribution_ns=0.0, weight=weight,
     )  # fmt: skip
     return Group(lead, operation, made.operations[operation].component, [lead], 1.0, suspect)

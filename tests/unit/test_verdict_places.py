@@ -10,11 +10,9 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.methods.robust.own_times import own_times
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.verdict.places import largest_at_places, mean_sizes
-from analyze.methods.robust.visit_sums import visit_sums
 from analyze.population import Sample
 
 SETTINGS = RobustSettings(explained=0, paths=False)
@@ -63,16 +61,14 @@ def plainly(found: RobustRun, site: int) -> float:
 @pytest.mark.parametrize("n", [20, 90])
 def test_sizes_are_those_of_plain_loops(n: int) -> None:
     found = run(requests(90, 1), requests(n, 2))
-    sums = [visit_sums(found.profile, slots) for slots in (found.roles.ordinary, found.roles.problem)]
-    sizes = mean_sizes(found.profile, found.roles, SETTINGS, sums)
+    sizes = mean_sizes(found.tested.view)
     assert np.isfinite(sizes).any()
     for site, size in enumerate(sizes.tolist()):
         assert size == pytest.approx(plainly(found, site), nan_ok=True)
 
 
 def largest(found: RobustRun) -> float:
-    own = own_times(found.profile, found.roles, SETTINGS)
-    size = largest_at_places(own, found.profile, found.roles, SETTINGS)
+    size = largest_at_places(found.tested.view)
     assert size is not None
     return size
 

@@ -15,8 +15,8 @@ from analyze.methods.robust.verdict.places import place_equivalence
 from analyze.methods.robust.vetoes.lost_records import loss_of
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
-from analyze.refine.clock_fit import Bounds as ClockBounds
-from analyze.refine.clock_fit import fit_clock
+from analyze.refine.clocks import Bounds as ClockBounds
+from analyze.refine.clocks import fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
@@ -145,7 +145,7 @@ def test_places_are_equivalent_as_often_as_they_should_be() -> None:
     for scale in passed:
         for seed in range(15):
             found = run(requests(120, 3 * seed, scale=1.0), requests(120, 3 * seed + 1, scale=scale))
-            equivalent = place_equivalence(found.tested.own, found.profile, found.roles, SETTINGS, 0.25)
+            equivalent = place_equivalence(found.tested.view, 0.25)
             site = int(np.argmax(equivalent.time_share * (np.abs(equivalent.change) > 0)))
             passed[scale] += bool(equivalent.equivalent[site])
     assert passed[1.0] >= 13

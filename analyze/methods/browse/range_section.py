@@ -23,7 +23,7 @@ from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.stats.kernel_density import Density, log_density, modes
+from analyze.stats.density import Density, log_density, modes
 from analyze.stats.moments import LARGE, SampleMoments, pooled
 from schemas.arrays import F8, I8
 from schemas.report.browse import BinnedCategory, BinnedRoot, BinnedSite, BrowseRangesSection, DensityCurve

@@ -17,7 +17,7 @@ from analyze.methods.browse.entry_flow import (
 from analyze.methods.browse.response_bins import failed_requests
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
-from analyze.stats.block_ks import block_ks
+from analyze.stats.ks import block_ks
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import (
     BrowseTimelineSection,

@@ -20,7 +20,7 @@ from analyze.population import Category, Graph
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names
 from analyze.report.drawing.swimlane import critical_positions
-from analyze.stats.kernel_density import weighted_quantile
+from analyze.stats.density import weighted_quantile
 from schemas.arrays import F8
 from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
 from schemas.windows import NS_PER_US

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests
-from analyze.explain.parameter_columns import parameter_readings
+from analyze.explain.parameters import parameter_readings
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Category, Graph, GraphNode, Population
 from analyze.profile.call_sites import graph_sites

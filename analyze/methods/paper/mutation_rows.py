@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from analyze.methods.paper.mutations import Candidates, EdgeEvidence, PaperResult, Ranked
 from analyze.methods.paper.timing import KsTests
-from analyze.paths.attribution import Attribution, recoverable_us
-from analyze.paths.critical_path import edge_latency_ns
+from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
 from analyze.population import Category, Population
 from analyze.report import wording
 from analyze.report.drawing.accounts import structural_account, structure_account, timing_account

@@ -25,8 +25,7 @@ from analyze.methods.paper.timing import (
     response_time_contribution,
     response_time_tests,
 )
-from analyze.paths.attribution import Attribution, attribute
-from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
 from analyze.population import Category, Population
 from analyze.stats.moments import SampleMoments, category_moments, pooled
 from schemas.arrays import F8, I4, I8

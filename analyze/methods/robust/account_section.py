@@ -58,7 +58,7 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 def claims_of(run: RobustRun, exact: ExactAccount) -> Claims:
     """Part of a change of the mean, ns, that each group of the run accounts for."""
-    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.sums.call_ratio)
+    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.view.call_ratio)
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:

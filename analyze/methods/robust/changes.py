@@ -25,8 +25,6 @@ class Change:
     p: float
     z: float
     """Effect over its standard error, noise included; positive: more, longer, more often."""
-    passes: bool
-    """Clears the noise and the floors; what is significant besides is a matter of all candidates together."""
     unit: Unit
     before: float
     after: float

@@ -18,11 +18,12 @@ from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
-from analyze.methods.robust.testing import Tested, tested_changes
+from analyze.methods.robust.testing import Tested, significant_changes
 from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components
+from analyze.methods.robust.view import View
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.profile import Profile, Slot, joined
@@ -88,7 +89,7 @@ def robust_run(
     if old := (*renamed, *(call for one in silent for call in one.calls)):
         patterns = under_old_names(Profiled(profile, patterns.patterns), old)
         profile = patterns.profile
-    tested = tested_changes(profile, roles, settings)
+    tested = significant_changes(View(profile, roles, settings))
     sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())

@@ -163,7 +163,7 @@ def explained(
 def _explanation(population: Population, parts: GroupParts, advice: Advice) -> Explanation:
     # Here: they bring scipy.stats, a second's worth, and most runs have nothing to explain.
     from analyze.explain.explanation import explain
-    from analyze.explain.feature_table import features
+    from analyze.explain.table import features
 
     us = parts.us[advice.part]
     slow = us > advice.found.cut_us

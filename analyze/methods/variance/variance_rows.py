@@ -26,8 +26,7 @@ from analyze.profile.names import site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.stats.c2_curve import HIGH, c2_curve
-from analyze.stats.moments import LARGE
+from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8
 from schemas.report.findings import Interval
 from schemas.report.variance import (

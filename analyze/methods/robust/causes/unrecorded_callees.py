@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
-from analyze.explain.parameter_columns import parameter_words
+from analyze.explain.parameters import parameter_words
 from analyze.methods.robust.changes import NO_SHAPE, Change
 from analyze.population import Graph, Population
 from analyze.profile.build import Pattern

@@ -281,7 +281,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         gaps_us=(mean_gap_us(requests[REFERENCE]), mean_gap_us(requests[PROBLEM])),
         clients=lambda: least_clients(_of_clients(requests[REFERENCE], root_types(run.population))),
         visible_alpha=settings.q,
-        places=lambda band: _places(run, settings, band),
+        places=lambda band: _places(run, band),
         bounds=Bounds(settings.matters_time, settings.matters_share),
         hidden_paths=run.sifted.hidden_paths,
         usual=_usual(run, reference, history),
@@ -336,8 +336,8 @@ def _usual(
     )
 
 
-def _places(run: RobustRun, settings: RobustSettings, band: float) -> tuple[float, float | None]:
-    found = place_equivalence(run.tested.own, run.profile, run.roles, settings, band)
+def _places(run: RobustRun, band: float) -> tuple[float, float | None]:
+    found = place_equivalence(run.tested.view, band)
     return found.share, found.largest
 
 

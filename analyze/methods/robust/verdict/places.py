@@ -19,14 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from analyze.methods.robust.noise_between import LEAST_IN_ENVELOPE
-from analyze.methods.robust.own_times import OwnTimes
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.site_votes import Votes
 from analyze.methods.robust.verdict.sizes import size_for
-from analyze.methods.robust.visit_sums import VisitSums, visit_sums
-from analyze.profile.profile import Profile
+from analyze.methods.robust.view import View, values_of
+from analyze.profile.profile import OWN_TIME, Profile
+from analyze.stats.estimate import LEAST_IN_ENVELOPE
+from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.sums import totals
@@ -54,26 +52,30 @@ class PlaceEquivalence:
     equivalent: B1
 
 
-def place_equivalence(
-    own: OwnTimes, profile: Profile, roles: Roles, settings: RobustSettings, band: float
-) -> PlaceEquivalence:
+def place_equivalence(view: View, band: float) -> PlaceEquivalence:
     """TOST of every site. band: relative, 0.05 is ±5 %. O(rows of votes).
 
     Votes of a shape that the reference never had show nothing: a site counts as far as its votes were known.
     """
-    n_sites = len(profile.names.sites)
-    sides = [_means(own.votes, slots, n_sites) for slots in (roles.reference, roles.problem)]
+    n_sites, roles = view.n_sites, view.roles
+    sides = [_means(view.own_times, slots, n_sites) for slots in (roles.reference, roles.problem)]
+    every, _ = values_of(view.profile, OWN_TIME)
+    # Values of any pattern: of the reference, of the problem.
+    cast = [
+        totals(every.place, every.n * slots[every.column], n_sites)
+        for slots in (roles.reference, roles.problem)
+    ]
     change = sides[1].mean - sides[0].mean
     variance = sides[0].variance + sides[1].variance
     with np.errstate(divide="ignore", invalid="ignore"):
         weak = sides[0].variance ** 2 / sides[0].freedom + sides[1].variance ** 2 / sides[1].freedom
         reach = np.sqrt(variance) * stdtrit(np.maximum(variance**2 / weak, 1.0), (1 + LEVEL) / 2)
         inside = np.abs(change) + reach <= math.log1p(band)
-        told = np.minimum.reduce([side.n / cast for side, cast in zip(sides, own.cast, strict=True)])
-    time_share = _time_shares(profile, roles)
+        told = np.minimum.reduce([side.n / n for side, n in zip(sides, cast, strict=True)])
+    time_share = _time_shares(view.profile, roles)
     return PlaceEquivalence(
         share=float((time_share * np.nan_to_num(told) * inside).sum()),
-        largest=largest_at_places(own, profile, roles, settings),
+        largest=largest_at_places(view),
         change=change,
         reach=reach,
         time_share=time_share,
@@ -89,17 +91,17 @@ class _Means:
     freedom: F8
 
 
-def _means(votes: Votes, slots: B1, n_sites: int) -> _Means:
+def _means(votes: Histograms, slots: B1, n_sites: int) -> _Means:
     """Mean logarithm of each site's votes, its variance by a ratio estimator over slots (`block_means`)."""
-    here = votes.where(slots[votes.slot])
+    here = votes.where(slots[votes.column])
     n_slots = len(slots)
-    cell = here.site * n_slots + here.slot
+    cell = here.place * n_slots + here.column
     logs = (here.bin + 0.5) * BIN_LOG
     n, total = (
         totals(cell, values, n_sites * n_slots).reshape(n_sites, n_slots)
         for values in (here.n, here.n * logs)
     )
-    squares = totals(here.site, here.n * logs**2, n_sites)
+    squares = totals(here.place, here.n * logs**2, n_sites)
     votes_n, blocks = n.sum(axis=1), (n > 0).sum(axis=1).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = total.sum(axis=1) / votes_n
@@ -125,43 +127,42 @@ def _time_shares(profile: Profile, roles: Roles) -> F8:
 _Z95 = 1.96
 
 
-def largest_at_places(
-    own: OwnTimes, profile: Profile, roles: Roles, settings: RobustSettings
-) -> float | None:
+def largest_at_places(view: View) -> float | None:
     """Largest change of requests that pass a place, relative, which the data allow; None: any.
 
     At places with nearly all of the time, among those that more than `matters_share` of the requests pass: a
     change at the others is one of fewer requests than matter. O(rows).
     """
-    sums = [visit_sums(profile, slots) for slots in (roles.ordinary, roles.problem)]
-    many = np.maximum.reduce([one.w / max(one.requests, 1e-300) for one in sums]) > settings.matters_share
-    size = np.fmin(typical_sizes(own, settings, sums), mean_sizes(profile, roles, settings, sums))
+    sums = [view.before, view.after]
+    many = (
+        np.maximum.reduce([one.w / max(one.requests, 1e-300) for one in sums]) > view.settings.matters_share
+    )
+    size = np.fmin(typical_sizes(view), mean_sizes(view))
     time_share = sum(one.critical_ns / max(float(one.critical_ns.sum()), 1e-300) for one in sums)
     weight = np.where(many, time_share, 0.0)
     return size_for(np.where(np.isnan(size), np.inf, size).tolist(), weight.tolist())
 
 
-def typical_sizes(own: OwnTimes, settings: RobustSettings, sums: list[VisitSums]) -> F8:
+def typical_sizes(view: View) -> F8:
     """[sites] by the 95 % interval of the ratio of medians, noise between blocks included; NaN: not known."""
-    periods = own.shift.periods
+    own, sums = view.own_time, (view.before, view.after)
     with np.errstate(invalid="ignore"):
-        change = np.abs(periods.log_median[:, 1] - periods.log_median[:, 0])
-        size = np.expm1(change + _Z95 * own.shift.se)
+        size = np.expm1(np.abs(own.change) + _Z95 * own.se)
         part = sum(one.critical_ns for one in sums) / np.maximum(sum(one.response_ns for one in sums), 1e-300)
-        tested = (periods.n >= settings.min_requests).all(axis=1)
+        tested = np.minimum(own.n0, own.n1) >= view.settings.min_requests
         found: F8 = np.where(tested, size * part, np.nan)
     return found
 
 
-def mean_sizes(profile: Profile, roles: Roles, settings: RobustSettings, sums: list[VisitSums]) -> F8:
+def mean_sizes(view: View) -> F8:
     """[sites] by the 95 % interval of the difference of mean critical times a visit; NaN: not known.
 
     Ordinary windows, five at least, tell how far such means of windows lie apart, chance in them included; a
     problem with fewer visits than a window usually has is so much less sure.
     """
-    n_sites, n_windows = len(profile.names.sites), max(roles.n_noise, 1)
-    visits = profile.visits
-    window = roles.noise[visits["slot"].to_numpy()]
+    n_sites, n_windows = view.n_sites, view.n_blocks
+    visits = view.profile.visits
+    window = view.roles.noise[visits["slot"].to_numpy()]
     inside = window >= 0
     cell = visits["site"].to_numpy()[inside] * n_windows + window[inside]
     n, w, ns = (
@@ -169,7 +170,7 @@ def mean_sizes(profile: Profile, roles: Roles, settings: RobustSettings, sums: l
         for name in ("n", "w", "critical_ns")
     )
     told = n >= LEAST_IN_ENVELOPE
-    ordinary, problem = sums
+    ordinary, problem = view.before, view.after
     with np.errstate(divide="ignore", invalid="ignore"):
         before, after = ordinary.critical_ns / ordinary.w, problem.critical_ns / problem.w
         apart = np.where(told, (ns / w - before[:, None]) ** 2, 0.0)
@@ -178,6 +179,6 @@ def mean_sizes(profile: Profile, roles: Roles, settings: RobustSettings, sums: l
         variance = apart.sum(axis=1) / (windows - 1) * np.maximum(usual / problem.n, 1.0)
         reach = np.abs(after - before) + _Z95 * np.sqrt(variance * (1 + 1 / windows))
         size = reach / (ordinary.response_ns / ordinary.w)
-        known = (windows >= LEAST_FOR_ENVELOPE) & (problem.n >= settings.min_requests)
+        known = (windows >= LEAST_FOR_ENVELOPE) & (problem.n >= view.settings.min_requests)
         found: F8 = np.where(known, size, np.nan)
     return found

@@ -62,7 +62,7 @@ def sifted(
         asides.append(silent_aside(silent, told))
     loss = loss_of(profile, roles, population.incomplete)
     if loss is not None:
-        lost = lost_changes(left, loss, profile, roles, tested.sums)
+        lost = lost_changes(left, loss, profile, roles, tested.view)
         left = _without(left, lost)
         asides.append(loss_aside(loss, lost))
     if clocks := clock_changes(left, population, patterns):
