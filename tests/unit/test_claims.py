@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from analyze.methods.robust.causes.claims import Claims, claims_ns
 from analyze.methods.robust.causes.groups import Group
 from analyze.methods.robust.causes.places import Context
 from analyze.methods.robust.causes.queues import take_queues, with_calls_folded, with_queues_folded
+
 from analyze.methods.robust.changes import Change
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind

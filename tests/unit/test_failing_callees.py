@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from analyze.methods.robust.causes.failing_callees import Failures, with_failing_callees
 from analyze.methods.robust.causes.groups import Group
 from analyze.methods.robust.causes.places import Context
+
 from analyze.methods.robust.changes import Change
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from schemas.report.findings import ChangeKind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from analyze.methods.robust.causes.settings import CausesSettings
 from schemas.config import Config
 
 
@@ -63,3 +64,5 @@ class RobustSettings(Config):
     """A reference without history is cut into this many blocks of time."""
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
+    causes: CausesSettings = CausesSettings()
+    """What counts as a consequence, and what comes first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from analyze.methods.robust.causes.cause import Cause
@@ -27,11 +27,11 @@ class Factor:
     case: str
 
 
-def rank_value(cause: Cause, rise: float, settings: CausesSettings) -> float:
+def rank_value(cause: Cause, rise: float, settings: CausesSettings, without: Collection[str] = ()) -> float:
     """Score times the least weight of the factors that hold. rise: of the mean, as a part of it."""
     rose = rise > settings.clear_change
-    held = [factor.weight(settings) for factor in RANKING if factor.holds(cause, rose)]
-    return cause.score * min(held, default=1.0)
+    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause, rose)]
+    return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
 
 
 def is_better(cause: Cause) -> bool:

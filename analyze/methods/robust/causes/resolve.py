@@ -12,11 +12,10 @@ from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
 from analyze.methods.robust.causes.symptoms import Symptom, part_ns, sure_part
 
 
-def causes_of(
-    context: Context, tested: Collection[int], relations: Sequence[Relation] = RELATIONS
-) -> tuple[Cause, ...]:
-    """Causes, the most important first. tested: sites that some test reached."""
-    chosen = _chosen(context, relations)
+def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
+    """Causes, the most important first. tested: sites that some test reached; without: relations and factors
+    that are left out, by name."""
+    chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
     below: dict[Symptom, list[Symptom]] = defaultdict(list)
     for u, (v, _) in chosen.items():
         below[v].append(u)
@@ -26,7 +25,7 @@ def causes_of(
         if root not in chosen and not root.by_load
     ]
     rise = context.change_ns / context.mean_ns
-    return tuple(sorted(causes, key=lambda c: (-rank_value(c, rise, context.settings), c.operation)))
+    return tuple(sorted(causes, key=lambda c: (-rank_value(c, rise, context.settings, without), c.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
