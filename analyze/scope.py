@@ -334,7 +334,7 @@ def provisional_note(found: LakePeriod) -> str | None:
 
 
 def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
-    """Requests in two samples of a comparison would be held against themselves.
+    """Requests in two samples of a comparison would be compared with themselves.
 
     Two samples of one lake may overlap in time only where each has a filter of its own (two versions in the
     same hour); whether the filters part the requests is not looked at. Raises PeriodError.

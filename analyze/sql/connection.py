@@ -59,7 +59,7 @@ def locked_connection(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Around DuckDB's work: it tells of Ctrl-C by a RuntimeError of these words."""
+    """Around DuckDB's work: it reports Ctrl-C by a RuntimeError of these words."""
     try:
         yield
     except RuntimeError as error:
@@ -76,13 +76,13 @@ def arrays(
     Raises LakeError where one of the files cannot be read.
     """
     now = {str(path): str(still_at(path)) for path in readable}
-    told = {
+    bound = {
         name: [now.get(item, item) for item in value] if isinstance(value, list) else value
         for name, value in values.items()
     }
     with locked_connection(readable) as connection:
         try:
-            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, told).fetchnumpy()
+            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, bound).fetchnumpy()
         except duckdb.Error as error:
             if any(path != str(still_at(Path(path))) for path in now.values()):  # set aside just now
                 return arrays(found, readable, text, values)
@@ -139,7 +139,7 @@ class TimeLimit:
     def run(self, work: Callable[[], _Result]) -> _Result:
         """Result of a part of the query.
 
-        It computes in a thread of its own: in the one that is told of Ctrl-C, DuckDB looks for it in some
+        It computes in a thread of its own: in the one that gets Ctrl-C, DuckDB looks for it in some
         places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
         """
         started = self.clock()

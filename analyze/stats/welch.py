@@ -14,7 +14,7 @@ from scipy.special import stdtr
 from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
-"""|t| of features that are constant in both classes and differ ("deterministic"), and the largest told."""
+"""|t| of features that are constant in both classes and differ ("deterministic"); the largest reported."""
 _ROWS: Final = 256
 """Features worked on at once: 256 of 10,000 instances are 20 MB."""
 

@@ -29,7 +29,7 @@ from schemas.events import with_text_ids
 from schemas.rejects import Reason, rejects_table
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.columnar.chunks import whole
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.drivers.dead_letters import KERNEL_SOURCE, DeadLetters
 from stitch.drivers.flow_counts import shared_params
 from stitch.drivers.group_outcome import GroupOutcome

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from schemas.arrays import B1
 from schemas.rejects import Reason, Reject
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.drivers.flow_counts import count_flags
 from stitch.kernel import Stitched, reject_rows
 from stitch.lake.windowing import WindowPart

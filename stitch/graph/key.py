@@ -16,7 +16,7 @@ from hashlib import blake2b
 import numpy as np
 
 from schemas.arrays import U8
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.graph.labels import NodeLabels
 from stitch.graph.placed import PlacedFlows
 

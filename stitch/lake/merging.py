@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 
 _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.arrays import B1, I8
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import distinct, group_stably, offsets
 from stitch.records.record_columns import NO_CODE, Records
 

@@ -1,1 +1,1 @@
-"""The clustering Spectroscope of 2007: requests grouped by K-means, groups held against each other."""
+"""The clustering Spectroscope of 2007: requests grouped by K-means, groups compared with each other."""

@@ -47,12 +47,12 @@ class Study:
     moved_us: float
     """Response time, summed up, that the classes differ by: what a root type weighs."""
     all_us: F8
-    """P of all instances, those of neither class among them: what a tail is told by."""
+    """P of all instances, those of neither class among them: what the tail is measured on."""
     all_weight: F8
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class Studies:
     """All studies of a run."""
 
     studies: tuple[Study, ...]
@@ -66,7 +66,7 @@ class Contrast:
     """Root types that were left out because others carry more."""
 
 
-def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast:
+def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
     """The studies that the settings ask for. Raises ConfigError for a contrast that is not there."""
     pair = len(population.samples) == _PAIR
     kind = settings.contrast
@@ -93,9 +93,9 @@ def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast
     study = Study("", instances, found.log, 0.0, instances.performance_us, instances.weight)
     few = _few(study.instances, settings.least_instances)
     return (
-        Contrast((), _names(population, settings), False, ("all",))
+        Studies((), _names(population, settings), False, ("all",))
         if few
-        else Contrast((study,), _names(population, settings), False)
+        else Studies((study,), _names(population, settings), False)
     )
 
 
@@ -110,7 +110,7 @@ def _few(instances: Instances, least: int) -> bool:
     return min(late, len(instances) - late) < least
 
 
-def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Contrast:
+def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Studies:
     roots = sorted({category.graph.root for category in population.categories})
     if strange := [root for root in settings.root if root not in roots]:
         raise ConfigError(
@@ -157,7 +157,7 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
             )
         )
     names = ("fast", "slow") if slow else _names(population, settings)
-    return Contrast(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
+    return Studies(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
 
 
 def _smaller(groups: Sequence[Selection]) -> int:
@@ -273,15 +273,15 @@ def _called(graph: Graph) -> frozenset[str]:
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
     """The root type and the rarest operations of each kind, as few as tell the kinds apart."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
-    for told in range(1, max(len(kind) for kind in kinds) + 1):
-        names = [_kind_name(root, kind, told) for kind in rarest]
+    for listed in range(1, max(len(kind) for kind in kinds) + 1):
+        names = [_kind_name(root, kind, listed) for kind in rarest]
         if len(set(names)) == len(names):
             break
     return names
 
 
-def _kind_name(root: str, operations: Sequence[str], told: int) -> str:
+def _kind_name(root: str, operations: Sequence[str], listed: int) -> str:
     if not operations:
         return f"{root} calling nothing"
-    more = f" and {len(operations) - told} more" if len(operations) > told else ""
-    return f"{root} calling {', '.join(operations[:told])}{more}"
+    more = f" and {len(operations) - listed} more" if len(operations) > listed else ""
+    return f"{root} calling {', '.join(operations[:listed])}{more}"

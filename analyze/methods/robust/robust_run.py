@@ -12,14 +12,12 @@ from analyze.methods.robust.causes.context import Context, context_of
 from analyze.methods.robust.causes.failures import failures_begun
 from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.confounders.port import Comparison
+from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.testing import Tested, significant_changes
 from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
-from analyze.methods.robust.vetoes.renames import renames, under_old_names
-from analyze.methods.robust.vetoes.sifting import Sifted, sifted
-from analyze.methods.robust.vetoes.silent_components import silent_components
-from analyze.methods.robust.view import View
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.profile import Profile, Slot, joined
@@ -37,7 +35,7 @@ class RobustRun:
     patterns: Profiled
     roles: Roles
     tested: Tested
-    sifted: Sifted
+    confounded: Confounded
     """What of it findings are made of."""
     context: Context
     causes: tuple[Cause, ...]
@@ -77,13 +75,10 @@ def robust_run(
     profile = patterns.profile
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
-    silent = silent_components(profile, roles)
-    renamed = renames(profile, roles)
-    if old := (*renamed, *(call for one in silent for call in one.calls)):
-        patterns = under_old_names(Profiled(profile, patterns.patterns), old)
-        profile = patterns.profile
-    tested = significant_changes(View(profile, roles, settings))
-    sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
+    comparison = adjusted(Comparison(population, Profiled(profile, patterns.patterns), roles, settings))
+    patterns, profile = comparison.profiled, comparison.profiled.profile
+    tested = significant_changes(comparison.view)
+    sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
     if unrecorded:
@@ -91,14 +86,14 @@ def robust_run(
         patterns = patterns._replace(profile=profile)
     context = context_of(sift.kept, sift.changes("load"), patterns, population, roles, begun, settings.causes)
     causes = causes_of(context, tested.sites, settings.without)
-    sift = sift.less({id(change) for cause in causes for change in cause.changes})
+    sift = sift.without("load", {id(c) for cause in causes for c in cause.changes}, comparison)
     return RobustRun(
         population=population,
         profile=profile,
         patterns=patterns,
         roles=roles,
         tested=tested,
-        sifted=sift,
+        confounded=sift,
         context=context,
         causes=causes,
         threshold_ns=threshold_ns,

@@ -21,8 +21,8 @@ NOWHERE: Final = -1
 class RequestGroups:
     """One sample's requests, category by category and in groups.
 
-    A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be told, are
-    one group a root type, so that none of the variance is lost.
+    A category of more than LARGE requests is a group; smaller ones, in which a variance cannot be estimated,
+    are one group a root type, so that none of the variance is lost.
     """
 
     sample: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import B1, I8, U8
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges, sum_runs
 
 _RANK = np.uint64(0x9E6C63D0876A9A47)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import B1, I8, U8
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 
 _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 

@@ -1,4 +1,4 @@
-"""Know of symptoms where they lie, which requests show them, on which hosts they are, and where load moved."""
+"""Know where symptoms lie, which requests show them, on which hosts they are, and where load moved."""
 
 from __future__ import annotations
 

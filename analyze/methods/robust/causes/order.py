@@ -1,4 +1,4 @@
-"""Order operations in the calling context: what lies above what, and what is nearer to where a change began."""
+"""Order operations in the calling context: what lies above what, what is nearer to where a change began."""
 
 from __future__ import annotations
 

@@ -60,14 +60,14 @@ RANKING: tuple[Factor, ...] = (
         "better",
         lambda cause, rose: is_better(cause) or (rose and _gain_ns(cause) < 0),
         lambda settings: settings.better_weight,
-        "What got better needs no mending, and what goes against a rise of the mean is outweighed by the rest.",
-        "",
+        "What got better needs no mending; what goes against a rise of the mean is outweighed by the rest.",
+        "8.5",
     ),
     Factor(
         "known-paths",
-        lambda cause, rose: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
+        lambda cause, _: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
         lambda settings: settings.known_weight,
         "What was never there is a cause sooner than known paths taken more often: state moves those.",
-        "",
+        "tests/unit/test_robust_other_requests.py: about the same size",
     ),
 )

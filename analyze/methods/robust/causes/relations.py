@@ -1,7 +1,7 @@
-"""Relate symptoms: which follows from which.
+"""RELATIONS: every way in which one symptom follows from another, a row each (ALGORITHMS L.7, L.9, J.6).
 
-A relation is a function (u, v, context) -> how well "u follows from v" fits, as a tuple of which the larger is
-the better, or None. To add one: a function and a row in RELATIONS, with the case that fails without it.
+A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
+larger is the better fit. To add one: write the function and its row, with the case that fails without it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ from enum import Enum
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import what_moved
 from analyze.methods.robust.causes.symptoms import Symptom
-from analyze.methods.robust.changes import (
-    ALIKE_KINDS,
-    CALL_KINDS,
-    ERROR_KINDS,
-    NO_SHAPE,
-    PATH_KINDS,
-)
+from analyze.methods.robust.changes import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS
 from schemas.report.findings import ChangeKind
 
 Fit = tuple[float, ...] | None
@@ -28,26 +22,27 @@ Fit = tuple[float, ...] | None
 class Link(Enum):
     """What u is to v."""
 
-    FOLLOWS = "a consequence"
-    ELSEWHERE = "the same at another host, operation or caller"
+    FOLLOWS = "a consequence of it"
+    ELSEWHERE = "the same on another host, at another caller or operation"
     PART = "another side of it"
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One way in which a symptom follows from another."""
+    """A row of RELATIONS; what it is for is the first line of its function."""
 
     name: str
     link: Link
     fit: Callable[[Symptom, Symptom, Context], Fit]
-    doc: str
     case: str
+    """The case that fails without it."""
 
 
-# ---------------------------------------------------------------- what an operation does: paths, calls, errors
+# ------------------------------------------------ what an operation does: paths, calls, errors
 
 
 def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate u to v where the same requests show both, and v is nearer to where it began."""
     if u.timed or v.timed or context.same(u.operation) == context.same(v.operation):
         return None
     whole = _may_lead(v, u, context)
@@ -55,21 +50,18 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
         return None
     mine, theirs = u.requests, context.everywhere[context.same(v.operation)]
     common, n = int((mine & theirs).sum()), int(mine.sum())
-    if not common or common < context.settings.same_requests * (
-        n if whole else min(n, 2 * int(theirs.sum()))
-    ):
+    needed = n if whole else min(n, 2 * int(theirs.sum()))
+    if not common or common < context.settings.same_requests * needed:
         return None
     records = context.order.records
     related = context.below(v, u) or v.operation in records
-    fresh = (
-        u.operation not in records or v.is_new or not u.is_new
-    )  # of records nearly all fits that comes before
-    own = int((mine & v.requests).sum())  # of the same on several hosts the one that shares most itself
-    return related, fresh, common, own, context.order.depth[v.operation]
+    # Of records nearly all fits that comes before; of several hosts the one that shares most itself.
+    fresh = u.operation not in records or v.is_new or not u.is_new
+    return related, fresh, common, int((mine & v.requests).sum()), context.order.depth[v.operation]
 
 
 def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool | None:
-    """Whether u may follow from v; None: it may not, True: all of its requests must show v.
+    """Tell whether u may follow from v; None: it may not, True: all of its requests must show v.
 
     What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
     it: the path only says where the failure was. A loop that turns more often does not follow from a path
@@ -81,24 +73,22 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool | None:
             return True
         if u.fails and not v.fails and _leads_to(v, u, context):
             return None
-    own = u.has(CALL_KINDS) or (u.is_new and leaves_a_path(u, context))
+    own = u.has(CALL_KINDS) or (u.is_new and _leaves_a_path(u, context))
     caused = v.has(CALL_KINDS) or v.is_new
     return False if context.order.is_nearer(v.operation, u.operation) and (caused or not own) else None
 
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
-    """Whether a path that became more frequent goes to an operation, on some host."""
-    wanted, shapes = context.same(to.operation), context.names.shapes
-    return any(
-        change.ups
-        and change.shape != NO_SHAPE
-        and any(context.same(c.operation) == wanted for c in shapes[change.shape])
-        for change in path.changes
-    )
+    """Tell whether a path that became more frequent goes to an operation, on some host."""
+    wanted = context.same(to.operation)
+    taken = (c.shape for c in path.changes if c.ups and c.shape != NO_SHAPE)
+    called = (child.operation for shape in taken for child in context.names.shapes[shape])
+    return any(context.same(operation) == wanted for operation in called)
 
 
-def leaves_a_path(symptom: Symptom, context: Context) -> bool:
-    """Whether hardly any take a path that many took, although more come there."""
+def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
+    """Tell whether hardly any take a path that many took, although more come there: extra traffic cannot make
+    an existing path disappear."""
     settings = context.settings
     return any(
         change.kind in PATH_KINDS
@@ -109,50 +99,48 @@ def leaves_a_path(symptom: Symptom, context: Context) -> bool:
 
 
 def failing_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
-    if (
-        u.timed
-        or not u.fails
-        or not v.fails
-        or u.operation in context.order.records
-        or not context.below(v, u)
-    ):
+    """Relate who fails where any of its calls does to the call that fails in most of its requests."""
+    records = context.order.records
+    if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
         return None
     mine = int(u.requests.sum())
     together = int((u.requests & context.failing_below(u)).sum())
-    if not mine or together < context.settings.same_requests * mine:
-        return None
-    return (int((u.requests & v.requests).sum()),)
+    enough = mine and together >= context.settings.same_requests * mine
+    return (int((u.requests & v.requests).sum()),) if enough else None
 
 
 def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
-    if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or leaves_a_path(u, context):
+    """Relate what other requests see to the change of paths above that brings, or no longer brings, them."""
+    if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
         return None
     settings = context.settings
     factor = settings.flooded if u.is_new else settings.calls_moved
     return (v.score,) if context.sees_other_requests(u.changes, factor) else None
 
 
-def load_of_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
+def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate a component's queue, or number of calls, to the larger change of paths that moved the load."""
     if v.timed or v.lead.kind not in PATH_KINDS or (v.score < u.score and not u.by_load):
         return None
-    moved = context.moved[v.operation]
-    changes = [c for c in u.changes if u.timed or c.kind in CALL_KINDS]
-    if not moved or not changes or not (u.timed or u.lead.kind in CALL_KINDS):
-        return None
-    return (v.score,) if all(moved.get(context.own(u), 0) == (1 if c.ups else -1) for c in changes) else None
+    way = context.moved[v.operation].get(context.own(u), 0)
+    moved = [c for c in u.changes if u.timed or c.kind in CALL_KINDS]
+    follows = u.timed or u.lead.kind in CALL_KINDS
+    return (v.score,) if follows and all(way == (1 if c.ups else -1) for c in moved) else None
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate callers of one component that fail by it, or stop after its call; the call itself leads."""
     if u.timed or v.timed or not u.suspect or u.suspect != v.suspect:
         return None
     fail = u.lead.kind is v.lead.kind is ChangeKind.ERRORS
     if not fail and context.own(u) == context.own(v):
         return None
     calls, other = (context.callee(one) == one.suspect for one in (v, u))
-    return (v.score,) if (calls, v.before(u)) > (other, False) and (not other or calls) else None
+    return (v.score,) if calls > other or (calls == other and v.before(u)) else None
 
 
 def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate operations of a component that fail, loop, or call the same at once: they share code."""
     if u.timed or v.timed or u.component != v.component or not v.before(u):
         return None
     what = _in_common(u, context)
@@ -160,7 +148,10 @@ def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def _in_common(symptom: Symptom, context: Context) -> object:
-    """What operations of a component must have in common to be alike; None: they are not."""
+    """Tell what operations of a component must have in common to be alike; None: nothing would do.
+
+    Calls of unlike components that fail have each its own cause.
+    """
     kind = symptom.lead.kind
     if kind in PATH_KINDS:
         return what_moved(symptom.lead, symptom.changes, context.names)
@@ -169,17 +160,13 @@ def _in_common(symptom: Symptom, context: Context) -> object:
     return kind if kind in CALL_KINDS | ALIKE_KINDS else None
 
 
-# ---------------------------------------------------------------- how long it takes
+# ------------------------------------------------ how long it takes
 
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
-    if (
-        not u.timed
-        or not u.lead.ups
-        or not v.fails
-        or v.operation in context.order.records
-        or not context.below(v, u)
-    ):
+    """Relate what takes longer above a call that fails in most of its requests: error pages, back-offs."""
+    records = context.order.records
+    if not (u.timed and u.lead.ups and v.fails and context.below(v, u)) or v.operation in records:
         return None
     needed = u.lead.after if u.lead.unit == "share" else context.settings.slow_with_failing
     failing = int((u.requests & context.failing_below(u)).sum())
@@ -187,18 +174,21 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate callers of one component that wait longer, or less, for it."""
     waits = context.callee(u) == context.callee(v) == u.component
     return same_component(u, v, context) if waits else None
 
 
-def same_component(u: Symptom, v: Symptom, context: Context) -> Fit:
-    if not u.timed or not v.timed or u.by_load or v.by_load or u.lead.ups != v.lead.ups:
+def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
+    """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
+    if not (u.timed and v.timed) or u.by_load or u.lead.ups != v.lead.ups:
         return None
     return (v.score,) if u.component == v.component and v.before(u) else None
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
-    if u.timed == v.timed or u.by_load or v.by_load:
+    """Relate a component's time and paths, or those of who calls it: time leads, larger loops before it."""
+    if u.timed == v.timed or u.by_load:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
@@ -207,10 +197,11 @@ def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
     return (v.score,) if (v is path) == calls_lead else None
 
 
-# ---------------------------------------------------------------- where it happens
+# ------------------------------------------------ where it happens
 
 
 def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate the same change of one operation on several hosts."""
     hosts = context.hosts
     here, there = hosts.host(u.lead.site), hosts.host(v.lead.site)
     if not here or not there or here == there or not v.before(u):
@@ -219,27 +210,18 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 RELATIONS: tuple[Relation, ...] = (
-    Relation("same-requests", Link.FOLLOWS, same_requests,
-        "The requests that show u are those that show v, and v is nearer to where it began.", ""),
-    Relation("failing-calls", Link.FOLLOWS, failing_calls,
-        "u fails where any of its calls does, of which v fails in most of its requests.", ""),
-    Relation("other-requests", Link.FOLLOWS, other_requests,
-        "Other requests reach u since v, above it, takes other paths.", ""),
-    Relation("load-of-paths", Link.FOLLOWS, load_of_paths,
-        "v sends more or fewer calls to the component of u, which is slower or faster, or called more or less, for it.", ""),
-    Relation("slow-after-failure", Link.FOLLOWS, slow_after_failure,
-        "u takes longer above v, which fails in most of its requests: error pages, back-offs.", ""),
-    Relation("same-failing-callee", Link.ELSEWHERE, same_failing_callee,
-        "Callers of one component fail by it, or stop after its call.", ""),
-    Relation("alike-at-component", Link.ELSEWHERE, alike_at_component,
-        "Operations of one component fail, loop, or call the same more or less often, at once: they share code.", ""),
-    Relation("same-callee", Link.ELSEWHERE, same_callee,
-        "Callers of one component wait longer for it.", ""),
-    Relation("same-component", Link.PART, same_component,
-        "One component explains both times: it is slow itself, all wait for it, or it waits for all.", ""),
-    Relation("times-and-paths", Link.PART, times_and_paths,
-        "A component takes longer, and its paths changed, or those of who calls it.", ""),
-    Relation("other-hosts", Link.ELSEWHERE, other_hosts,
-        "The same operation changed in the same way on another host.", ""),
-)  # fmt: skip
+    Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
+    Relation("failing-calls", Link.FOLLOWS, failing_calls, "tests/unit/test_error_chain.py: several calls"),
+    Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
+    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15"),
+    Relation(
+        "slow-after-failure", Link.FOLLOWS, slow_after_failure, "tests/unit/test_error_chain.py: a page"
+    ),
+    Relation("same-failing-callee", Link.ELSEWHERE, same_failing_callee, "shop 14:47, 15:04"),
+    Relation("alike-at-component", Link.ELSEWHERE, alike_at_component, "F8"),
+    Relation("same-callee", Link.ELSEWHERE, same_callee, "shop 12:35: callers alike"),
+    Relation("same-component", Link.PART, same_component, "shop 12:01, 12:18"),
+    Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
+    Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),
+)
 """The most telling first: a symptom follows by the first that fits."""

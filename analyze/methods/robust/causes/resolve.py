@@ -1,4 +1,4 @@
-"""Resolve symptoms to causes: each follows by its strongest edge, never in a circle; what has no edge is a cause."""
+"""Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes."""
 
 from __future__ import annotations
 

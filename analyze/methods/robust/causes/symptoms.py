@@ -18,7 +18,7 @@ Place = tuple[int, bool, bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symptom:
-    """All that changed at one operation in its time and one direction, or in what it does: paths, calls, errors."""
+    """All that changed at one operation: in its time, in one direction, or in what it does."""
 
     operation: int
     timed: bool
@@ -73,6 +73,7 @@ def sure_part(change: Change) -> float:
 
 
 def bundles(changes: Sequence[Change], names: Names) -> dict[Place, list[Change]]:
+    """Put together what changed in one way at one operation."""
     bundles: dict[Place, list[Change]] = defaultdict(list)
     for change in changes:
         timed = change.kind in TIME_KINDS
@@ -82,6 +83,7 @@ def bundles(changes: Sequence[Change], names: Names) -> dict[Place, list[Change]
 
 
 def largest(changes: Sequence[Change]) -> Change:
+    """What a change of time is headed by."""
     return max(one_a_site(changes), key=lambda change: abs(change.contribution_ns))
 
 
@@ -107,7 +109,7 @@ def structure_score(change: Change, mean_ns: float, path_weight: float) -> float
 def covering(found: Mapping[Place, Sequence[Change]], names: Names, caller_weight: float) -> dict[Place, str]:
     """Component for which each change of time speaks: few components cover them all (J.6, L.9 item 8).
 
-    A component that is slow covers its own times and the waits for it; one that waits for everybody, its waits.
+    A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
     """
     left = {place: abs(part_ns(mine)) + 1e-6 for place, mine in found.items() if place[1]}
     speaks = {place: _speaks_for(place[0], names, caller_weight) for place in left}

@@ -7,31 +7,50 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyze.methods.robust.changes import TIME_KINDS, Change
-from analyze.methods.robust.vetoes.asides import Aside, counted_changes
-from analyze.population import ClockMove, Population
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.robust_settings import ConfounderSettings
+from analyze.population import Population
 from analyze.profile.build import Pattern
 from schemas.report.findings import ChangeKind
 
 _US = 1e-3
-_ROOM = 1.2
-"""A change may be so many times as large as the clocks moved."""
 _OVERLAP = frozenset({ChangeKind.SERIAL, ChangeKind.PARALLEL})
-_MOSTLY = 0.5
 
 
-def clock_changes(
-    changes: Sequence[Change], population: Population, patterns: Sequence[Pattern]
-) -> list[Change]:
-    """Those of the changes that clocks may have made: their times lie between hosts whose clocks moved, and
-    are no larger than that. O(requests at the sites)."""
+class MovedClocks(Unadjusted):
+    """Explains times between hosts whose clocks moved apart."""
+
+    name = "moved-clocks"
+    doc = "Times between hosts whose clocks moved are no evidence; times on one host are."
+    case = "N4"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes of times that mostly lie between such hosts, and are no larger than the move."""
+        found = _clock_changes(changes, comparison)
+        if not found:
+            return None
+        moves = comparison.population.clock_moves
+        rest = f" and of {len(moves) - 1} more pairs" if len(moves) > 1 else ""
+        return Explained(
+            "skew",
+            f"The clocks of {moves[0].host} and {moves[0].other}{rest} did not stay together: "
+            f"{counted_changes(found)} of times between such hosts are no findings.",
+            tuple(found),
+        )
+
+
+def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
+    """Find changes of times between hosts whose clocks moved. O(requests at the sites)."""
+    population, patterns = comparison.population, comparison.profiled.patterns
     moves = _by_codes(population)
     if not moves:
         return []
+    settings = comparison.settings.confounders
     return [
         change
         for change in changes
         if (change.kind in TIME_KINDS or change.kind in _OVERLAP)
-        and _between(change, moves, population, patterns)
+        and _between(change, moves, population, patterns, settings)
     ]
 
 
@@ -51,6 +70,7 @@ def _between(
     moves: dict[tuple[int, int], float],
     population: Population,
     patterns: Sequence[Pattern],
+    settings: ConfounderSettings,
 ) -> bool:
     n = crossing = 0
     largest = 0.0
@@ -76,17 +96,4 @@ def _between(
                 crossing += here
                 largest = max(largest, by_us) if here else largest
     size_us = abs(change.after - change.before) if change.unit == "us" else 0.0
-    return crossing > 0 and crossing >= _MOSTLY * n and size_us <= _ROOM * largest
-
-
-def clock_aside(changes: Sequence[Change], moves: Sequence[ClockMove]) -> Aside:
-    """What is told of them; which clocks moved is told by the notes on skew."""
-    found = tuple(changes)
-    first = moves[0]
-    rest = f" and of {len(moves) - 1} more pairs" if len(moves) > 1 else ""
-    return Aside(
-        "clock",
-        f"The clocks of {first.host} and {first.other}{rest} did not stay together: "
-        f"{counted_changes(found)} of times between such hosts are no findings.",
-        found,
-    )
+    return crossing > 0 and crossing >= settings.clock_share * n and size_us <= settings.clock_room * largest

@@ -1,4 +1,4 @@
-"""Slow-downs that more requests explain: a server that was busy makes the next ones wait (ALGORITHMS J.2).
+"""Explain slow-downs by more requests: a server that was busy makes the next ones wait (ALGORITHMS J.2).
 
 How busy a place was is measured (Little's law: arrivals a second times seconds each); how much longer one
 waits there when so many more come is the oldest result of queueing theory. A place that was idle gets no
@@ -12,27 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
-from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.view import values_of
 from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import value_of
 from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind
 
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
-I8 = npt.NDArray[np.int64]
-
-CHANGED = 1.15
-"""Factor of the load that requests meet from which waiting is looked at."""
-ROOM = 1.5
-"""A place may slow down by so many times what one server with random arrivals does; bursts do more."""
 _PER_BLOCK = 50
 """Requests of a block of time in which the load is counted, about."""
 _NS_PER_S = 1e9
@@ -50,11 +42,6 @@ class LoadMet:
     def ratio(self) -> float:
         """After over before; 1 where either is not known."""
         return self.after / self.before if self.before > 0 and self.after > 0 else 1.0
-
-    @property
-    def changed(self) -> bool:
-        """Whether it is worth looking at."""
-        return not 1 / CHANGED < self.ratio < CHANGED
 
 
 def load_met(population: Population, profile: Profile, roles: Roles) -> LoadMet:
@@ -93,24 +80,48 @@ def _of_slots(profile: Profile, slots: B1) -> float:
     return float((weight[there] ** 2 / seconds[there]).sum()) / total if total else 0.0
 
 
-def load_changes(changes: Sequence[Change], met: LoadMet, profile: Profile, roles: Roles) -> list[Change]:
-    """Those of the changes that the load explains: slower under more, faster under less."""
-    if not met.changed:
+class Load(Unadjusted):
+    """Explains what is slower under more requests, and faster under fewer."""
+
+    name = "load"
+    doc = "More requests wait longer where a server was busy."
+    case = "N6, load +50 %"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain slow-downs of no more than queueing with so many more requests makes; speed-ups alike."""
+        met = load_met(comparison.population, comparison.profiled.profile, comparison.roles)
+        found = load_changes(changes, met, comparison)
+        if not found:
+            return None
+        how, what = ("more", "slow down") if met.ratio > 1 else ("fewer", "get faster")
+        return Explained(
+            "load",
+            f"Requests meet {met.ratio:.2f} times the load ({met.before:.3g} → {met.after:.3g} a second): "
+            f"{counted_changes(found)} {what} no more than queueing with so many {how} requests does, and "
+            "are reported as load, not as findings.",
+            tuple(found),
+        )
+
+
+def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison) -> list[Change]:
+    """Find the changes that the load explains: slower under more, faster under less."""
+    settings = comparison.settings.confounders
+    if 1 / settings.load_ratio < met.ratio < settings.load_ratio:
         return []
     more = met.ratio > 1
     kinds = {ChangeKind.SLOWER, ChangeKind.TAIL} if more else {ChangeKind.FASTER}
     asked = [change for change in changes if change.kind in kinds]
     if not asked:
         return []
-    predicted, seen = _factors(profile, roles, met.ratio)
+    predicted, seen = _factors(comparison.profiled.profile, comparison.roles, met.ratio)
+    allowed = 1 + settings.load_room * (predicted - 1)
     found = []
     for change in asked:
-        allowed = 1 + ROOM * (predicted[change.site] - 1) if more else 1 - ROOM * (1 - predicted[change.site])
         size = float(seen[change.site])
         if change.kind is not ChangeKind.TAIL:
             median = change.after / max(change.before, 1e-12)
             size = max(size, median) if more else min(size, median)
-        if size <= allowed if more else size >= allowed:
+        if size <= allowed[change.site] if more else size >= allowed[change.site]:
             found.append(change)
     return found
 
@@ -156,17 +167,3 @@ def _mean_ns(votes: Histograms, cell: I8, n_cells: int) -> F8:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: F8 = totals(cell, votes.n * value_of(votes.bin + 0.5), n_cells) / totals(cell, votes.n, n_cells)
     return mean
-
-
-def load_aside(met: LoadMet, changes: Sequence[Change]) -> Aside:
-    """What is told of it."""
-    found = tuple(changes)
-    how = "more" if met.ratio > 1 else "fewer"
-    what = "slow down" if met.ratio > 1 else "get faster"
-    return Aside(
-        "load",
-        f"Requests meet {met.ratio:.2f} times the load ({met.before:.3g} → {met.after:.3g} a second): "
-        f"{counted_changes(found)} {what} no more than queueing with so many {how} requests does, and are "
-        "told as load, not as findings.",
-        found,
-    )

@@ -1,4 +1,4 @@
-"""What sets changes aside, by small populations: renames, places as fast as before, load at a place."""
+"""What explains changes, by small populations: renames, lost instrumentation, load; equivalent places."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
+from analyze.methods.robust.confounders.load import LoadMet, load_changes
+from analyze.methods.robust.confounders.lost_records import loss_of
+from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.verdict.places import place_equivalence
-from analyze.methods.robust.vetoes.lost_records import loss_of
-from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
-from analyze.refine.clocks import Bounds as ClockBounds
-from analyze.refine.clocks import fit_clock
+from analyze.profile.build import Profiled
+from analyze.profile.profile import Profile
+from analyze.refine.clocks import CorrectionBounds, fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
@@ -51,7 +53,7 @@ def run(before: list[Call], after: list[Call], weight: float = 1.0) -> RobustRun
 def test_a_renamed_call_is_one_statement() -> None:
     found = run(requests(200, 1), requests(200, 2, name="db/fetch"))
     assert found.causes == ()
-    assert "db/read is fetch" in found.sifted.text("rename")
+    assert "db/read is fetch" in found.confounded.text("renamed-operations")
 
 
 def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
@@ -75,7 +77,7 @@ def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
 )
 def test_another_call_is_no_rename(after: list[Call]) -> None:
     found = run([*requests(200, 1, other="db/ping")], after)
-    assert found.sifted.text("rename") == ""
+    assert found.confounded.text("renamed-operations") == ""
     assert found.causes
 
 
@@ -91,14 +93,14 @@ def test_renames_rest_on_requests_that_were_recorded(
     weight: float, times: tuple[int, int], renamed: bool
 ) -> None:
     before, after = now_and_then(200, 1, "db/old", times[0]), now_and_then(200, 2, "db/new", times[1])
-    assert bool(run(before, after, weight).sifted.text("rename")) is renamed
+    assert bool(run(before, after, weight).confounded.text("renamed-operations")) is renamed
 
 
 @pytest.mark.parametrize("weight", [1.0, 20.0])
 @pytest.mark.parametrize("n", [12, 200])
 def test_a_component_that_told_seldom_is_not_missed(weight: float, n: int) -> None:
     found = run(calling(n, 1), calling(n, 2, tells=False), weight)
-    assert bool(found.sifted.text("loss")) is (n > 20)
+    assert bool(found.confounded.text("lost-instrumentation")) is (n > 20)
 
 
 @pytest.mark.parametrize("weight", [1.0, 20.0])
@@ -107,7 +109,9 @@ def test_what_few_recorded_requests_lack_tells_of_no_loss(weight: float, n: int)
     busy = [call(f"db/{name}", 10 * at, 10 * at + 5) for at, name in enumerate("abcdef")]
     page = [call("web/get", 0, 400 + at, *busy) for at in range(n)]
     found = run(page, page, weight)
-    loss = loss_of(found.profile, found.roles, incomplete=((0, 1_000), (100, 1_000)))
+    loss = loss_of(
+        found.profile, found.roles, incomplete=((0, 1_000), (100, 1_000)), settings=SETTINGS.confounders
+    )
     assert loss is not None
     assert bool(loss.places) is (n > 50)
 
@@ -127,16 +131,16 @@ def calling(n: int, seed: int, *, tells: bool = True, answers: str = "ok", scale
 def test_a_component_that_tells_nothing_any_more_is_lost_instrumentation() -> None:
     found = run(calling(200, 1), calling(200, 2, tells=False))
     assert found.causes == ()
-    assert "No span of store arrived" in found.sifted.text("loss")
+    assert "No span of store arrived" in found.confounded.text("lost-instrumentation")
     slower = run(calling(200, 1), [*calling(200, 2, tells=False, scale=1.0), *calling(3, 3)])
-    assert "No span" not in slower.sifted.text("loss"), "it told three times"
+    assert "No span" not in slower.confounded.text("lost-instrumentation"), "it told three times"
 
 
 @pytest.mark.parametrize(("answers", "scale"), [("error", 1.0), ("ok", 4.0), ("ok", 0.2)])
 def test_a_component_that_is_down_is_found(answers: str, scale: float) -> None:
     found = run(calling(200, 1), calling(200, 2, tells=False, answers=answers, scale=scale))
     assert found.causes
-    assert found.sifted.text("loss") == ""
+    assert found.confounded.text("lost-instrumentation") == ""
 
 
 def test_places_are_equivalent_as_often_as_they_should_be() -> None:
@@ -152,12 +156,16 @@ def test_places_are_equivalent_as_often_as_they_should_be() -> None:
     assert passed[1.25] <= 3
 
 
+def compared(found: RobustRun, profile: Profile) -> Comparison:
+    return Comparison(found.population, Profiled(profile, ()), found.roles, SETTINGS)
+
+
 @pytest.mark.parametrize(("times", "aside"), [(1.2, False), (3.0, False)])
 def test_an_idle_place_gets_no_slower_by_load(times: float, aside: bool) -> None:
     """A request a second that takes 0.4 us keeps nobody busy."""
     found = run(requests(200, 1), requests(200, 2, scale=times))
     changes = [c for c in found.tested.changes if c.kind in (ChangeKind.SLOWER, ChangeKind.TAIL)]
-    taken = load_changes(changes, LoadMet(100.0, 200.0), found.profile, found.roles)
+    taken = load_changes(changes, LoadMet(100.0, 200.0), compared(found, found.profile))
     assert bool(taken) is aside
 
 
@@ -168,8 +176,8 @@ def test_a_full_place_waits_by_load() -> None:
     assert changes
     slots = tuple(replace(slot, end_ns=slot.start_ns + 20_000) for slot in found.profile.slots)
     full = replace(found.profile, slots=slots)
-    assert load_changes(changes, LoadMet(100.0, 200.0), full, found.roles) == changes
-    assert load_changes(changes, LoadMet(100.0, 105.0), full, found.roles) == []
+    assert load_changes(changes, LoadMet(100.0, 200.0), compared(found, full)) == changes
+    assert load_changes(changes, LoadMet(100.0, 105.0), compared(found, full)) == []
 
 
 def test_a_clock_that_was_set_is_told_from_a_slow_network() -> None:
@@ -180,7 +188,7 @@ def test_a_clock_that_was_set_is_told_from_a_slow_network() -> None:
     zeros = np.zeros(200, dtype=np.int64)
     sample = (np.arange(200) >= 100).astype(np.uint8)
     step = np.where(sample, 5_000, 0)
-    stepped = fit_clock(ClockBounds(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
-    slower = fit_clock(ClockBounds(zeros, sample, start, -legs[0] - step, legs[1]), 20)
+    stepped = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1] - step), 20)
+    slower = fit_clock(CorrectionBounds(zeros, sample, start, -legs[0] - step, legs[1]), 20)
     assert len(stepped.add_ns) == 2
     assert slower.add_ns == (0,)

@@ -1,4 +1,4 @@
-"""Colour refinement on contracted DAGs, both directions, to a stable partition (A.3 step 3).
+"""Refine colours on contracted DAGs, in both directions, to a stable partition (A.3 step 3).
 
 Colours are hashes of what a segment sees: its labels, then whatever lies before it, then whatever lies behind
 it. A sweep visits segments in topological order and uses colours already renewed in this sweep, so one sweep
@@ -13,7 +13,7 @@ import numpy as np
 
 from schemas.arrays import I8, U8
 from stitch.columnar.connected import connected_components
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges
 
 _DOWN = np.uint64(0xC2B2AE3D27D4EB4F)

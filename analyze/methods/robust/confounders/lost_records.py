@@ -14,38 +14,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.robust_settings import ConfounderSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, SiteKind
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
 from analyze.stats.proportions import exact_p
 from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
 from schemas.report.findings import ChangeKind
 from stitch.graph.labels import is_made_up
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
-I8 = npt.NDArray[np.int64]
-
-ALPHA = 0.001
-PLAIN_DIFFERENCE = 0.005
-"""Difference of the share of flows with something missing from which loss is looked for."""
-LEAST_PLACES = 5
-"""Places that must agree on how much is lost; with fewer, the share of flows that tell of it stands in."""
-_ALWAYS = 0.9
-"""A call that at least so many requests make is one whose lack shows a loss."""
-_LEAST_REQUESTS = 50
-"""Recorded requests of either period at a place that tells of the rate."""
-ALLOWED = 1.5
-"""Times what loss makes on average that one place may lack: places differ, and losses come together."""
-_SE = 2.0
-_MIXED = 0.2
-"""Part of a step's requests that came by loss from which its typical time is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +44,35 @@ class Loss:
     """Places that tell of the rate."""
 
 
-def loss_of(profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]]) -> Loss | None:
-    """The loss, where the periods differ in flows with something missing; None else.
+class LostRecords(Unadjusted):
+    """Explains changes of paths that lost events make."""
+
+    name = "lost-records"
+    doc = "Events that never arrived look like calls that are not made."
+    case = "N3"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes that such a loss makes, in size and in kind."""
+        settings = comparison.settings.confounders
+        loss = loss_of(
+            comparison.profiled.profile, comparison.roles, comparison.population.incomplete, settings
+        )
+        if loss is None:
+            return None
+        found = _lost_changes(changes, loss, comparison)
+        return Explained(
+            "quality",
+            _text(loss, found, settings),
+            tuple(found),
+            severe=True,
+            hidden_paths=settings.lost_room * loss.rate,
+        )
+
+
+def loss_of(
+    profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]], settings: ConfounderSettings
+) -> Loss | None:
+    """Find the loss, where the periods differ in flows with something missing; None else.
 
     incomplete: see `Population.incomplete`.
     """
@@ -71,18 +80,18 @@ def loss_of(profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]
         return None
     (k0, n0), (k1, n1) = incomplete[:2]
     missing = k0 / n0, k1 / n1
-    if abs(missing[1] - missing[0]) < PLAIN_DIFFERENCE or exact_p(k0, n0, k1, n1) >= ALPHA:
+    if abs(missing[1] - missing[0]) < settings.lost_difference or exact_p(k0, n0, k1, n1) >= settings.lost_p:
         return None
     in_problem = missing[1] > missing[0]
     sides = (roles.reference, roles.problem) if in_problem else (roles.problem, roles.reference)
-    lacks = _lacks(profile, *sides)
-    if len(lacks) >= LEAST_PLACES:
+    lacks = _lacks(profile, *sides, settings)
+    if len(lacks) >= settings.lost_places:
         return Loss(in_problem, max(float(np.median(lacks)), 0.0), missing, len(lacks))
     # A flow has at least one event whose loss would show.
     return Loss(in_problem, abs(missing[1] - missing[0]), missing, 0)
 
 
-def _lacks(profile: Profile, whole: B1, torn: B1) -> F8:
+def _lacks(profile: Profile, whole: B1, torn: B1, settings: ConfounderSettings) -> F8:
     """[calls that nearly every request at a place makes] share of them that the torn period lacks."""
     shapes = _Shapes.of(profile, whole, torn)
     present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
@@ -93,7 +102,7 @@ def _lacks(profile: Profile, whole: B1, torn: B1) -> F8:
     recorded = np.stack([_requests(profile, period) for period in (whole, torn)], axis=1)
     for (site, _), votes in present.items():
         n = shapes.total[site]
-        if (recorded[site] < _LEAST_REQUESTS).any() or votes[0] < _ALWAYS * n[0]:
+        if (recorded[site] < settings.lost_requests).any() or votes[0] < settings.lost_always * n[0]:
             continue
         found.append(1 - (votes[1] / n[1]) / (votes[0] / n[0]))
     return np.array(found)
@@ -137,17 +146,16 @@ class _Below(NamedTuple):
     below: Mapping[int, set[int]]
 
 
-def lost_changes(
-    changes: Sequence[Change], loss: Loss, profile: Profile, roles: Roles, sums: View
-) -> list[Change]:
-    """Those of the changes that the loss explains, in size and in kind."""
+def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison) -> list[Change]:
+    """Find the changes that the loss explains, in size and in kind."""
     if loss.rate <= 0:
         return []
+    profile, roles, sums = comparison.profiled.profile, comparison.roles, comparison.view
+    settings = comparison.settings.confounders
     whole, torn = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
-    shapes = _Shapes.of(profile, whole, torn)
-    torn_part = _torn_part(profile, shapes, loss.rate)
+    torn_part = _torn_part(profile, _Shapes.of(profile, whole, torn), loss.rate)
     below = _below(profile, sums, loss.in_problem)
-    return [change for change in changes if _explained(change, loss, profile, sums, torn_part, below)]
+    return [c for c in changes if _explained(c, loss, profile, sums, torn_part, below, settings)]
 
 
 def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
@@ -200,10 +208,11 @@ def _explained(
     sums: View,
     torn_part: F8,
     below: _Below,
+    settings: ConfounderSettings,
 ) -> bool:
     size = abs(change.after - change.before)
     se = size / max(abs(change.z), 1e-9)
-    allowed = ALLOWED * float(torn_part[change.site])
+    allowed = settings.lost_room * float(torn_part[change.site])
     operation = profile.names.sites[change.site].operation
     if change.kind in PATH_KINDS and change.shape != NO_SHAPE:
         children = {
@@ -214,17 +223,26 @@ def _explained(
         grew = change.ups == loss.in_problem
         if grew and not children <= below.below.get(below.base[operation], set()):
             return False
-        return size <= allowed + _SE * se
+        return size <= allowed + settings.lost_z * se
     if change.kind is ChangeKind.TAIL:
-        return size <= ALLOWED * _mixed(change, profile, sums, torn_part, loss) + _SE * se
+        return (
+            size
+            <= settings.lost_room * _mixed(change, profile, sums, torn_part, loss, settings)
+            + settings.lost_z * se
+        )
     if change.kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
-        return _mixed(change, profile, sums, torn_part, loss) >= _MIXED
+        return _mixed(change, profile, sums, torn_part, loss, settings) >= settings.lost_mixed
     if change.kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
-        return size <= ALLOWED * 2 * loss.rate * max(change.before, change.after) + _SE * se
+        return (
+            size
+            <= settings.lost_room * 2 * loss.rate * max(change.before, change.after) + settings.lost_z * se
+        )
     return False
 
 
-def _mixed(change: Change, profile: Profile, sums: View, torn_part: F8, loss: Loss) -> float:
+def _mixed(
+    change: Change, profile: Profile, sums: View, torn_part: F8, loss: Loss, settings: ConfounderSettings
+) -> float:
     """Part of the requests at the place that loss brought there: of a step those that skipped another."""
     site = profile.names.sites[change.site]
     if site.kind is not SiteKind.STEP:
@@ -237,13 +255,16 @@ def _mixed(change: Change, profile: Profile, sums: View, torn_part: F8, loss: Lo
         for number, other in enumerate(profile.names.sites)
         if other.kind is SiteKind.STEP and other.caller == site.caller
     ]
-    most = ALLOWED * loss.rate * float((sums.rates[0] if loss.in_problem else sums.rates[1])[starts].sum())
+    most = (
+        settings.lost_room
+        * loss.rate
+        * float((sums.rates[0] if loss.in_problem else sums.rates[1])[starts].sum())
+    )
     more = torn - whole
     return more / torn if 0 < more <= most else 0.0
 
 
-def loss_aside(loss: Loss, explained: Sequence[Change]) -> Aside:
-    """What is told of it."""
+def _text(loss: Loss, changes: Sequence[Change], settings: ConfounderSettings) -> str:
     which, other = ("problem", "reference") if loss.in_problem else ("reference", "problem")
     missing = loss.missing if loss.in_problem else loss.missing[::-1]
     text = (
@@ -253,11 +274,10 @@ def loss_aside(loss: Loss, explained: Sequence[Change]) -> Aside:
     if loss.places:
         text += f"; by what {loss.places} places lack alike, {percent(loss.rate)} of its events are lost"
     text += "."
-    changes = tuple(explained)
     if changes:
         text += (
             f" {counted_changes(changes)} are what such a loss makes and no findings; of paths, changes of "
-            f"less than {100 * ALLOWED * loss.rate:.1f} points at a call that each request makes cannot be "
-            "told from it."
+            f"less than {100 * settings.lost_room * loss.rate:.1f} points at a call that each request makes "
+            "cannot be told from it."
         )
-    return Aside("loss", text, changes, severe=True)
+    return text

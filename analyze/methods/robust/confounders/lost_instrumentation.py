@@ -11,28 +11,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, counted_changes
+from analyze.methods.robust.confounders.renamed_operations import (
+    Rename,
+    Uses,
+    as_often,
+    uses_of,
+    with_old_names,
+)
+from analyze.methods.robust.robust_settings import ConfounderSettings
 from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.vetoes.asides import Aside, counted_changes
-from analyze.methods.robust.vetoes.renames import LEAST_REQUESTS, Rename, Uses, as_often, uses_of
-from analyze.profile.names import Names, OperationName
+from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import exact_p
 from analyze.stats.sums import totals
-
-F8 = npt.NDArray[np.float64]
-B1 = npt.NDArray[np.bool_]
-
-_SAME_TIME = 1.25
-"""Factor of the mean time of a call that is no other."""
-_SURE = 0.01
-_NEW = 0.1
-"""A nameless call was there before, if it was so often, relative to what it is now."""
+from schemas.arrays import B1, F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,49 @@ class Silent:
     """Its callers' sides of calls: named with it before, and without."""
 
 
-def silent_components(profile: Profile, roles: Roles) -> tuple[Silent, ...]:
-    """Those that the reference knows, the problem does not, and callers call as before; by name. O(sites)."""
+class LostInstrumentation:
+    """Compares calls of a component that records nothing any more under their old names."""
+
+    name = "lost-instrumentation"
+    doc = "A component that stops recording looks as if nobody called it, and its time as its callers'."
+    case = "tests/unit/test_confounders.py: a component that records nothing any more"
+
+    def adjust(self, comparison: Comparison) -> Comparison:
+        """Give the profile with the calls' old names."""
+        settings = comparison.settings.confounders
+        found = silent_components(comparison.profiled.profile, comparison.roles, settings)
+        return with_old_names(
+            comparison, tuple(call for one in found for call in one.calls), self.name, found
+        )
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes at the calls of silent components, and at what they did."""
+        silent = cast(tuple[Silent, ...], comparison.noticed.get(self.name, ()))
+        if not silent:
+            return None
+        components = {one.component for one in silent}
+        names = comparison.profiled.profile.names
+        found = [
+            change
+            for change in changes
+            if names.operation(change.site).callee in components
+            or names.operation(change.site).component in components
+        ]
+        said = ", ".join(one.component for one in silent)
+        calls = int(np.sum([call.requests for one in silent for call in one.calls]))
+        text = (
+            f"No span of {said} arrived in the problem, though {calls:,} requests of its callers call on and "
+            "are answered as before: its instrumentation is lost, and what it does is counted as its "
+            "callers' own time."
+        )
+        if found:
+            text += f" {counted_changes(found)} are no findings for that."
+        return Explained("quality", text, tuple(found), severe=True)
+
+
+def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Silent, ...]:
+    """Find those that the reference knows, the problem does not, and callers call as before; by name.
+    O(sites)."""
     before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
     answers = [_Answers.of(profile, slots) for slots in (roles.ordinary, roles.problem)]
     names = profile.names.operations
@@ -59,12 +99,12 @@ def silent_components(profile: Profile, roles: Roles) -> tuple[Silent, ...]:
             called[name.callee].append(name)
     found = []
     for component in sorted(called):
-        if told[component][1] > 0 or told[component][0] < LEAST_REQUESTS:
+        if told[component][1] > 0 or told[component][0] < settings.rename_requests:
             continue
         pairs = [(name, number.get(name._replace(callee=""), -1)) for name in called[component]]
         if all(
-            _as_often(before, after, number[name], nameless)
-            and _alike(answers[0], number[name], answers[1], nameless)
+            _as_often(before, after, number[name], nameless, settings)
+            and _alike(answers[0], number[name], answers[1], nameless, settings)
             for name, nameless in pairs
         ):
             calls = tuple(Rename(name, names[nameless], float(after.n[nameless])) for name, nameless in pairs)
@@ -72,11 +112,13 @@ def silent_components(profile: Profile, roles: Roles) -> tuple[Silent, ...]:
     return tuple(found)
 
 
-def _as_often(before: Uses, after: Uses, named: int, nameless: int) -> bool:
+def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: ConfounderSettings) -> bool:
     """Whether calls with the name are gone, and as many without it came."""
-    if nameless < 0 or after.n[named] > 0 or after.n[nameless] < LEAST_REQUESTS:
+    if nameless < 0 or after.n[named] > 0 or after.n[nameless] < settings.rename_requests:
         return False
-    return bool(before.n[nameless] < _NEW * after.n[nameless]) and as_often(before, after, named, nameless)
+    return bool(before.n[nameless] < settings.nameless_share * after.n[nameless]) and as_often(
+        before, after, named, nameless, settings
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +148,9 @@ class _Answers:
         )
 
 
-def _alike(before: _Answers, named: int, after: _Answers, nameless: int) -> bool:
+def _alike(
+    before: _Answers, named: int, after: _Answers, nameless: int, settings: ConfounderSettings
+) -> bool:
     """Whether calls take as long and fail as seldom."""
     calls = float(before.calls[named]), float(after.calls[nameless])
     if not all(calls):
@@ -119,29 +163,5 @@ def _alike(before: _Answers, named: int, after: _Answers, nameless: int) -> bool
         after.requests[nameless],
     ]
     failing = exact_p(*(round(float(count)) for count in counts))
-    return 1 / _SAME_TIME < took[1] / max(took[0], 1e-300) < _SAME_TIME and failing > _SURE
-
-
-def silent_changes(changes: Sequence[Change], silent: Sequence[Silent], names: Names) -> list[Change]:
-    """Those of the changes that are at calls of silent components, which are told under their old names."""
-    components = {one.component for one in silent}
-    return [
-        change
-        for change in changes
-        if names.operation(change.site).callee in components
-        or names.operation(change.site).component in components
-    ]
-
-
-def silent_aside(silent: Sequence[Silent], explained: Sequence[Change]) -> Aside:
-    """What is told of it."""
-    said = ", ".join(one.component for one in silent)
-    calls = int(np.sum([call.requests for one in silent for call in one.calls]))
-    text = (
-        f"No span of {said} arrived in the problem, though {calls:,} requests of its callers call on and "
-        "are answered as before: its instrumentation is lost, and what it does is told as its callers' own "
-        "time."
-    )
-    if explained:
-        text += f" {counted_changes(tuple(explained))} are no findings for that."
-    return Aside("loss", text, tuple(explained), severe=True)
+    same = settings.nameless_time
+    return 1 / same < took[1] / max(took[0], 1e-300) < same and failing > settings.nameless_p

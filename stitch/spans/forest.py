@@ -1,4 +1,9 @@
-"""One tree a flow (A.6 S2): orphans re-attached, synthetic roots added.
+"""Plant one tree a flow: parents resolved, cycles cut, orphans re-attached, synthetic roots added (A.6 S2).
+
+A span has one parent in the tree. Of several declared ones it is the smallest id among those present in the
+trace, `parents` before `follows`; if none is present the span is an orphan. A child is asynchronous if it is
+tied by `follows`, or is the CONSUMER of a PRODUCER. In a cycle of parents the earliest span (start, end, id)
+loses its parent and becomes a root.
 
 * An orphan (its declared parent is not in the trace) goes below the smallest span of the trace that encloses
   it in time and whose peer is the orphan's component, or which is of that component; of equals the one that
@@ -20,18 +25,96 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrays import B1, I8, U4
+from schemas.events import EventKind
 from schemas.quality import Quality
 from stitch.columnar.chunks import whole
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT
-from stitch.spans.parents import NO_PARENT, Parents
+from stitch.spans.identity import Identified
 from stitch.spans.span_columns import UNKNOWN_NS, Spans
 
-MAX_SEARCHED_ORPHANS = 1000
+_NO_PARENT = -1
+_MAX_SEARCHED_ORPHANS = 1000
 """Orphans past this many in one flow go to `?/missing` unsearched: with 20,000 spans a flow the search stays
 under 2 * 10^7 pairs."""
-
 _PAIRS_AT_ONCE = 2**21
 """Pairs of orphan and candidate compared in one step: about 100 MB of temporaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Declared parents, per span in work order."""
+
+    parent: I8
+    """[spans] row of the parent, NO_PARENT for roots and orphans."""
+    orphan: B1
+    """[spans] it declares parents, and none is in the trace."""
+    asynchronous: B1
+    """[spans] nothing returns to the parent."""
+    cut: I8
+    """Rows that lost their parent because it was a cycle."""
+
+
+def resolve_parents(identified: Identified, component: I8) -> Parents:
+    """Parents of the identified spans; `component` [label codes] is the component's code. O(spans)."""
+    spans, shared = identified.spans, identified.shared
+    references = spans.references
+    n = len(spans)
+    found = identified.index.find(spans.flow[references.row], references.key)
+    if shared is not None:
+        found = shared.attach(found, component[spans.label[references.row]])
+    row, follows = references.row, references.follows
+    if np.bincount(row, minlength=1).max() > 1:
+        order = np.lexsort((references.key, follows, found < 0, row))
+        row, found, follows = row[order], found[order], follows[order]
+        first = np.concatenate(([True], row[1:] != row[:-1]))
+        row, found, follows = row[first], found[first], follows[first]
+    parent = np.full(n, _NO_PARENT, dtype=np.int64)
+    parent[row] = found
+    orphan = np.zeros(n, dtype=np.bool_)
+    orphan[row] = found < 0
+    asynchronous = np.zeros(n, dtype=np.bool_)
+    if follows.any():
+        asynchronous[row] = follows
+    if shared is not None:
+        inner = np.flatnonzero(shared.owner >= 0)
+        parent[inner] = shared.owner[inner]
+        orphan[inner] = asynchronous[inner] = False
+    consumers = np.flatnonzero((spans.kind == EventKind.SPAN_CONSUMER) & (parent >= 0))
+    asynchronous[consumers] |= spans.kind[parent[consumers]] == EventKind.SPAN_PRODUCER
+    cut = _cycle_heads(parent)
+    parent[cut] = _NO_PARENT
+    asynchronous[cut] = False
+    return Parents(parent, orphan, asynchronous, cut)
+
+
+def _cycle_heads(parent: I8) -> I8:
+    """The lowest row of every cycle of `parent` [spans; NO_PARENT: none]. O(spans log depth).
+
+    After as many jumps as there are spans, what has not reached a top stands on a cycle, and every span of a
+    cycle is where some span of it stands.
+    """
+    n = len(parent)
+    if bool((parent < np.arange(n)).all()):
+        return np.zeros(0, np.int64)  # every parent starts first: the usual case
+    jump = np.append(np.where(parent < 0, n, parent), n)
+    steps = 1
+    while steps <= n:
+        if bool((jump == n).all()):
+            return np.zeros(0, np.int64)
+        jump = jump[jump]
+        steps *= 2
+    on_cycle = np.unique(jump[jump != n])
+    if not len(on_cycle):
+        return on_cycle
+    following = np.searchsorted(on_cycle, parent[on_cycle])
+    lowest = np.arange(len(on_cycle))
+    steps = 1
+    while steps <= len(on_cycle):
+        lowest = np.minimum(lowest, lowest[following])
+        following = following[following]
+        steps *= 2
+    heads: I8 = on_cycle[np.unique(lowest)]
+    return heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +164,7 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
     quality = np.zeros(n_flows, dtype=np.uint32)
     parent = parents.parent.copy()
     quality[spans.flow[parents.cut]] |= np.uint32(Quality.CYCLE)
-    top = parent == NO_PARENT
+    top = parent == _NO_PARENT
     roots = np.flatnonzero(top & ~parents.orphan)
     n_roots = np.bincount(spans.flow[roots], minlength=n_flows)
     orphans = np.flatnonzero(parents.orphan & top)
@@ -94,7 +177,7 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
         lone = (n_roots[spans.flow[orphans]] == 0) & (n_orphans[spans.flow[orphans]] == 1)
         roots = np.sort(np.concatenate((roots, orphans[lone])))
         n_roots = np.bincount(spans.flow[roots], minlength=n_flows)
-        orphans = orphans[(parent[orphans] == NO_PARENT) & ~lone]
+        orphans = orphans[(parent[orphans] == _NO_PARENT) & ~lone]
 
     rooted = np.flatnonzero(n_roots > 1)
     quality[rooted] |= np.uint32(Quality.MULTI_ROOT)
@@ -103,7 +186,7 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
     flow_root = np.full(n_flows, rows, dtype=np.int64)  # a flow without any root: `?/missing` becomes it
     flow_root[spans.flow[roots]] = roots
     flow_root[rooted] = n + np.arange(len(rooted))
-    flow_missing = np.full(n_flows, NO_PARENT, dtype=np.int64)
+    flow_missing = np.full(n_flows, _NO_PARENT, dtype=np.int64)
     flow_missing[missing] = n + len(rooted) + np.arange(len(missing))
     parent[roots] = np.where(n_roots[spans.flow[roots]] > 1, flow_root[spans.flow[roots]], rows)
     parent[orphans] = flow_missing[spans.flow[orphans]]
@@ -119,7 +202,7 @@ def plant_forest(spans: Spans, parents: Parents, services: SpanServices, orphan_
 
 def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, services: SpanServices) -> I8:
     """[orphans] row of the smallest enclosing span of a fitting service, or NO_PARENT."""
-    result = np.full(len(orphans), NO_PARENT, dtype=np.int64)
+    result = np.full(len(orphans), _NO_PARENT, dtype=np.int64)
     component, peer = services.components(spans), services.peers(spans)
     timed = (spans.start_ns != UNKNOWN_NS) & (spans.end_ns != UNKNOWN_NS)
     with_orphans = np.zeros(spans.n_flows, dtype=np.bool_)
@@ -131,7 +214,7 @@ def _enclosing(spans: Spans, parent: I8, is_orphan: B1, orphans: I8, services: S
     flow = spans.flow[orphans]
     of_flow = np.bincount(flow, minlength=spans.n_flows)
     rank = np.arange(len(orphans)) - (np.cumsum(of_flow) - of_flow)[flow]
-    searched = np.flatnonzero(timed[orphans] & (rank < MAX_SEARCHED_ORPHANS))
+    searched = np.flatnonzero(timed[orphans] & (rank < _MAX_SEARCHED_ORPHANS))
     pairs_before = np.cumsum(counts[flow[searched]])
     step = pairs_before // _PAIRS_AT_ONCE
     for part in np.split(searched, np.flatnonzero(np.diff(step)) + 1):

@@ -1,4 +1,4 @@
-"""Operations that were renamed: vanished under one name and new under another, at the same place (L.8).
+"""Find operations that were renamed: vanished under one name and new under another, at the same place (L.8).
 
 A deploy that renames a label makes every path through it new. Names are told apart from places: the new name
 stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
@@ -8,28 +8,22 @@ tested under the old names, so that whatever else changed there is still found.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained
+from analyze.methods.robust.robust_settings import ConfounderSettings
 from analyze.methods.robust.roles import Roles
 from analyze.profile.build import Pattern, Profiled
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding
 from analyze.profile.profile import Profile, joined
 from analyze.stats.sums import totals
-
-F8 = npt.NDArray[np.float64]
-
-LEAST_REQUESTS = 20
-"""Recorded requests of either period that must pass the name: fewer could be two rare things."""
-SAME_SHARE = 0.1
-"""Relative difference of the share of requests that pass; more is forgiven where chance explains it."""
-SAME_PLACE = 0.8
-"""Part of the ways to and from the name that must lead to the same neighbours."""
-_Z = 3.0
+from schemas.arrays import B1, F8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +50,44 @@ class Uses:
     """Operation -> neighbour (where from, where to) -> share of its ways that go there."""
 
 
-def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
-    """Operations of the reference that the problem knows under another name, by name. O(sites)."""
+class RenamedOperations:
+    """Compares under the old names."""
+
+    name = "renamed-operations"
+    doc = "A deployment that renames an operation makes every path through it new."
+    case = "N5"
+
+    def adjust(self, comparison: Comparison) -> Comparison:
+        """Give the profile with the old names for the new ones."""
+        found = renames(comparison.profiled.profile, comparison.roles, comparison.settings.confounders)
+        return with_old_names(comparison, found, self.name, found)
+
+    def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Say what was renamed; nothing of it is left among the changes."""
+        found = cast(tuple[Rename, ...], comparison.noticed.get(self.name, ()))
+        return Explained("labels", rename_text(found)) if found else None
+
+
+def with_old_names(
+    comparison: Comparison, renamed: tuple[Rename, ...], name: str, noticed: object
+) -> Comparison:
+    """Give a comparison with the old names, and with what a confounder noticed."""
+    if not renamed:
+        return comparison
+    return replace(
+        comparison,
+        profiled=under_old_names(comparison.profiled, renamed),
+        noticed={**comparison.noticed, name: noticed},
+    )
+
+
+def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Rename, ...]:
+    """Find operations of the reference that the problem knows under another name, by name. O(sites)."""
     names = profile.names.operations
     sides = roles.ordinary, roles.problem
     n0, n1 = (_by_operation(profile, _passing(profile, slots, "n")) for slots in sides)
-    gone = np.flatnonzero((n0 >= LEAST_REQUESTS) & (n1 == 0)).tolist()
-    come = np.flatnonzero((n1 >= LEAST_REQUESTS) & (n0 == 0)).tolist()
+    gone = np.flatnonzero((n0 >= settings.rename_requests) & (n1 == 0)).tolist()
+    come = np.flatnonzero((n1 >= settings.rename_requests) & (n0 == 0)).tolist()
     if not gone or not come:
         return ()
     before, after = (uses_of(profile, slots) for slots in sides)
@@ -73,8 +98,8 @@ def renames(profile: Profile, roles: Roles) -> tuple[Rename, ...]:
         for old in gone
         for new in come
         if _may_be(names[old], names[new], moved)
-        and as_often(before, after, old, new)
-        and (likeness := _likeness(before, after, old, new, gone, come)) >= SAME_PLACE
+        and as_often(before, after, old, new, settings)
+        and (likeness := _likeness(before, after, old, new, gone, come)) >= settings.rename_ways
     ]
     found: dict[int, int] = {}
     for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
@@ -107,7 +132,7 @@ def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[s
     return True
 
 
-def uses_of(profile: Profile, slots: npt.NDArray[np.bool_]) -> Uses:
+def uses_of(profile: Profile, slots: B1) -> Uses:
     """How operations are used in some slots. O(sites)."""
     responses = profile.responses
     inside = slots[responses["slot"].to_numpy()]
@@ -132,7 +157,7 @@ def uses_of(profile: Profile, slots: npt.NDArray[np.bool_]) -> Uses:
     )
 
 
-def _passing(profile: Profile, slots: npt.NDArray[np.bool_], column: str) -> F8:
+def _passing(profile: Profile, slots: B1, column: str) -> F8:
     """[sites] sum of a column of `visits` over some slots: requests that pass (n), or their weight (w)."""
     visits = profile.visits
     inside = slots[visits["slot"].to_numpy()]
@@ -146,13 +171,13 @@ def _by_operation(profile: Profile, passing: F8) -> F8:
     return totals(operation, passing, len(profile.names.operations))
 
 
-def as_often(before: Uses, after: Uses, old: int, new: int) -> bool:
+def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
     """Whether as many requests pass the new operation as passed the old one."""
     share0, share1 = float(before.share[old]), float(after.share[new])
     requests = before.requests + after.requests
     pooled = (share0 * before.requests + share1 * after.requests) / requests
-    chance = _Z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
-    return abs(share1 - share0) <= max(SAME_SHARE * share0, chance)
+    chance = settings.rename_z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
+    return abs(share1 - share0) <= max(settings.rename_share * share0, chance)
 
 
 def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
