@@ -1,8 +1,7 @@
-"""What upkeep took out of a lake: retired windows, files that a later generation replaces, late events that
-were settled.
+"""Hide what upkeep took out of a lake: retired windows, replaced files, late events that were settled.
 
 Upkeep has a lane of its own, so that it never disturbs another: what it says of files of other lanes, readers
-and writers of those lanes look up here. A file that is hidden is swept later (`stitch.lake.sweeping`).
+and writers of those lanes look up here. A file that is hidden is swept later (`upkeep_lane`).
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def hidden_by(
     )
 
 
-def commits_of(items: Iterable[Publish]) -> set[int]:
+def _commits_of(items: Iterable[Publish]) -> set[int]:
     """Numbers of the commits that brought some files of one lane."""
     told = [origin(item.final.rpartition("/")[2]) for item in items]
     return {seq for _, seq, _ in (found for found in told if found is not None)}
@@ -169,5 +168,5 @@ def read_hidden(
     without: set[int] = set()
     if durable and tail.records:
         last = tail.records[-1].record
-        without = commits_of((*last.carried, *last.publish))
+        without = _commits_of((*last.carried, *last.publish))
     return hidden_by(upkeep_of(tail), tail.files(), length_ns, until_ns=until_ns, without=without)

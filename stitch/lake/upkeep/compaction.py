@@ -1,4 +1,4 @@
-"""Compaction: sealed windows in many files become one file a table, as a new generation of the window."""
+"""Compact sealed windows of many files into one file a table, as a new generation of the window."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from schemas.commits import Generation
 from schemas.windows import Window
 from stitch.lake.manifest import Manifest, open_manifest
-from stitch.lake.rewriting import behind_pending, by_window, rewrite, settle_published
 from stitch.lake.store import Store
-from stitch.lake.upkeep_lane import UpkeepLane
+from stitch.lake.upkeep.rewriting import behind_pending, by_window, rewrite, settle_published
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane
 
-WINDOWS_A_COMMIT: Final = 128
+_WINDOWS_A_COMMIT: Final = 128
 """Bounds the record, about 1 KB a window, and what is lost by an interruption."""
 
 
@@ -62,8 +62,8 @@ def compact(
     windows = _candidates(manifest, least_files)
     before: list[int] = []
     after: list[int] = []
-    for start in range(0, len(windows), WINDOWS_A_COMMIT):
-        group = by_window(manifest, windows[start : start + WINDOWS_A_COMMIT])
+    for start in range(0, len(windows), _WINDOWS_A_COMMIT):
+        group = by_window(manifest, windows[start : start + _WINDOWS_A_COMMIT])
         with lane.stage() as staging:
             parts = [rewrite(store, manifest, staging, window, own) for window, own in group.items()]
             generation = Generation(seq=lane.seq, at_ns=now_ns, through=lane.all_of(manifest))

@@ -1,10 +1,17 @@
-"""The lane of upkeep, open for writing: says what leaves the lake, then sweeps it once no reader is at it."""
+"""Open the lane of upkeep for writing: say what leaves the lake, then sweep it once no reader is at it.
+
+Whatever is touched is hidden by commits of the upkeep lane, whose files are published: so a sweep may stop at
+any instant, and is done again, in any order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from schemas.commits import (
     CommitBody,
@@ -16,13 +23,16 @@ from schemas.commits import (
     Standing,
     Upkeep,
 )
+from schemas.windows import Window
 from stitch.lake.lane import Lane
-from stitch.lake.layout import DATA, LakeInfo
+from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo, origin
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.staging import Staging
-from stitch.lake.store import Store
-from stitch.lake.sweeping import set_aside, swept
-from stitch.lake.upkeep import UPKEEP_LANE, read_hidden
+from stitch.lake.stats_files import STATS
+from stitch.lake.store import Move, Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
+
+_FOLDER: Final = "window="
 
 
 class UpkeepLane:
@@ -100,7 +110,7 @@ class UpkeepLane:
 
     def set_aside(self, files: Iterable[LakeFile]) -> None:
         """Files that the last commit replaced, or settled. Raises OSError: the rest is for the next time."""
-        set_aside(self._store, (file.name for file in files))
+        _set_aside(self._store, (file.name for file in files))
 
     def sweep(self, until_ns: int) -> int:
         """Remove files that were hidden at this time or before, and set aside what an interrupted run left in
@@ -109,7 +119,7 @@ class UpkeepLane:
         Raises OSError: the rest is for the next time.
         """
         left = swept(self._store, replace(read_hidden(self._store, self._length_ns), retired_to_ns=None))
-        set_aside(self._store, (name for name in left if name.endswith(DATA)))
+        _set_aside(self._store, (name for name in left if name.endswith(DATA)))
         names = swept(self._store, read_hidden(self._store, self._length_ns, until_ns=until_ns))
         for name in names:
             self._store.remove(name)
@@ -141,3 +151,63 @@ def _and_replaced(before: Upkeep, told: Replaced, grace_ns: int) -> Upkeep:
     whole = told.model_copy(update={"through": tuple(sorted(through.items()))})
     kept = [at for at in before.replaced if at not in past[:-1]]
     return before.model_copy(update={"replaced": (*kept, whole)})
+
+
+def swept(store: Store, hidden: Hidden) -> list[str]:
+    """Names of files and folders of windows that are hidden, as they are there now. Removes nothing.
+
+    A folder is named where all of it goes, a file under the name that it has. O(windows + files of windows
+    that were written anew).
+    """
+    found: list[str] = []
+    anew = frozenset(hidden.starts_ns.tolist())
+    for table in (*WINDOW_TABLES, STATS):
+        for name in store.names(table):
+            start = _start_ns(name, hidden.length_ns)
+            if start is None:
+                continue
+            if hidden.retired_to_ns is not None and start + hidden.length_ns <= hidden.retired_to_ns:
+                found.append(f"{table}/{name}")
+            elif table != STATS and start in anew:
+                found += _replaced(store, hidden, f"{table}/{name}", start)
+    for table in SIDE_TABLES:
+        if table in hidden.sides:
+            told = ((name, origin(name.removesuffix(ASIDE))) for name in store.names(table))
+            found += [f"{table}/{n}" for n, at in told if at is not None and hidden.is_gone(table, *at[:2])]
+    return found
+
+
+def _set_aside(store: Store, names: Iterable[str]) -> None:
+    """Give data files that a generation replaces another name: a plain glob counts their rows no more, and
+    readers that had begun find them (`Manifest.read`, `reading.still_at`). Those that are gone are passed by.
+
+    Raises OSError: the rest is for the next time.
+    """
+    there = [name for name in names if store.size(name) is not None]
+    store.publish([Move(name, f"{name}{ASIDE}") for name in there])
+    for name in there:
+        if store.size(name) is not None:  # a bucket that copied and was interrupted
+            store.remove(name)
+
+
+def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[str]:
+    files = [(name, origin(name.removesuffix(ASIDE))) for name in store.names(folder)]
+    ours = [(name, told) for name, told in files if told is not None]
+    if not ours:
+        return []
+    gone = hidden.mask(
+        np.full(len(ours), start_ns),
+        np.array([told[0] for _, told in ours]),
+        np.array([told[1] for _, told in ours]),
+    )
+    return [f"{folder}/{name}" for (name, _), is_gone in zip(ours, gone, strict=True) if is_gone]
+
+
+def _start_ns(folder: str, length_ns: int) -> int | None:
+    """Start of the window of a folder (last part of its name); None for a name that is not ours."""
+    if not folder.startswith(_FOLDER):
+        return None
+    try:
+        return Window.from_name(folder.removeprefix(_FOLDER), length_ns).start_ns
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""Writes a window anew: the rows of all its files, some taken out, some put in, as one file a table."""
+"""Write a window anew: the rows of all its files, some taken out, some put in, as one file a table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Edit:
     """PARAMS_SCHEMA: of these."""
 
 
-NO_EDIT = Edit(
+_NO_EDIT = Edit(
     gone=FLOWS_SCHEMA.empty_table().select(["request_id", "kind", "lane"]),
     flows=FLOWS_SCHEMA.empty_table(),
     structures=STRUCTURES_SCHEMA.empty_table(),
@@ -98,7 +98,7 @@ def rewrite(
     staging: Staging,
     window: Window,
     files: Sequence[LakeFile],
-    edit: Edit = NO_EDIT,
+    edit: Edit = _NO_EDIT,
 ) -> Rewritten:
     """Stage the window's rows as one file a table; nothing is staged of a window that is left empty.
 
@@ -117,7 +117,7 @@ def rewrite(
     after: dict[WindowTable, pa.Table] = {"flows": flows}
     if flows.num_rows:
         structures = merged_structures(told["structures"])
-        if edit is not NO_EDIT:
+        if edit is not _NO_EDIT:
             used = pc.unique(flows["category"].cast(pa.string()))
             structures = structures.filter(pc.is_in(structures["category"], value_set=used))
             told["structures"] = [structures]
