@@ -1,10 +1,10 @@
 """Score robust mode on the labelled recordings in two CPU minutes, for who changes it: `make score REAL=DIR`.
 
-    PYTHONPATH=tests python -m evaluation.recordings.score DIR [--against FILE] [--keep FILE] [--set NAME=VALUE ...]
+    PYTHONPATH=tests python -m evaluation.recordings.score DIR [--against FILE] [--keep FILE] [--set …]
 
-All faults with history (a) and with their reference alone (b), and 20 quiet pairs of each recording, both ways.
-Prints the cases that differ from what is kept in `score.json`, or in FILE, and a line of figures; lakes are kept in
-`.cache/recordings` for as long as their sources are the same.
+All faults with history (a) and with their reference alone (b), and 20 quiet pairs of each recording, both
+ways. Prints the cases that differ from what is kept in `score.json`, or in FILE, and a line of figures. Lakes
+are kept in `.cache/recordings` for as long as their sources are the same.
 """
 
 from __future__ import annotations
