@@ -11,6 +11,7 @@ import pytest
 from oracles.live_process import World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 
+from ingest.source import Place
 from schemas.commits import Segment
 from schemas.errors import FlowdiffError
 from schemas.events import empty_events
@@ -171,7 +172,7 @@ def _segments_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _released_without_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets go to the log, and the next owner believes them."""
-    monkeypatch.setattr(LiveLane, "position", lambda self, stream: (self._positions.get(stream, 10**6), None))
+    monkeypatch.setattr(LiveLane, "place", lambda self, stream: Place(10**6))
 
 
 @pytest.mark.parametrize(
