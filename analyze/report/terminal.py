@@ -131,15 +131,15 @@ def _says(blocks: Blocks) -> bool:
 
 def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
     """Print a title with its note, and what stands under it unless it folds."""
-    if part.open is None and not _says(part.blocks) and not part.note:
+    if part.open is None and not _says(part.blocks):
         return
-    if not lead and part.open is None:
+    if not lead and (part.open is not False or part.look == "card"):
         console.print()
-    title = _text(part.title, "" if part.open is not None else "bold")
+    title = _text(part.title, "bold" if part.open is None or part.look == "card" else "")
     if part.note:
         title.append("  ").append(_text(part.note, "not bold dim"))
     _put(title, console, indent)
-    if part.open is None:
+    if part.open is not False:
         print_blocks(part.blocks, console, indent + _INDENT * (part.look == "card"))
 
 
@@ -166,11 +166,11 @@ def _put(shown: RenderableType, console: Console, indent: int) -> None:
     console.print(Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown)
 
 
-def _text(words: Words, style: str = "") -> RichText:
+def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:
     """Words as rich text: the one place where text from outside comes to a terminal."""
     text = RichText(style=style)
     for part in runs(words):
-        if isinstance(part, Run) and part.text:
+        if isinstance(part, Run) and part.text and (spans or part.tone != "span"):
             before = " " if part.tone == "span" and text.plain else ""
             text.append(before + _visible(part.text), style=_STYLE.get(part.tone, ""))
     return text
@@ -186,7 +186,7 @@ def _table(table: Table, width: int) -> RichTable:
     columns go, those of the highest `far` first and of these from the right."""
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
-    cells = {id(c): [_text(c.words(row)) for row in rows] for c in columns}
+    cells = {id(c): [_text(c.words(row), spans=False) for row in rows] for c in columns}
     columns = [c for c in columns if any(cell.plain for cell in cells[id(c)])]
     name = next((c for c in columns if c.is_left), columns[0])
     widths = {id(c): max([len(c.label), *map(len, cells[id(c)])]) for c in columns}
@@ -205,7 +205,7 @@ def _table(table: Table, width: int) -> RichTable:
     for column in columns:
         head = column.label
         if column is name:
-            head = table.label if len(table.label) <= left else wording.clip(head, left)
+            head = wording.clip(head or table.label, left)
         made.add_column(head, justify="left" if column.is_left else "right", no_wrap=True)
     for number, row in enumerate(rows):
         tone = table.tone(row) if table.tone is not None else ""
