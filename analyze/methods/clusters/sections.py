@@ -17,6 +17,7 @@ from analyze.report.blocks import (
     Drawing,
     Fact,
     Facts,
+    Items,
     Only,
     Part,
     Row,
@@ -98,6 +99,8 @@ def _blocks(s: ClustersSection) -> Iterator[Block]:
         printed=LISTED,
         tone=lambda row: "changed" if row.changed else "",
     )
+    marked = [f"{row.number}: {marks(row)}" for row in s.clusters[:LISTED] if marks(row)]
+    yield Only("terminal", (Items(marked),))
     yield Part("Their call trees, laid on each other", tuple(_overlays(s)), anchor="overlays")
     trust = f"By {FEATURES[s.features]} ({s.style}): {wording.counted(s.requests, 'request')}, "
     trust += f"{wording.count(s.rows)} distinct, {s.dimensions} dimensions."
@@ -190,13 +193,13 @@ def _overlays(s: ClustersSection) -> Iterator[Block]:
     what = (
         "A row is a call; its time is without what it calls."
         if s.overlays and s.overlays[0].calls
-        else "A row is a trace point; its time is that since the one before. Where two ways part, what follows "
-        "is drawn twice."
+        else "A row is a trace point; its time is that since the one before. Where two ways part, what "
+        "follows is drawn twice."
     )
     told = (
         "The deeper the colour, the more of the difference in response time arises there: warm where B is "
-        f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that no "
-        "request took."
+        f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that "
+        "no request took."
     )
     yield Only("page", (Text(told, "dim"),))
     for place, overlay in enumerate(s.overlays, 1):
@@ -315,7 +318,8 @@ def _trust(s: ClustersSection) -> Iterator[Block]:
     yield Row([Drawing(markup, caption) for markup, caption in drawn if markup])
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
-        "Columns": f"{wording.count(s.columns)}, {s.dimensions} dimensions keep {wording.percent(s.explained)}",
+        "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "
+        f"{wording.percent(s.explained)}",
         "Style": s.style,
         "Again from other centres, adjusted Rand": mean_rand(s.reseeded),
         "Again on two halves": mean_rand(s.halved),
