@@ -6,7 +6,7 @@ Text is printed as text, never as rich markup; control characters in it are show
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -29,9 +29,8 @@ from analyze.report.blocks import (
     Words,
     runs,
 )
-from analyze.report.section_view import SectionView, Views, warnings
+from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
-from schemas.report.section import Section
 
 LEAST_NAME: Final = 24
 """Columns that a name needs to be told from others; where there is less, columns of numbers are left out."""
@@ -71,22 +70,14 @@ def print_report(report: Report, views: Views, console: Console) -> None:
         if title:
             console.print(_text(title.strip()))
         lead = leading[method.name]
-        _show(views[lead.section], lead, console, lead=True)
+        print_blocks(views[lead.section].blocks(lead), console, lead=True)
     for section in report.sections:
         if section is leading.get(section.method):
             continue
-        view = views[section.section]
-        says = view.text is not None if view.blocks is None else _says(view.blocks(section))
-        if section.method in titles and says:
+        blocks = views[section.section].blocks(section)
+        if section.method in titles and _says(blocks):
             console.print(_text(f"\n{titles.pop(section.method)}", "bold underline"))
-        _show(view, section, console)
-
-
-def _show(view: SectionView[Any], section: Section, console: Console, *, lead: bool = False) -> None:
-    if view.blocks is not None:
-        print_blocks(view.blocks(section), console, lead=lead)
-    elif view.text is not None:
-        view.text(section, console)
+        print_blocks(blocks, console)
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
@@ -188,7 +179,7 @@ def _table(table: Table, width: int) -> RichTable:
     columns = [c for c in table.filled if c.unit != "bar"]
     cells = {id(c): [_text(c.words(row), spans=False) for row in rows] for c in columns}
     columns = [c for c in columns if any(cell.plain for cell in cells[id(c)])]
-    name = next((c for c in columns if c.is_left), columns[0])
+    name = min(columns, key=lambda c: (c.unit != "name", not c.is_left))
     widths = {id(c): max([len(c.label), *map(len, cells[id(c)])]) for c in columns}
 
     def room(kept: Sequence[Column]) -> int:
