@@ -27,8 +27,10 @@ def verdict_section(
     found = looked.whole.outcome(
         len(findings),
         explained,
-        by_load=run.sifted.text("load"),
-        torn=run.sifted.text("loss"),
+        by_load=run.confounded.text("load"),
+        torn=" ".join(
+            filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
+        ),
         silent=looked.silent,
     )
     return VerdictSection(

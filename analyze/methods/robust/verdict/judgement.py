@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal
 
 import numpy as np
 
@@ -53,7 +52,6 @@ from analyze.methods.robust.verdict.period_tests import (
 )
 from analyze.methods.robust.verdict.places import place_equivalence
 from analyze.methods.robust.verdict.sizes import Bounds, LargestChange, largest_change, visible_rows
-from analyze.methods.robust.vetoes.asides import Reason
 from analyze.profile.stored import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
 from analyze.stats.sums import totals
@@ -219,14 +217,6 @@ def rate_noise(ordinary: PeriodBlocks) -> float:
     return _MAD * float(np.median(np.abs(logs - np.median(logs))))
 
 
-_KIND: Final[dict[Reason, Literal["quality", "skew", "load", "labels"]]] = {
-    "loss": "quality",
-    "clock": "skew",
-    "load": "load",
-    "rename": "labels",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Assured:
     """What the verdict stands on."""
@@ -283,7 +273,7 @@ def assured(run: RobustRun, settings: RobustSettings) -> Assured:
         visible_alpha=settings.q,
         places=lambda band: _places(run, band),
         bounds=Bounds(settings.matters_time, settings.matters_share),
-        hidden_paths=run.sifted.hidden_paths,
+        hidden_paths=run.confounded.hidden_paths,
         usual=_usual(run, reference, history),
     )
     silent = _silences(run)
@@ -346,8 +336,8 @@ def _quality(
 ) -> tuple[QualityRow, ...]:
     """With what was set aside before findings were made of it; severe rows first, and `first` before all."""
     more = [
-        QualityRow(kind=_KIND[aside.reason], severe=aside.severe, text=aside.text)
-        for aside in run.sifted.asides
+        QualityRow(kind=one.kind, severe=one.severe, text=one.text)
+        for one in run.confounded.explained.values()
     ]
     return tuple(sorted([*first, *more, *rows], key=lambda row: not row.severe))
 
