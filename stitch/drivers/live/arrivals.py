@@ -49,7 +49,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
     """
     key, loose = request_keys(events)
     first, last = event_times(events)
-    refused = _refused(events, first, last, latest_ns)
+    refused = refusals(events, first, last, latest_ns)
     gone = np.zeros(len(key), dtype=np.bool_)
     for rows in refused.values():
         gone |= rows
@@ -82,7 +82,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
     )
 
 
-def _refused(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
+def refusals(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
     """What cannot be placed or cannot be, by reason; reasons that occur, each event under one."""
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     found: dict[Reason, B1] = {}
