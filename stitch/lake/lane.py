@@ -37,7 +37,7 @@ from stitch.lake.layout import (
 )
 from stitch.lake.staging import Staging
 from stitch.lake.store import Move, Store, UncertainError
-from stitch.lake.upkeep.hidden.hidden import read_hidden
+from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
 """Lane of everything imported from files."""

@@ -11,7 +11,7 @@ from stitch.lake.encoding import decode
 from stitch.lake.layout import SideTable, origin
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.reading import unreadable
-from stitch.lake.upkeep.hidden.hidden import UPKEEP_LANE
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 
 def lane_of(file: LakeFile) -> int:

@@ -28,7 +28,7 @@ from stitch.lake.copies import Copies
 from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
-from stitch.lake.upkeep.hidden.hidden import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
 
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""

@@ -24,8 +24,6 @@ from oracles.lake_script import (
 )
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
-from stitch.lake.upkeep.hidden.compaction import Compacted, compact
-from stitch.lake.upkeep.hidden.retention import retire
 
 from analyze.scope import resolve
 from analyze.sql.session import open_session
@@ -42,7 +40,9 @@ from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.reading import read_rows
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep.compaction import Compacted, compact
 from stitch.lake.upkeep.hidden import rewriting
+from stitch.lake.upkeep.retention import retire
 
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from oracles.lake_script import content
-from stitch.lake.upkeep.hidden.retention import retire
 
 from flowdiff.__main__ import main
 from schemas.errors import InputError
@@ -20,6 +19,7 @@ from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore
+from stitch.lake.upkeep.retention import retire
 
 NOW_NS = 20_000 * NS_PER_DAY
 KEEP_NS = 10 * NS_PER_DAY

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
-from stitch.lake.upkeep.hidden.retention import retire
 
 from ingest.source import StreamId
 from schemas.commits import CommitRecord
@@ -24,6 +23,7 @@ from stitch.lake.chain import lanes, read_chain
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
+from stitch.lake.upkeep.retention import retire
 
 SENT = requests(12, partitions=2, spread_s=100)
 

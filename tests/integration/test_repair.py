@@ -14,7 +14,6 @@ from oracles.bucket_server import BucketServer
 from oracles.live_process import SETTINGS, START_NS, Sent, World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
-from stitch.lake.upkeep.hidden.retention import retire
 
 from flowdiff.__main__ import main
 from schemas.config import StitchConfig
@@ -26,6 +25,7 @@ from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep.retention import retire
 
 S = NS_PER_SECOND
 HOUR_NS = 3600 * S

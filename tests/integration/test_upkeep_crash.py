@@ -10,7 +10,6 @@ import pytest
 from oracles.lake_script import WINDOW_NS, Acknowledged, Content, Import, content, open_lane, run
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
-from stitch.lake.upkeep.hidden.retention import Retired, retire
 
 from schemas.commits import CommitBody, PartitionRange, Standing
 from schemas.errors import LakeError
@@ -20,6 +19,7 @@ from stitch.lake.layout import data_files, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
 from stitch.lake.upkeep.hidden import retention
+from stitch.lake.upkeep.retention import Retired, retire
 
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18

@@ -17,7 +17,6 @@ from chaos.reading import GrowingLake
 from oracles.live_process import SETTINGS, START_NS, Sent, World, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 from oracles.object_store import ObjectStore
-from stitch.lake.upkeep.hidden.compaction import compact
 
 from schemas.config import StitchConfig
 from schemas.errors import FlowdiffError
@@ -25,6 +24,7 @@ from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import UncertainError
+from stitch.lake.upkeep.compaction import compact
 
 KEEPS = SETTINGS.model_copy(
     update={

@@ -13,8 +13,8 @@ from schemas.commits import Generation
 from schemas.windows import Window
 from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.store import Store
-from stitch.lake.upkeep.hidden.rewriting import behind_pending, by_window, rewrite, settle_published
-from stitch.lake.upkeep.hidden.upkeep_lane import UpkeepLane
+from stitch.lake.upkeep.rewriting import behind_pending, by_window, rewrite, settle_published
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane
 
 _WINDOWS_A_COMMIT: Final = 128
 """Bounds the record, about 1 KB a window, and what is lost by an interruption."""

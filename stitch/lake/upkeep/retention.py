@@ -17,8 +17,8 @@ from schemas.commits import Replaced, Retirement
 from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable
 from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
 from stitch.lake.store import Store
-from stitch.lake.upkeep.hidden.hidden import UPKEEP_LANE, read_hidden
-from stitch.lake.upkeep.hidden.upkeep_lane import UpkeepLane, swept
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane, swept
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.staging import Staging
 from stitch.lake.stats_files import STATS
 from stitch.lake.store import Move, Store
-from stitch.lake.upkeep.hidden.hidden import UPKEEP_LANE, Hidden, read_hidden
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
 
 _FOLDER: Final = "window="
 
