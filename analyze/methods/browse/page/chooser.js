@@ -70,18 +70,29 @@
     row.append(table.tBodies[0].rows[place].cells[0].cloneNode(true), ...cells);
     return row;
   };
+  // Rows under the headings of a table, which narrow screens show beside each number.
+  const fill = (table, rows) => {
+    const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    rows.forEach((row) => [...row.cells].forEach((one, i) => { one.dataset.of = heads[i]; }));
+    table.tBodies[0].replaceChildren(...rows);
+  };
 
   const MOST = 8;
   const chooser = (section, end) => {
-    const root = document.getElementById("browse-ranges" + end);
-    const panel = document.getElementById("chooser" + end);
-    if (!root || !panel) return;
+    const root = document.getElementById("times" + end);
+    const panel = root && root.querySelector(".chooser");
+    if (!panel) return;
     const from = panel.querySelector("input.from"), to = panel.querySelector("input.to");
     const names = {
-      roots: root.querySelector("table.all-roots"),
-      categories: root.querySelector("table.all-categories"),
-      sites: root.querySelector("table.all-sites"),
+      roots: document.getElementById("all-roots" + end),
+      categories: document.getElementById("all-categories" + end),
+      sites: document.getElementById("all-sites" + end),
     };
+    for (const table of panel.querySelectorAll("table")) {
+      const kind = table.className.slice("of-".length);
+      const like = section.ranges.map((_, i) => document.getElementById(`range${i + 1}-${kind}${end}`)).find(Boolean);
+      if (like) table.tHead.replaceWith(like.tHead.cloneNode(true));
+    }
     const edges = section.edges_us, bins = section.n.length;
     const weight = sum(section.weight, 0, bins), time = sum(section.us, 0, bins);
     const figure = root.querySelector(".density-of"), svg = figure.querySelector("svg");
@@ -142,10 +153,11 @@
         past < bins ? `duration < ${filterDuration(edges[past])}` : "",
       ].filter(Boolean).join(" and ") || "none: all requests";
       for (const kind of ["roots", "categories"]) {
-        const body = panel.querySelector(`.of-${kind} tbody`);
-        if (body) body.replaceChildren(...(n ? kindRows(kind, first, past) : []));
+        const table = panel.querySelector(`.of-${kind}`);
+        if (table) fill(table, n ? kindRows(kind, first, past) : []);
       }
-      panel.querySelector(".of-sites tbody").replaceChildren(...(n ? siteRows(first, past) : []));
+      const sites = panel.querySelector(".of-sites");
+      if (sites.tHead.rows.length) fill(sites, n ? siteRows(first, past) : []);
       panel.querySelectorAll("th").forEach((head) => head.removeAttribute("aria-sort"));
       const left = xOf(edges[first]), right = xOf(edges[past]);
       band.setAttribute("x", 100 * left + "%");
@@ -186,7 +198,7 @@
     figure.addEventListener("pointercancel", ended);
 
     panel.hidden = false;
-    root.querySelectorAll("details.range[open]").forEach((one) => one.removeAttribute("open"));
+    root.querySelectorAll(".part > details[open]").forEach((one) => one.removeAttribute("open"));
     const tail = section.ranges[section.ranges.length - 1];
     choose(tail ? tail.first : 0, tail ? tail.past : bins);
   };
@@ -226,5 +238,5 @@
     if (section.section === "browse-ranges") chooser(section, place === 1 ? "" : "-" + place);
   }
   // Names for chosen ranges are found by their place in these two: they keep their order.
-  document.querySelectorAll(".browse table.sorted:not(.all-roots, .all-categories, .all-sites)").forEach(sortable);
+  document.querySelectorAll("main table:not([id^=all-])").forEach((table) => table.tHead.rows.length && sortable(table));
 })();
