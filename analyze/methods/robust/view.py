@@ -16,7 +16,7 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.sums import numbered, totals
@@ -50,6 +50,8 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
+        self.has_history = bool((roles.ordinary != roles.reference).any())
+        """Ordinary times are more than the reference."""
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
     def _visited(self, slots: B1) -> VisitSums:
@@ -94,6 +96,16 @@ class View:
         """[sites, columns] requests that a unit of weight is worth there."""
         return in_requests(self.touching, self.visits("w2"))
 
+    def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
+        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone."""
+        prior = self.settings.cold_phi if self.roles.cold and not one_sided else 1.0
+        found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
+        if not self.has_history:
+            return found, None
+        own = FIRST_BLOCK + np.unique(self.roles.noise[self.roles.reference])
+        alone = [np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, AFTER:]], axis=1) for v in (x, n)]
+        return found, share_change(*alone, prior_phi=prior, margin=self.settings.share_margin)
+
     # -- levels: per-request values
 
     def values(self, measure: int) -> tuple[Histograms, I8]:
@@ -129,9 +141,16 @@ class View:
         """The change of the median own time of every site."""
         return self.level(self.own_times)
 
-    def level(self, values: Histograms) -> Estimate:
-        """Estimate the change of the median of values at every site."""
-        rows = values.pooled(self.roles.side)
+    @property
+    def sides(self) -> tuple[I8, I8 | None]:
+        """[slots] 0 before, 1 after, -1 neither; with a history the same of the reference alone."""
+        roles = self.roles
+        alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
+        return roles.side, alone if self.has_history else None
+
+    def level(self, values: Histograms, side: I8 | None = None) -> Estimate:
+        """Estimate the change of the median of values at every site; side: as in `sides`."""
+        rows = values.pooled(self.roles.side if side is None else side)
         periods, n = rows.log_medians(self.n_sites, 2)
         blocks, blocks_n = values.pooled(self.roles.noise).log_medians(self.n_sites, self.n_blocks)
         return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=self.least_tau)
