@@ -95,7 +95,7 @@ format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines
 	$(BIN)/python tests/bench/bench_codecs.py
 	$(BIN)/python tests/bench/bench_kernel.py
-	$(BIN)/python tests/bench/bench_lake.py ../shared/data/online-boutique
+	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py
 

@@ -77,7 +77,7 @@ def run(*faults: tuple[str, float]) -> RobustRun:
 
 def at(found: RobustRun) -> list[str]:
     """Point at which the leading change of each group is."""
-    return [found.profile.names.operation(group.lead.site).point for group in found.groups]
+    return [found.profile.names.operation(group.lead.site).point for group in found.causes]
 
 
 @pytest.mark.parametrize(

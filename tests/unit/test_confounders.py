@@ -52,14 +52,14 @@ def run(before: list[Call], after: list[Call], weight: float = 1.0) -> RobustRun
 
 def test_a_renamed_call_is_one_statement() -> None:
     found = run(requests(200, 1), requests(200, 2, name="db/fetch"))
-    assert found.groups == ()
+    assert found.causes == ()
     assert "db/read is fetch" in found.confounded.text("renamed-operations")
 
 
 def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
     found = run(requests(200, 1), requests(200, 2, name="db/fetch", scale=3.0))
-    assert [group.lead.kind for group in found.groups] == [ChangeKind.SLOWER]
-    assert found.profile.names.operation(found.groups[0].lead.site).point == "read"
+    assert [group.lead.kind for group in found.causes] == [ChangeKind.SLOWER]
+    assert found.profile.names.operation(found.causes[0].lead.site).point == "read"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_renamed_call_that_got_slow_is_found_under_its_old_name() -> None:
 def test_another_call_is_no_rename(after: list[Call]) -> None:
     found = run([*requests(200, 1, other="db/ping")], after)
     assert found.confounded.text("renamed-operations") == ""
-    assert found.groups
+    assert found.causes
 
 
 def now_and_then(n: int, seed: int, name: str, times: int) -> list[Call]:
@@ -130,7 +130,7 @@ def calling(n: int, seed: int, *, tells: bool = True, answers: str = "ok", scale
 
 def test_a_component_that_tells_nothing_any_more_is_lost_instrumentation() -> None:
     found = run(calling(200, 1), calling(200, 2, tells=False))
-    assert found.groups == ()
+    assert found.causes == ()
     assert "No span of store arrived" in found.confounded.text("lost-instrumentation")
     slower = run(calling(200, 1), [*calling(200, 2, tells=False, scale=1.0), *calling(3, 3)])
     assert "No span" not in slower.confounded.text("lost-instrumentation"), "it told three times"
@@ -139,7 +139,7 @@ def test_a_component_that_tells_nothing_any_more_is_lost_instrumentation() -> No
 @pytest.mark.parametrize(("answers", "scale"), [("error", 1.0), ("ok", 4.0), ("ok", 0.2)])
 def test_a_component_that_is_down_is_found(answers: str, scale: float) -> None:
     found = run(calling(200, 1), calling(200, 2, tells=False, answers=answers, scale=scale))
-    assert found.groups
+    assert found.causes
     assert found.confounded.text("lost-instrumentation") == ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from analyze.methods.robust.causes.settings import CausesSettings
 from schemas.config import Config
 
 
@@ -107,3 +108,5 @@ class RobustSettings(Config):
     confounders: ConfounderSettings = ConfounderSettings()
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
+    causes: CausesSettings = CausesSettings()
+    """What counts as a consequence, and what comes first."""
