@@ -21,7 +21,7 @@ import numpy as np
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BINS_PER_OCTAVE, value_of
 from analyze.stats.noise import LogMedians
@@ -98,12 +98,7 @@ def own_time(view: View) -> Observed:
     least = view.settings.time_share * view.mean_response_ns
     matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
     seen = _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
-    return replace(seen, reference=_alone(view, view.own_times))
-
-
-def _alone(view: View, values: Histograms) -> Estimate | None:
-    _, alone = view.sides
-    return None if alone is None else view.level(values, alone)
+    return replace(seen, reference=view.own_time_change[1])
 
 
 def slow_calls(view: View) -> Observed:
@@ -174,12 +169,12 @@ def overlap(view: View) -> Observed | None:
     if not len(values.n):
         return None
     values = view.given_pattern(values, pattern)
-    found = view.level(values)
-    together = view.level(view.given_pattern(*view.values(STRETCH)))
+    found, alone = view.level(values)
+    together, _ = view.level(view.given_pattern(*view.values(STRETCH)))
     with np.errstate(invalid="ignore"):
         matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
     seen = _at_sites(view, found, np.log1p(2 * view.settings.time_floor), matters, np.zeros(view.n_sites))
-    return replace(seen, reference=_alone(view, values))
+    return replace(seen, reference=alone)
 
 
 # ---------------------------------------------------------------- numbers of calls
@@ -205,13 +200,8 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     if not wanted.any():
         return None
     values = values.where(wanted[values.place])
-    blocks = _log_means(values.pooled(view.roles.noise), n_sites, view.n_blocks)
     least_tau = max(settings.min_tau, settings.cold_calls_tau) if view.roles.cold else settings.min_tau
-    found, alone = (
-        None if side is None else _level_of_calls(values.pooled(side), blocks, n_sites, least_tau)
-        for side in view.sides
-    )
-    assert found is not None
+    found, alone = view.levels(values, _log_means, least_tau)
     with np.errstate(divide="ignore", invalid="ignore"):
         a_call_ns = np.nan_to_num(
             (view.before.critical_ns + view.after.critical_ns) / (view.before.calls + view.after.calls)
@@ -226,13 +216,6 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     before, after = view.rates
     seen = _at_sites(view, found, floor, matters, (after - before) * a_call_ns)
     return replace(seen, weight=weight, tested=seen.tested & wanted, reference=alone)
-
-
-def _level_of_calls(
-    rows: Histograms, blocks: tuple[LogMedians, F8], n_sites: int, least_tau: float
-) -> Estimate:
-    periods, n = _log_means(rows, n_sites, 2)
-    return level_change(periods, n, rows.rank_p(n_sites), *blocks, least_tau=least_tau)
 
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:

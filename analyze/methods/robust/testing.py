@@ -14,6 +14,7 @@ from analyze.methods.robust.measures import MEASURES, Measure, Observed
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names
+from analyze.stats.estimate import LEAST_IN_ENVELOPE
 from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
@@ -112,17 +113,16 @@ def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1
     """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
 
     A history is for noise and for what is usual, never for the value before (L.10.1). A reference that is one
-    of many ordinary windows is known best by all of them; of one that is not the interval of the change must
-    exclude 0, on the same side, and the change be over the floor.
+    of many ordinary windows is known best by all of them; against one that is not the change must show as
+    well, on the same side. Fewer than five requests of it say nothing: they are too easily all of a kind.
     """
     e, alone = seen.estimate, seen.reference
     if alone is None:
         none = np.zeros(len(e.p), dtype=np.bool_)
         return none, ~none
     with np.errstate(invalid="ignore"):
-        size = np.abs(alone.change)
-        shows = (np.sign(alone.change) == np.sign(e.change)) & (size > alone.reach()) & (size > seen.floor)
-    return alone.before_outside() & (alone.n0 >= settings.min_requests), shows
+        shows = (np.sign(alone.change) == np.sign(e.change)) & alone.clears(settings.min_z, seen.floor)
+    return alone.before_outside() & (alone.n0 >= LEAST_IN_ENVELOPE), shows
 
 
 def _change(row: _Row, at: int) -> Change:

@@ -6,6 +6,7 @@ need is worked out here once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,7 @@ from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.noise import LogMedians
 from analyze.stats.sums import numbered, totals
 from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
@@ -102,9 +104,18 @@ class View:
         found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
         if not self.has_history:
             return found, None
-        own = FIRST_BLOCK + np.unique(self.roles.noise[self.roles.reference])
-        alone = [np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, AFTER:]], axis=1) for v in (x, n)]
+        own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
+        alone = [
+            np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
+            for v in (x, n)
+        ]
         return found, share_change(*alone, prior_phi=prior, margin=self.settings.share_margin)
+
+    @cached_property
+    def _own_blocks(self) -> tuple[I8, I8]:
+        """Blocks of ordinary times that are the reference's, and the history's."""
+        own = np.unique(self.roles.noise[self.roles.reference])
+        return own, np.setdiff1d(np.arange(self.n_blocks), own)
 
     # -- levels: per-request values
 
@@ -137,23 +148,41 @@ class View:
         return self.given_pattern(*self.values(OWN_TIME))
 
     @cached_property
-    def own_time(self) -> Estimate:
-        """The change of the median own time of every site."""
+    def own_time_change(self) -> tuple[Estimate, Estimate | None]:
+        """The change of the median own time of every site; with a history also from the reference."""
         return self.level(self.own_times)
 
     @property
-    def sides(self) -> tuple[I8, I8 | None]:
-        """[slots] 0 before, 1 after, -1 neither; with a history the same of the reference alone."""
-        roles = self.roles
-        alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
-        return roles.side, alone if self.has_history else None
+    def own_time(self) -> Estimate:
+        """The change of the median own time of every site."""
+        return self.own_time_change[0]
 
-    def level(self, values: Histograms, side: I8 | None = None) -> Estimate:
-        """Estimate the change of the median of values at every site; side: as in `sides`."""
-        rows = values.pooled(self.roles.side if side is None else side)
-        periods, n = rows.log_medians(self.n_sites, 2)
-        blocks, blocks_n = values.pooled(self.roles.noise).log_medians(self.n_sites, self.n_blocks)
-        return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=self.least_tau)
+    def level(self, values: Histograms) -> tuple[Estimate, Estimate | None]:
+        """Estimate changes of the median of values at every site; with a history also from the reference."""
+        return self.levels(values, Histograms.log_medians, self.least_tau)
+
+    def levels(
+        self,
+        values: Histograms,
+        medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
+        least_tau: float,
+    ) -> tuple[Estimate, Estimate | None]:
+        """Estimate changes of a level; medians: (values, places, columns) to logarithms and requests."""
+        blocks, blocks_n = medians(values.pooled(self.roles.noise), self.n_sites, self.n_blocks)
+
+        def of(side: I8, blocks: LogMedians, blocks_n: F8) -> Estimate:
+            rows = values.pooled(side)
+            periods, n = medians(rows, self.n_sites, 2)
+            return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=least_tau)
+
+        roles = self.roles
+        found = of(roles.side, blocks, blocks_n)
+        if not self.has_history:
+            return found, None
+        _, others = self._own_blocks
+        alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
+        history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
+        return found, of(alone, history, blocks_n[:, others])
 
     @property
     def least_tau(self) -> float:
