@@ -102,8 +102,12 @@ def test_the_id_is_that_of_the_content_and_the_page_has_a_row() -> None:
     assert more.report.id == outcome.report.id
     assert content_id(more.report) == content_id(outcome.report)
     page = render_html(more.report, more.views)
-    assert page.count("<dt>Look further</dt>") == len(more.report.section(FindingsSection).findings)
-    assert "<dt>Look further</dt>" not in render_html(outcome.report, outcome.views)
+    assert page.count("<summary>Look further, with other analyses</summary>") == len(
+        more.report.section(FindingsSection).findings
+    )
+    assert "<summary>Look further, with other analyses</summary>" not in render_html(
+        outcome.report, outcome.views
+    )
     view = more.report.section(FindingsSection).findings[0].views[0]
     assert view.arguments[1:9] == (
         *("--lake", "some lake", "--reference", "a/b"),
