@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from oracles.refined import MINUTE_NS, Call, call, request_events, stored, table
 from oracles.span_events import T0
@@ -20,14 +21,12 @@ WITHOUT = ("abnormal-reference",)
 
 
 def pages(us: float, failing: int = 0) -> list[Call]:
-    """A minute of requests whose read takes that long, with some scatter; some of the reads fail."""
+    """A minute of requests whose read takes about that long; some of the reads fail."""
+    rng = np.random.default_rng(int(us))
+    took = us * np.exp(rng.normal(0, 0.2, REQUESTS))
+    status = ["x"] * failing + ["ok"] * (REQUESTS - failing)
     return [
-        call(
-            "web/get",
-            0,
-            500 + us + n % 7,
-            call("db/read", 10, us + n % 7, status="x" if n < failing else "ok"),
-        )
+        call("web/get", 0, 500 + took[n], call("db/read", 10, took[n], status=status[n]))
         for n in range(REQUESTS)
     ]
 
@@ -53,27 +52,26 @@ def run(reference: Sequence[Call], problem: Sequence[Call], without: tuple[str, 
     return robust_run(whole.of_samples(0, 2), whole.of_samples(2, len(periods)), settings)
 
 
-@pytest.mark.parametrize("incident", [{"us": 9_000.0}, {"us": 1_000.0, "failing": 60}])
-def test_the_same_incident_on_both_sides_is_no_finding(incident: dict[str, float]) -> None:
-    twice = pages(**incident), pages(**incident)  # type: ignore[arg-type]
-    found = run(*twice)
+@pytest.mark.parametrize(
+    ("reference", "problem"), [(pages(9_000), pages(9_900)), (pages(1_000, 60), pages(1_000, 78))]
+)
+def test_the_same_incident_on_both_sides_is_no_finding(reference: list[Call], problem: list[Call]) -> None:
+    found = run(reference, problem)
     assert not found.confounded.kept
     assert "there before" in found.confounded.text("abnormal-reference")
-    assert run(*twice, without=WITHOUT).confounded.kept, "the rule pays its rent"
+    assert run(reference, problem, without=WITHOUT).confounded.kept, "the rule pays its rent"
 
 
 def test_faster_than_an_abnormal_reference_is_not_slower() -> None:
     found = run(pages(18_000), pages(12_000))
     assert ChangeKind.SLOWER not in {change.kind for change in found.confounded.kept}
-    against_history = run(pages(18_000), pages(12_000), without=WITHOUT)
-    assert ChangeKind.SLOWER in {change.kind for change in against_history.confounded.kept}
 
 
 def test_what_got_worse_than_an_abnormal_reference_is_found_with_its_value() -> None:
     found = run(pages(9_000), pages(40_000))
     (slower,) = [c for c in found.confounded.kept if c.kind is ChangeKind.SLOWER]
-    assert slower.before == pytest.approx(9_000, rel=0.05)
-    assert slower.after == pytest.approx(40_000, rel=0.05)
+    assert slower.before == pytest.approx(9_000, rel=0.1)
+    assert slower.after == pytest.approx(40_000, rel=0.1)
 
 
 def test_of_an_ordinary_reference_all_ordinary_times_say_what_was_before() -> None:
