@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_type_hints
 
+from pydantic import BaseModel
+
 from analyze.methods.port import AnyMethod, Chosen
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 
@@ -27,8 +29,9 @@ def with_methods(run: Callable[..., None], methods: Sequence[AnyMethod]) -> Call
             name: FieldOption(f"--{method.name}-{name.replace('_', '-')}") for name in fields if name in taken
         }
         taken |= fields.keys()
+        nested = tuple(name for name, field in fields.items() if isinstance(field.default, BaseModel))
         places[place] = method
-        hints[place] = Annotated[method.settings, ModelOptions(fields=named)]
+        hints[place] = Annotated[method.settings, ModelOptions(leave_out=nested, fields=named)]
         parameters.append(inspect.Parameter(place, inspect.Parameter.KEYWORD_ONLY))
 
     def command(**given: Any) -> None:

@@ -18,7 +18,7 @@ from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict.judgement import assured
+from analyze.methods.robust.verdict.judgement import judge
 from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.path_settings import PathSettings
 from analyze.population import Population
@@ -41,7 +41,7 @@ def robust_result(
     """Run robust mode and fill the report."""
     run = robust_run(compared, history, settings)
     exact = mean_account(run)
-    looked = assured(run, settings)
+    looked = judge(run, settings)
     mean = looked.interval("mean")
     accounts = [
         account_of(exact, "mean", run, mean, limits),

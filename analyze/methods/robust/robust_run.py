@@ -19,7 +19,7 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, tested_changes
 from analyze.methods.robust.unrecorded_callees import unrecorded_callees
-from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
+from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components
@@ -78,7 +78,7 @@ def robust_run(
             np.inf,
         )
     else:
-        population, threshold_ns = compared, slow_response_ns(compared)
+        population, threshold_ns = compared, slow_response_ns(compared, settings.verdict.slow_levels[0])
         patterns = profile_of(compared, here, threshold_ns)
     profile = patterns.profile
     if history is not None:
@@ -148,11 +148,11 @@ def _refuse_empty(compared: Population | SampleProfiles) -> None:
             raise no_testable_request(sample.name)
 
 
-def slow_response_ns(population: Population, level: float = TAIL_LEVELS[0]) -> float:
+def slow_response_ns(population: Population, level: float) -> float:
     """Response time over which a request is slow, ns; inf without requests of the reference.
 
     The longest of the bin that holds the reference's weighted quantile: the requests over it are those that
-    the test of the whole period counts (`profile_thresholds`).
+    the test of the whole period counts (`slow_thresholds`).
     """
     inside = [(category, category.rows(REFERENCE)) for category in population.categories]
     response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in inside)])
