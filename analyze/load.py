@@ -20,8 +20,7 @@ from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, LakePeriods, parts_of, pending_note, provisional_note
 from analyze.sql.connection import arrays, statement
-from analyze.sql.filters import filter_terms
-from analyze.sql.unknown_keys import refuse_unknown_keys
+from analyze.sql.filters import filter_terms, refuse_unknown_keys
 from analyze.verify import verify
 from schemas.arrays import I8
 from schemas.errors import ConfigError, PeriodError

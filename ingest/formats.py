@@ -115,7 +115,7 @@ FORMATS: Final = (
     ),
     Format(
         "zipkin",
-        "ingest.codecs.zipkin.zipkin:ZipkinCodec",
+        "ingest.codecs.zipkin.zipkin_json:ZipkinCodec",
         Layout.LINES,
         keys=(frozenset({"traceId", "id"}),),
         aliases=("zipkin-json",),

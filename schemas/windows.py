@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from schemas.errors import ConfigError
 
+NS_PER_US = 1_000
 NS_PER_SECOND = 1_000_000_000
 NS_PER_MINUTE = 60 * NS_PER_SECOND
 NS_PER_DAY = 86_400 * NS_PER_SECOND

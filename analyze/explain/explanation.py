@@ -1,27 +1,44 @@
-"""`explain`: what tells two classes apart, and whether that can be relied on (ALGORITHMS D.4, D.5)."""
+"""Explain what separates two classes of requests, and whether that can be relied on (ALGORITHMS D.4, D.5).
+
+A finding is explained inside the problem period where possible, else against the reference (D.1). The table a
+user reads first says how unlike each attribute is in the two classes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import chdtrc, kolmogorov, xlogy
 
-from analyze.explain.attribute_column import REQUEST, Column
-from analyze.explain.attribute_contrast import attribute_rows
-from analyze.explain.column_codes import CodedColumns, code_columns
-from analyze.explain.explain_settings import ExplainSettings
-from analyze.explain.feature_table import FeatureTable
-from analyze.explain.gated_tree import Node, Split, ask, goes_left, grow, least_leaf
-from analyze.explain.split_gain import best_splits, class_weights
-from analyze.explain.tree_rules import Group, best_group, tree_rules
-from analyze.explain.tree_validation import agreement, cross_validated_auc, root_stability
-from schemas.arrays import B1
-from schemas.report.explanations import Explanation, Rule
+from analyze.explain.chosen_requests import Selection
+from analyze.explain.columns import MISSING, REQUEST, Column
+from analyze.explain.rules import Group, best_group, tree_rules
+from analyze.explain.settings import ExplainSettings
+from analyze.explain.table import FeatureTable, observe
+from analyze.explain.tree import (
+    CodedColumns,
+    Node,
+    Split,
+    agreement,
+    ask,
+    best_splits,
+    class_weights,
+    code_columns,
+    cross_validated_auc,
+    goes_left,
+    grow,
+    least_leaf,
+    root_stability,
+)
+from analyze.population import Population
+from analyze.stats.multiple import q_values
+from schemas.arrays import B1, F8
+from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
 
-Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
-
+_Reason = Literal["", "no-parameters", "too-few", "not-predictive", "unstable"]
 _TWINS_SHOWN = 3
 _MOST_STANDING = 3
 """Trees that may turn out to tell what is so on every day, before there is no explanation."""
@@ -29,6 +46,10 @@ _AS_USUAL = 0.5
 _NEW = 0.2
 _TWIN = 0.98
 """Correlation of two columns' answers from which they say the same."""
+_LEVELS_SHOWN = 3
+_AS_GOOD = 0.05
+"""By so much AUC may a contrast inside the period be worse and still be the one to show: it controls for
+everything that merely changed with time."""
 
 
 def explain(
@@ -43,20 +64,20 @@ def explain(
     arguments.
     """
     asked = ExplainSettings() if settings is None else settings
-    left_out = tuple(column.text for column in table.columns if excluded(column, exclude))
+    left_out = tuple(column.text for column in table.columns if _excluded(column, exclude))
     standing: list[str] = []
     for _ in range(_MOST_STANDING + 1):
         chosen = [
             number
             for number, column in enumerate(table.columns)
-            if not excluded(column, (*exclude, *standing))
+            if not _excluded(column, (*exclude, *standing))
         ]
         coded, whole = _coded(table, chosen, asked)
         found = _judged(table, coded, asked)
         if found.tree is None or whole is None or not _on_every_day(table, coded, whole, found):
             break
         standing += found.parting
-    rows = attribute_rows(coded, table.affected)
+    rows = _attribute_rows(coded, table.affected)
     identifiers = tuple(i for i in table.identifiers if not _named(i.where, i.key, exclude))
     return Explanation(
         contrast=table.contrast,
@@ -117,7 +138,7 @@ def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColum
     return told_before * told >= _AS_USUAL * told**2 and abs(moved) < _NEW
 
 
-def excluded(column: Column, exclude: Sequence[str]) -> bool:
+def _excluded(column: Column, exclude: Sequence[str]) -> bool:
     """Whether the user does not want to see a column, in any of its aggregates."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
@@ -131,7 +152,7 @@ def _named(where: str, key: str, names: Sequence[str]) -> bool:
 class _Judged:
     """What became of the tree."""
 
-    reason: Reason
+    reason: _Reason
     auc: float | None = None
     stability: float | None = None
     rules: tuple[Rule, ...] = ()
@@ -262,3 +283,170 @@ def _percent(share: float) -> str:
 
 def _at(where: str) -> str:
     return "" if where == REQUEST else f" at {where}"
+
+
+class _Unlike(NamedTuple):
+    distance: float
+    p: float
+    levels: tuple[LevelShare, ...]
+    medians: tuple[float | None, float | None]
+
+
+def _attribute_rows(coded: CodedColumns, affected: B1) -> tuple[AttributeRow, ...]:
+    """A row for every column, the most unlike first; q over all of them (Benjamini-Hochberg).
+
+    Words: Jensen-Shannon distance (base 2, so 1 is the most) of the levels, p of the G-test. Numbers:
+    Kolmogorov-Smirnov, p asymptotic; where a number is missing more often in one class than numbers differ,
+    the difference of that share.
+    """
+    found = [
+        _numbers(column, affected) if column.numeric else _words(coded, number, affected)
+        for number, column in enumerate(coded.columns)
+    ]
+    if not found:
+        return ()
+    q = q_values(np.clip([one.p for one in found], 0.0, 1.0))
+    rows = [
+        AttributeRow(
+            where=column.where,
+            key=column.name,
+            numeric=column.numeric,
+            distance=one.distance,
+            p=one.p,
+            q=float(q[number]),
+            levels=one.levels,
+            median_affected=one.medians[0],
+            median_others=one.medians[1],
+        )
+        for number, (column, one) in enumerate(zip(coded.columns, found, strict=True))
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.distance, row.p, row.where, row.key)))
+
+
+def _words(coded: CodedColumns, number: int, affected: B1) -> _Unlike:
+    codes = coded.codes[number]
+    counts = np.array(
+        [np.bincount(codes[side], minlength=coded.width) for side in (affected, ~affected)], dtype=np.float64
+    )
+    distance, p = _js_distance(counts), _g_test(counts)
+    return _Unlike(distance, p, _levels(coded, number, counts), (None, None))
+
+
+def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, ...]:
+    """The levels whose shares differ most."""
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    there = np.flatnonzero(counts.sum(axis=0))
+    order = there[np.argsort(-np.abs(share[0] - share[1])[there], kind="stable")]
+    return tuple(
+        LevelShare(
+            value=coded.word(number, int(code)),
+            share_affected=float(share[0, code]),
+            share_others=float(share[1, code]),
+        )
+        for code in order[:_LEVELS_SHOWN]
+    )
+
+
+def _numbers(column: Column, affected: B1) -> _Unlike:
+    known = ~np.isnan(column.values)
+    sides = [column.values[known & side] for side in (affected, ~affected)]
+    medians = [_median(side) for side in sides]
+    d, p = _ks(sides[0], sides[1])
+    missing = np.array([[(~known & side).sum(), (known & side).sum()] for side in (affected, ~affected)])
+    levels: tuple[LevelShare, ...] = ()
+    if missing[:, 0].any():
+        share = missing[:, 0] / np.maximum(missing.sum(axis=1), 1)
+        gap = float(abs(share[0] - share[1]))
+        if gap > d:
+            d, p = gap, _g_test(missing.astype(np.float64))
+            levels = (
+                LevelShare(value=MISSING, share_affected=float(share[0]), share_others=float(share[1])),
+            )
+    return _Unlike(d, p, levels, (medians[0], medians[1]))
+
+
+def _median(values: F8) -> float | None:
+    """The lower median: always one of the values, and finite."""
+    middle = (len(values) - 1) // 2
+    return float(np.partition(values, middle)[middle]) if len(values) else None
+
+
+def _js_distance(counts: F8) -> float:
+    """Square root of the Jensen-Shannon divergence (bits) of two rows of counts; 0 where one is empty."""
+    total = counts.sum(axis=1, keepdims=True)
+    if (total == 0).any():
+        return 0.0
+    share = counts / total
+    mean = share.mean(axis=0)
+    divergence = (xlogy(share, share).sum(axis=1) - xlogy(share, mean).sum(axis=1)).mean() / np.log(2)
+    return float(np.sqrt(np.clip(divergence, 0.0, 1.0)))
+
+
+def _g_test(counts: F8) -> float:
+    """P of the G-test that two rows of counts have the same shares; 1 where nothing is known."""
+    counts = counts[:, counts.sum(axis=0) > 0]
+    rows = counts.sum(axis=1, keepdims=True)
+    if counts.shape[1] < 2 or (rows == 0).any():
+        return 1.0
+    expected = rows * counts.sum(axis=0) / counts.sum()
+    g = 2 * (xlogy(counts, counts) - xlogy(counts, expected)).sum()
+    return float(chdtrc(counts.shape[1] - 1, max(g, 0.0)))
+
+
+def _ks(one: F8, other: F8) -> tuple[float, float]:
+    """Kolmogorov-Smirnov statistic of two samples and its asymptotic p; (0, 1) where one is empty."""
+    if len(one) == 0 or len(other) == 0:
+        return 0.0, 1.0
+    both = np.sort(np.concatenate([one, other]))
+    gaps = [np.searchsorted(np.sort(side), both, side="right") / len(side) for side in (one, other)]
+    d = float(np.abs(gaps[0] - gaps[1]).max())
+    root = np.sqrt(len(one) * len(other) / (len(one) + len(other)))
+    return d, float(kolmogorov((root + 0.12 + 0.11 / root) * d))
+
+
+def explain_finding(
+    population: Population,
+    affected: Selection,
+    unaffected: Selection | None,
+    reference: Selection,
+    *,
+    usual: Selection | None = None,
+    words: tuple[str, str, str] = (
+        "affected requests",
+        "other requests of the problem",
+        "requests of the reference",
+    ),
+    counts: bool = False,
+    exclude: Sequence[str] = (),
+    settings: ExplainSettings | None = None,
+) -> Explanation:
+    """What tells `affected` (problem) from `unaffected` (problem) and from `reference` requests.
+
+    Both contrasts share one reading of parameters. The one inside the problem (M2, M4) is shown where it is
+    reliable and about as good as the other (M1, M3). Identifiers that changed with the period are told in
+    either. Selections should be of requests that reach the changed site; what only affected requests pass is
+    no parameter.
+
+    usual: those of the reference that show what the affected show (as slow, the same path). What tells them
+    from the rest of the reference is no news, large reads are slow on every day, and is left out inside the
+    problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
+    """
+    asked = ExplainSettings() if settings is None else settings
+    none = Selection({})
+    as_usual = none if usual is None else usual
+    inside = none if unaffected is None else unaffected
+    groups = (affected, reference.without(as_usual), as_usual, inside)
+    observed = observe(population, groups, counts=counts, settings=asked)
+    control = None if usual is None else ((0, 3), (1, 2), 2)
+    contrasts: list[tuple[tuple[int, ...], str]] = [((1, 2), words[2])]
+    if inside.n_requests >= asked.least_requests:
+        contrasts.append(((3,), words[1]))
+    shown: Explanation | None = None
+    for others, said in contrasts:
+        table = observed.contrast(0, others, (words[0], said), asked, control=control)
+        found = explain(table, exclude=exclude, settings=asked)
+        as_good = shown is None or (found.auc or 0.0) >= (shown.auc or 0.0) - _AS_GOOD
+        if shown is None or (found.reliable and (as_good or not shown.reliable)):
+            shown = found
+    assert shown is not None
+    return shown

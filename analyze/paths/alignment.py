@@ -1,10 +1,22 @@
-"""Which steps of two paths are the same step: longest common subsequences of names (ALGORITHMS J.6)."""
+"""Align two paths: which steps are the same, which differ, which moves are the same change (J.6; NSDI §9.3).
+
+Steps are aligned by name, along a longest common subsequence; the signature is the last common step before
+the first difference, what was inserted and what was deleted, without repeats: `write` that now goes to
+another node is one change, in however many categories and with however many iterations it is seen.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
+import numpy as np
 from rapidfuzz.distance import LCSseq
+
+from analyze.population import Graph, GraphNode
+from schemas.arrays import B1
+from stitch.graph.placed import END
 
 Pair = tuple[int | None, int | None]
 
@@ -25,8 +37,8 @@ def align(
     """
     pairs: list[Pair] = []
     at_left = at_right = 0
-    for i, j in [*common(left, right), (len(left), len(right))]:
-        inner = common(loose_left[at_left:i], loose_right[at_right:j])
+    for i, j in [*_common(left, right), (len(left), len(right))]:
+        inner = _common(loose_left[at_left:i], loose_right[at_right:j])
         for a, b in [*((at_left + a, at_right + b) for a, b in inner), (i, j)]:
             pairs += [(k, None) for k in range(at_left, a)]
             pairs += [(None, k) for k in range(at_right, b)]
@@ -35,7 +47,7 @@ def align(
     return pairs[:-1]
 
 
-def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
+def _common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Partners (i, j) of a longest common subsequence, ascending."""
     gone, new = set(), set()
     for edit in LCSseq.editops(left, right):
@@ -45,3 +57,185 @@ def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[in
             new.add(edit.dest_pos)
     kept = (i for i in range(len(left)) if i not in gone)
     return list(zip(kept, (j for j in range(len(right)) if j not in new), strict=True))
+
+
+class Move(StrEnum):
+    """How the steps of two paths differ."""
+
+    REPLACED = "replaced"
+    """The same work is done by another component, or on another host where hosts are told apart."""
+    INSERTED = "inserted"
+    REMOVED = "removed"
+    OTHER_STEPS = "other-steps"
+    """Some steps instead of others."""
+    REPEATS = "repeats"
+    """The same steps, other numbers of them."""
+    ORDER = "order"
+    """The same steps as often, in another order or with other waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What is the same in all moves of a group. Names only; ends of spans and repeats are left out."""
+
+    move: Move
+    anchor: GraphNode | None
+    """Last common step before the first difference; None: they differ from the root on."""
+    replaced: tuple[tuple[GraphNode, GraphNode], ...]
+    """(before, after), in the order of happening."""
+    inserted: tuple[GraphNode, ...]
+    """Outermost first."""
+    removed: tuple[GraphNode, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for moves that are the same change: order within it does not count.
+
+        Work that goes to another component is the same change wherever it is asked for; steps that come or go
+        are so at one place only.
+        """
+        return (
+            self.move,
+            None if self.move is Move.REPLACED else self.anchor,
+            frozenset(self.replaced),
+            frozenset(self.inserted),
+            frozenset(self.removed),
+        )
+
+    @property
+    def _steps(self) -> frozenset[tuple[bool, GraphNode]]:
+        """(after, step) of everything that differs; where other steps do, repeats are none."""
+        if self.move in (Move.REPEATS, Move.ORDER):
+            return frozenset()
+        new = [*self.inserted, *(after for _, after in self.replaced)]
+        old = [*self.removed, *(before for before, _ in self.replaced)]
+        return frozenset([*((True, step) for step in new), *((False, step) for step in old)])
+
+    def alike(self, other: Signature) -> float:
+        """Jaccard index of the steps that differ, 0 to 1; 0 where none does."""
+        mine, theirs = self._steps, other._steps
+        return len(mine & theirs) / len(mine | theirs) if mine or theirs else 0.0
+
+
+def aligned_steps(before: Graph, after: Graph) -> list[Pair]:
+    """Every node of both graphs once, partners together."""
+
+    def loose(graph: Graph) -> list[tuple[str, str | None, int]]:
+        return [(node.point, node.label, node.side) for node in graph.nodes]
+
+    return align(before.nodes, after.nodes, loose(before), loose(after))
+
+
+def signature(before: Graph, after: Graph, pairs: Sequence[Pair]) -> Signature:
+    """The signature of a move from `before` to `after`, whose `aligned_steps` are `pairs`."""
+    known, new = {_plain(n) for n in before.nodes}, {_plain(n) for n in after.nodes}
+    anchor: GraphNode | None = None
+    differs = False
+    replaced: dict[tuple[GraphNode, GraphNode], None] = {}
+    inserted: dict[GraphNode, None] = {}
+    removed: dict[GraphNode, None] = {}
+    repeats: dict[GraphNode, None] = {}
+    for i, j in pairs:
+        old = None if i is None else _plain(before.nodes[i])
+        fresh = None if j is None else _plain(after.nodes[j])
+        if old == fresh:
+            anchor = anchor if differs else old
+            continue
+        side = before.nodes[i].side if i is not None else after.nodes[j or 0].side
+        differs = True
+        if side == END and (old is None or fresh is None):
+            continue  # said at its start
+        if old is not None and fresh is not None:
+            replaced[old, fresh] = None
+        elif fresh is not None:
+            (repeats if fresh in known else inserted)[fresh] = None
+        elif old is not None:
+            (repeats if old in new else removed)[old] = None
+    for old, fresh in replaced:
+        # Work that another component does in this move is no step more or less.
+        inserted.pop(fresh, None)
+        removed.pop(old, None)
+    if replaced and (inserted or removed):
+        # Other steps changed, too: that a name occurs on both sides is then an accident.
+        removed = dict.fromkeys([old for old, _ in replaced] + list(removed))
+        inserted = dict.fromkeys([fresh for _, fresh in replaced] + list(inserted))
+        replaced = {}
+    return Signature(
+        _move(bool(replaced), bool(inserted), bool(removed), bool(repeats)),
+        anchor,
+        tuple(replaced),
+        tuple(inserted) or (tuple(repeats) if not replaced and not removed else ()),
+        tuple(removed),
+    )
+
+
+def _plain(node: GraphNode) -> GraphNode:
+    """Without the side of a span: what is done and by whom, not at which end it is noticed."""
+    return GraphNode(node.component, node.point, node.label, node.host)
+
+
+def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Move:
+    if replaced:
+        return Move.REPLACED
+    if inserted and removed:
+        return Move.OTHER_STEPS
+    if inserted or removed:
+        return Move.INSERTED if inserted else Move.REMOVED
+    return Move.REPEATS if repeats else Move.ORDER
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceLine:
+    """One step, or a run of steps that are alike."""
+
+    before: int | None
+    """Position in the graph before; None: only after, or a run."""
+    after: int | None
+    steps: int = 1
+    """More than 1, or no position: a run of steps that both have, collapsed."""
+    differing: int = 0
+    """Of the steps of a run that was cut: how many differ."""
+
+
+def difference_lines(before: Graph, after: Graph, pairs: Sequence[Pair], most: int) -> list[DifferenceLine]:
+    """Differing steps, and steps an edge away from one in either graph, in order; at most about `most` lines.
+
+    Everything else is collapsed into runs with their number. Where there are more differing steps than fit,
+    the first are shown. O(steps + edges).
+    """
+    differs = np.array([_differs(before, after, pair) for pair in pairs], np.bool_)
+    shown = differs | _beside(before, pairs, 0, differs) | _beside(after, pairs, 1, differs)
+    shown[0] = True  # the root says whose path it is
+    lines: list[DifferenceLine] = []
+    run = odd = 0
+    for k, (i, j) in enumerate(pairs):
+        if shown[k] and len(lines) < most:
+            lines += _run(run, odd)
+            run = odd = 0
+            lines.append(DifferenceLine(i, j))
+        else:
+            run, odd = run + 1, odd + int(differs[k])
+    return lines + _run(run, odd)
+
+
+def _differs(before: Graph, after: Graph, pair: Pair) -> bool:
+    i, j = pair
+    return i is None or j is None or before.nodes[i] != after.nodes[j]
+
+
+def _run(steps: int, differing: int) -> list[DifferenceLine]:
+    return [DifferenceLine(None, None, steps, differing)] if steps else []
+
+
+def _beside(graph: Graph, pairs: Sequence[Pair], side: int, differs: B1) -> B1:
+    """[pairs] whether a step has an edge to or from a differing one of this graph."""
+    place = np.zeros(graph.n_nodes, np.int64)
+    for k, pair in enumerate(pairs):
+        node = pair[side]
+        if node is not None:
+            place[node] = k
+    near = np.zeros(len(pairs), np.bool_)
+    src, dst = place[graph.edges[:, 0]], place[graph.edges[:, 1]]
+    near[src[differs[dst]]] = True
+    near[dst[differs[src]]] = True
+    return near

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category, Graph, Population
-from analyze.stats.moments import NS_PER_US, SampleMoments, category_moments
+from analyze.stats.moments import SampleMoments, category_moments
 from analyze.stats.time_blocks import block_of, equal_time_bounds
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
 PARTS = 6
 """Sub-windows of a period, for the noise of shares where there is one window of history."""

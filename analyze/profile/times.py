@@ -16,7 +16,7 @@ from analyze.population import Category, Population
 from analyze.profile.call_sites import GraphSites, graph_sites
 from analyze.profile.names import NameBook, Names
 from analyze.profile.sums import Grouped
-from analyze.stats.moments import NS_PER_US
+from schemas.windows import NS_PER_US
 
 I8 = npt.NDArray[np.int64]
 F8 = npt.NDArray[np.float64]

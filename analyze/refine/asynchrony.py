@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import CHUNK_CELLS, sample_bounds, weigh
+from analyze.refine.sibling_order import CHUNK_CELLS, sample_bounds, weigh
 from analyze.refine.span_tree import SpanTree
 from analyze.refine.stored import FlowMatrices, Operation, StoredCategory
 from schemas.arrays import B1, F8, I8

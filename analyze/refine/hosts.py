@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyze.refine.draft import equal_rows
+from analyze.refine.graphs import equal_rows
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, StoredCategory
 from schemas.arrays import B1, I4, I8

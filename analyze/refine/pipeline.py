@@ -14,16 +14,13 @@ import pyarrow as pa
 
 from analyze.population import DEFAULT_WINDOW_NS, PAIR, Population, Sample
 from analyze.refine.asynchrony import find_asynchronous
-from analyze.refine.consensus import decide_order
-from analyze.refine.draft import Draft, LeftOut
+from analyze.refine.clocks import Clocks, corrected_offsets, estimate_clocks, no_clocks
+from analyze.refine.drafts import OrderedFamily, record_drafts, span_drafts
+from analyze.refine.graphs import Draft, LeftOut, assemble
 from analyze.refine.hosts import decide_host_labels
-from analyze.refine.merging import assemble
 from analyze.refine.messages import with_messages
-from analyze.refine.record_drafts import record_drafts
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import Family, Interner, families, order_evidence
-from analyze.refine.skew import Clocks, corrected_offsets, estimate_clocks, no_clocks
-from analyze.refine.span_drafts import OrderedFamily, span_drafts
+from analyze.refine.sibling_order import Family, Interner, decide_order, families, order_evidence
 from analyze.refine.span_tree import SpanTree, boundaries, leave_behind, span_tree, without_deferred
 from analyze.refine.stored import FlowMatrices, group_flows
 from schemas.arrays import I8

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from analyze.refine.draft import LeftOut
+from analyze.refine.graphs import LeftOut
 from analyze.refine.stored import Operation, StoredStructure
 from schemas.events import EventKind
 from stitch.graph.placed import END, POINT, START

@@ -9,9 +9,10 @@ import numpy as np
 from analyze.population import Population
 from analyze.report import wording
 from analyze.report.moment_rows import number
-from analyze.stats.moments import NS_PER_US, SampleMoments, pooled
+from analyze.stats.moments import SampleMoments, pooled
 from analyze.stats.silences import population_silences
 from schemas.report.report import Change, Headline, SampleSummary
+from schemas.windows import NS_PER_US
 
 OK: Final = "ok"
 """Status of a root that did not fail."""

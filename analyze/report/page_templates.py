@@ -1,12 +1,13 @@
 """Templates of a report's page: autoescaped, and a name that is missing fails.
 
-A template lies beside the Python module that fills it, and is called `package:file`. Filters word numbers as
-the terminal does.
+A template lies beside the Python module that fills it, and is called `package:file`. What a template prints
+has its control characters shown here, in one place; markup of ours stays as it is.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
@@ -14,11 +15,20 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from analyze.report import wording
+from analyze.report.blocks import Block, runs
 
 
 def template(package: str, file: str) -> Template:
     """The template `file` of a package. Raises FileNotFoundError."""
     return _environment().get_template(f"{package}:{file}")
+
+
+def blocks_html(blocks: Sequence[Block], end: str, level: int = 2) -> Markup:
+    """Blocks as HTML: `end` ends every id, `level` is that of the outermost headings."""
+    made = template("analyze.report", "templates/blocks.html.jinja").render(
+        shown=blocks, end=end, level=level
+    )
+    return Markup(made)
 
 
 @cache
@@ -31,7 +41,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["durations"] = wording.durations
+    environment.globals.update(
+        durations=wording.durations, runs=runs, kind=lambda block: type(block).__name__
+    )
     environment.filters.update(
         duration=wording.duration,
         moved=wording.moved_duration,
@@ -43,6 +55,7 @@ def _environment() -> Environment:
         clip=wording.clip,
         count=wording.count,
         number=wording.significant,
+        capital=lambda text: text[:1].upper() + text[1:],
         breakable=_breakable,
     )
     return environment
@@ -53,9 +66,12 @@ def _source(name: str) -> str:
     return resources.files(package).joinpath(file).read_text(encoding="utf-8")
 
 
+_SEPARATORS = re.compile(r"(?<=[/._:])(?=[^\W\d])")
+"""After these a name may break at the end of a line; a number never does."""
+
+
 def _breakable(text: str) -> Markup:
-    """A name that may break at the end of a line after its separators."""
-    return Markup("<wbr>").join(re.split(r"(?<=[/._:])", wording.visible(text)))
+    return Markup("<wbr>").join(_SEPARATORS.split(wording.visible(text)))
 
 
 def _visible(value: object) -> object:

@@ -1,4 +1,4 @@
-"""How a section is shown. One `SectionView` a type of section; renderers loop over sections and ask it."""
+"""How a section is shown: its model, and the function that makes blocks of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from markupsafe import Markup
 from rich.console import Console
 
+from analyze.report.blocks import Blocks
 from schemas.report.report import Report
 from schemas.report.section import Section
 
@@ -17,26 +18,25 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class SectionView(Generic[S]):
-    """The model of a section and its renderers; as JSON it is the model itself."""
+    """The model of a section and its blocks; as JSON it is the model itself."""
 
     model: type[S]
-    html: Callable[[S, str], Markup]
-    """One or several blocks for the page's `<main>`: no script element, no style attribute, nothing loaded;
-    names escaped. Ids must not be those of another type of section, and each ends with the text given: empty
-    for the first section of this type on the page, `-2` for the second (of another method), and so on."""
-    text: Callable[[S, Console], None] | None
-    """Prints it to a terminal; None: it is for the page only."""
+    blocks: Callable[[S], Blocks] | None = None
+    html: Callable[[S, str], Markup] | None = None
+    """Of a section that is not made of blocks yet."""
+    text: Callable[[S, Console], None] | None = None
+    """The same, on a terminal."""
     aside: bool = False
-    """A `<details>` among "Everything else" at the end of the page, instead of in the middle."""
-    style: str = ""
-    """CSS of its own."""
-    script: str = ""
-    """JavaScript of its own, which the page allows by its hash; empty: none. The block must be complete
-    without it. What it works on is the report's JSON in the page (`#flowdiff-report`)."""
+    """It stands among "Everything else" at the end of the page, instead of in the middle."""
     leads: bool = False
     """It tells its method's verdict: it stands below the headline instead of the verdict's sentence."""
     warnings: Callable[[S], tuple[str, ...]] | None = None
     """Sentences that a reader must know before the headline; None: it never has any."""
+    style: str = ""
+    """CSS of its own drawings."""
+    script: str = ""
+    """JavaScript of its own, which the page allows by its hash; empty: none. The section must be complete
+    without it. What it works on is the report's JSON in the page (`#flowdiff-report`)."""
 
     @property
     def tag(self) -> str:

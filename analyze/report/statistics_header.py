@@ -8,9 +8,9 @@ import numpy.typing as npt
 from analyze.profile.stored import SampleProfiles
 from analyze.stats.log_bins import value_of
 from schemas.report.report import SampleSummary
+from schemas.windows import NS_PER_US
 
 F8 = npt.NDArray[np.float64]
-_NS_PER_US = 1e3
 _COLUMNS = ("bin", "n", "w", "ns", "failed", "failed_n")
 
 
@@ -21,7 +21,7 @@ def statistics_summary(compared: SampleProfiles, sample: int) -> SampleSummary:
     """
     named, rows = compared.samples[sample], _rows(compared, sample)
     requests, weight = float(rows["n"].sum()), float(rows["w"].sum())
-    mean_us = float(rows["ns"].sum()) / weight / _NS_PER_US if weight else None
+    mean_us = float(rows["ns"].sum()) / weight / NS_PER_US if weight else None
     return SampleSummary(
         name=named.name,
         text=named.text,
@@ -68,4 +68,4 @@ def _quantile(rows: dict[str, F8], q: float) -> float | None:
     gone = np.cumsum(n)
     at = min(int(np.searchsorted(gone, q * total)), len(n) - 1)
     inside = (q * total - (gone[at] - n[at])) / n[at] if n[at] else 0.0
-    return float(value_of(bins[at] + min(max(inside, 0.0), 1.0))) / _NS_PER_US
+    return float(value_of(bins[at] + min(max(inside, 0.0), 1.0))) / NS_PER_US

@@ -1,47 +1,222 @@
-"""A report for a terminal of 80 to 120 columns (rich)."""
+"""A report on a terminal of 80 columns and more (rich).
+
+Text is printed as text, never as rich markup; control characters in it are shown, not obeyed.
+"""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
 
 from analyze.report import wording
-from analyze.report.section_view import Views, warnings
+from analyze.report.blocks import (
+    Block,
+    Blocks,
+    Column,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Row,
+    Run,
+    Table,
+    Text,
+    Words,
+    runs,
+)
+from analyze.report.section_view import SectionView, Views, warnings
 from schemas.report.report import Report
+from schemas.report.section import Section
+
+LEAST_NAME: Final = 24
+"""Columns that a name needs to be told from others; where there is less, columns of numbers are left out."""
+_INDENT: Final = 3
+_STYLE: Final = {
+    "strong": "bold",
+    "dim": "dim",
+    "span": "dim",
+    "tag": "dim",
+    "warning": "yellow",
+    "worse": "red",
+    "better": "blue",
+}
 
 
 def print_report(report: Report, views: Views, console: Console) -> None:
-    """Warnings, headline, samples, data-quality notes, verdict, and the sections that are for a terminal.
+    """Warnings, headline, samples, data-quality notes, verdict, and the sections.
 
-    Names are printed as text, never as rich markup; control characters in them are shown, not obeyed. Raises
-    KeyError for a section without a view.
+    Raises KeyError for a section without a view.
     """
     for warning in warnings(report, views):
-        console.print(Text(wording.visible(f"! {warning}"), style="bold yellow"))
-    console.print(Text(report.headline.sentence, style="bold"))
+        console.print(_text(f"! {warning}", "bold yellow"))
+    console.print(_text(report.headline.sentence, "bold"))
     for sample in report.samples:
         where = f" where {sample.where}" if sample.where else ""
-        what = (
-            f"{sample.name.capitalize()} {sample.text}{where}: {wording.counted(sample.requests, 'request')}"
-        )
-        console.print(Text(wording.visible(what), style="dim"))
+        requests = wording.counted(sample.requests, "request")
+        console.print(_text(f"{sample.name.capitalize()} {sample.text}{where}: {requests}", "dim"))
     for note in report.notes:
-        console.print(Text(wording.visible(f"! {note}"), style="yellow"))
+        console.print(_text(f"! {note}", "yellow"))
     titles = {method.name: method.title for method in report.methods} if len(report.methods) > 1 else {}
     leading = {s.method: s for s in reversed(report.sections) if views[s.section].leads}
     for method in report.methods:
-        told = leading.get(method.name)
-        show = None if told is None else views[told.section].text
-        if told is None or show is None:
-            text = f"{method.title}: {method.verdict.text}" if titles else method.verdict.text
-            console.print(Text(wording.visible(text)))
-        else:
-            if titles:
-                console.print(Text(wording.visible(f"{method.title}:")))
-            show(told, console)
+        title = f"{method.title}: " if titles else ""
+        if method.name not in leading:
+            console.print(_text(f"{title}{method.verdict.text}"))
+            continue
+        if title:
+            console.print(_text(title.strip()))
+        lead = leading[method.name]
+        _show(views[lead.section], lead, console, lead=True)
     for section in report.sections:
+        if section is leading.get(section.method):
+            continue
         view = views[section.section]
-        if view.text is not None and section is not leading.get(section.method):
-            if section.method in titles:
-                console.print(Text(f"\n{titles.pop(section.method)}", style="bold underline"))
-            view.text(section, console)
+        says = view.text is not None if view.blocks is None else _says(view.blocks(section))
+        if section.method in titles and says:
+            console.print(_text(f"\n{titles.pop(section.method)}", "bold underline"))
+        _show(view, section, console)
+
+
+def _show(view: SectionView[Any], section: Section, console: Console, *, lead: bool = False) -> None:
+    if view.blocks is not None:
+        print_blocks(view.blocks(section), console, lead=lead)
+    elif view.text is not None:
+        view.text(section, console)
+
+
+def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
+    """Print what of some blocks is for a terminal."""
+    for block in blocks:
+        _print(block, console, indent, lead=lead)
+
+
+def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
+    if isinstance(block, Part):
+        _part(block, console, indent, lead=lead)
+    elif isinstance(block, Row) or (isinstance(block, Only) and block.where == "terminal"):
+        print_blocks(block.blocks, console, indent)
+    elif isinstance(block, Text):
+        if block.tone == "pre":  # one line whatever the width, so that it can be copied
+            console.print(_text((" " * indent, block.words)), soft_wrap=True)
+        else:
+            _put(_text(block.words, _STYLE.get(block.tone, "")), console, indent)
+    elif isinstance(block, Items):
+        for number, item in enumerate(block.items, 1):
+            mark = f"{number}." if block.ordered else "*"
+            _put(_hanging(mark, _text(item)), console, indent)
+    elif isinstance(block, Facts):
+        _facts(block, console, indent)
+    elif isinstance(block, Table) and block.printed and block.rows:
+        _put(_table(block, console.width - indent), console, indent)
+        left = (len(block.rows) if block.total is None else block.total) - block.printed
+        if left > 0:
+            _put(_text(f"and {wording.count(left)} more", "dim"), console, indent)
+
+
+def _says(blocks: Blocks) -> bool:
+    """Whether a terminal shows anything of some blocks."""
+    return any(
+        _says(block.blocks)
+        if isinstance(block, Row | Only)
+        else isinstance(block, Part | Text | Items | Facts | Table)
+        for block in blocks
+        if not isinstance(block, Only) or block.where == "terminal"
+    )
+
+
+def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
+    """Print a title with its note, and what stands under it unless it folds."""
+    if part.open is None and not _says(part.blocks) and not part.note:
+        return
+    if not lead and part.open is None:
+        console.print()
+    title = _text(part.title, "" if part.open is not None else "bold")
+    if part.note:
+        title.append("  ").append(_text(part.note, "not bold dim"))
+    _put(title, console, indent)
+    if part.open is None:
+        print_blocks(part.blocks, console, indent + _INDENT * (part.look == "card"))
+
+
+def _facts(facts: Facts, console: Console, indent: int) -> None:
+    lines = [
+        _text((Run(f"{fact.name[:1].upper()}{fact.name[1:]}: ", "dim"), fact.words)) for fact in facts.facts
+    ]
+    if facts.look == "rows":
+        for line in lines:
+            _put(line, console, indent)
+    elif lines:
+        _put(RichText("; ").join(lines), console, indent)
+
+
+def _hanging(mark: str, text: RichText) -> RenderableType:
+    line = RichTable.grid(padding=(0, 1, 0, 0))
+    line.add_column(no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(RichText(mark, style="dim"), text)
+    return line
+
+
+def _put(shown: RenderableType, console: Console, indent: int) -> None:
+    console.print(Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown)
+
+
+def _text(words: Words, style: str = "") -> RichText:
+    """Words as rich text: the one place where text from outside comes to a terminal."""
+    text = RichText(style=style)
+    for part in runs(words):
+        if isinstance(part, Run) and part.text:
+            before = " " if part.tone == "span" and text.plain else ""
+            text.append(before + _visible(part.text), style=_STYLE.get(part.tone, ""))
+    return text
+
+
+def _visible(text: str) -> str:
+    head = "\n" if text.startswith("\n") else ""
+    return head + wording.visible(text.removeprefix("\n"))
+
+
+def _table(table: Table, width: int) -> RichTable:
+    """A table within `width`: names are clipped, numbers are not; where little would be left of names,
+    columns go, those of the highest `far` first and of these from the right."""
+    rows = table.rows[: table.printed]
+    columns = [c for c in table.filled if c.unit != "bar"]
+    cells = {id(c): [_text(c.words(row)) for row in rows] for c in columns}
+    columns = [c for c in columns if any(cell.plain for cell in cells[id(c)])]
+    name = next((c for c in columns if c.is_left), columns[0])
+    widths = {id(c): max([len(c.label), *map(len, cells[id(c)])]) for c in columns}
+
+    def room(kept: Sequence[Column]) -> int:
+        return width - sum(widths[id(c)] + 1 for c in kept if c is not name) - 1
+
+    while room(columns) < min(LEAST_NAME, widths[id(name)]):
+        spare = [c for c in columns if c is not name]
+        if not spare:
+            break
+        gone = max(reversed(spare), key=lambda c: c.far)
+        columns = [c for c in columns if c is not gone]
+    left = max(room(columns), 1)
+    made = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for column in columns:
+        head = column.label
+        if column is name:
+            head = table.label if len(table.label) <= left else wording.clip(head, left)
+        made.add_column(head, justify="left" if column.is_left else "right", no_wrap=True)
+    for number, row in enumerate(rows):
+        tone = table.tone(row) if table.tone is not None else ""
+        shown = [cells[id(c)][number] for c in columns]
+        place = columns.index(name)
+        shown[place] = _clipped(shown[place], left)
+        made.add_row(*shown, style="dim" if "sum" in tone else "")
+    return made
+
+
+def _clipped(text: RichText, width: int) -> RichText:
+    if len(text) <= width:
+        return text
+    return RichText(wording.clip(text.plain, width), style=text.style)

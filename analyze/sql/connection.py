@@ -1,13 +1,16 @@
-"""A DuckDB that can read a given list of files, and do nothing else."""
+"""Open a DuckDB that can read a given list of files and do nothing else, for a limited time."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from threading import TIMEOUT_MAX
+from typing import Any, Final, TypeVar
 
 import duckdb
 import numpy.typing as npt
@@ -20,6 +23,9 @@ from stitch.lake.reading import aside, still_at, unreadable
 
 _NO_THRIFT: Final = "TProtocolException"
 """DuckDB's word for a header of a page, or a footer, that is none."""
+_Result = TypeVar("_Result")
+_ASK_AGAIN_SECONDS: Final = 0.05
+"""DuckDB forgets to stop where it is asked just before it begins."""
 
 
 @contextmanager
@@ -41,7 +47,7 @@ def locked_connection(
             f"'{memory_limit}' is not a memory limit.", remedy="Write 512MB, 2GB or the like."
         ) from error
     try:
-        with interruptible():
+        with _interruptible():
             allowed = [str(path) for path in (*readable, *map(aside, readable))]
             connection.execute("SET allowed_paths = ?", [allowed])
             connection.execute("SET enable_external_access = false")
@@ -52,7 +58,7 @@ def locked_connection(
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
     """Around DuckDB's work: it tells of Ctrl-C by a RuntimeError of these words."""
     try:
         yield
@@ -110,3 +116,41 @@ def _is_whole(path: Path) -> bool:
 def statement(name: str) -> str:
     """Text of the statement `analyze/sql/<name>.sql`."""
     return files("analyze.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+
+
+@dataclass(slots=True)
+class TimeLimit:
+    """Seconds of one query's computing; the time in which somebody reads its rows is not counted.
+
+    `clock` gives seconds from anywhere, `stop` is called from another thread than the query's, when they are
+    used up or on Ctrl-C.
+    """
+
+    seconds: float
+    clock: Callable[[], float]
+    stop: Callable[[], None]
+    struck: bool = False
+    """Whether it stopped the query."""
+    _left: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left = self.seconds
+
+    def run(self, work: Callable[[], _Result]) -> _Result:
+        """Result of a part of the query.
+
+        It computes in a thread of its own: in the one that is told of Ctrl-C, DuckDB looks for it in some
+        places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
+        """
+        started = self.clock()
+        with ThreadPoolExecutor(1, "query") as thread:
+            part = thread.submit(work)
+            try:
+                wait([part], min(max(self._left, 0.0), TIMEOUT_MAX))
+                self.struck = not part.done()
+            finally:
+                while not part.done():
+                    self.stop()
+                    wait([part], _ASK_AGAIN_SECONDS)
+                self._left -= self.clock() - started
+        return part.result()

@@ -1,21 +1,26 @@
-"""A parsed filter (`schemas.periods.Filter`) as SQL terms: text from a closed list, values bound.
+"""Say a parsed filter (`schemas.periods.Filter`) as SQL terms: text from a closed list, values bound.
 
 Keys `root`, `kind`, `status`, `inner_status` and `duration` are columns of a flow; `host` and `component`
 hold for a flow if they hold for any of its nodes, `error` if it holds for any node that failed; every other
 key is a parameter of any node. `!=` holds if no node has an equal value, so a flow without the parameter
 passes. `<` and its like compare numbers with numeric parameters and text with text.
+
+A filter that keeps nothing because a key of it does not exist is refused, with the keys there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Final
 
-from schemas.periods import DURATION_KEY, Condition, Filter, Operator
+from analyze.scope import LakePeriod
+from analyze.sql.connection import arrays, statement
+from schemas.errors import PeriodError
+from schemas.periods import DURATION_KEY, FLOW_KEYS, Condition, Filter, Operator
 
 _EQUALITIES: Final = (Operator.EQ, Operator.NE, Operator.IN)
-
 # What a condition asks of: term of equal values, term of the other tests. @ is the number of the condition,
 # which names its bound values; TEST stands for one of _TESTS.
 _SUBJECTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -57,6 +62,8 @@ _TESTS: Final[Mapping[Operator, str]] = {
     Operator.GE: ">=",
     Operator.LIKE: "LIKE",
 }
+_NAMED: Final = 6
+"""Keys that the error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +134,39 @@ def _as_text(value: str | float) -> str:
 
 def _numbers(values: Sequence[str | float]) -> list[float]:
     return [value for value in values if isinstance(value, float)]
+
+
+def refuse_unknown_keys(found: LakePeriod) -> None:
+    """Raise PeriodError where the period's filter asks for a parameter that no request of its windows has.
+
+    Not for `!=`, which such a request fulfils. The windows have parameters. Reads the narrow column `key`.
+    """
+    where = found.period.where
+    asked = (
+        []
+        if where is None
+        else [c for c in where.conditions if c.is_parameter and c.operator is not Operator.NE]
+    )
+    if not asked:
+        return
+    sql = statement("parameter_keys")
+    keys = [
+        str(key) for key in arrays(found, found.params, sql, {"params": [*map(str, found.params)]})["key"]
+    ]
+    for condition in asked:
+        if condition.key not in keys:
+            raise PeriodError(_told(condition.key, keys), remedy=f"Other keys: {', '.join(FLOW_KEYS)}.")
+
+
+def _told(key: str, keys: list[str]) -> str:
+    """The keys that look most like `key` first."""
+    nearest = sorted(keys, key=lambda other: -_likeness(key, other))[:_NAMED]
+    rest = len(keys) - len(nearest)
+    return (
+        f"No request of these windows has a parameter '{key}'. "
+        f"There are: {', '.join(nearest)}{f' and {rest} more' if rest else ''}."
+    )
+
+
+def _likeness(key: str, other: str) -> float:
+    return SequenceMatcher(None, key.lower(), other.lower()).ratio()

@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import locked_connection, unreadable_file
+from analyze.sql.connection import TimeLimit, locked_connection, unreadable_file
 from analyze.sql.stored_tables import LISTED, tables_behind
-from analyze.sql.time_limit import TimeLimit
 from analyze.verify import verify
 from schemas.errors import ConfigError, LakeError, QueryError
 from schemas.quality import Quality

@@ -24,11 +24,12 @@ class BlockSums:
     """Sum of squared weights: weight² / weight2 is Kish's effective number of requests."""
 
     def mean(self) -> tuple[F8, F8, F8, F8]:
-        """Give ([places] mean, its sampling variance, degrees of freedom, effective requests); NaN for nothing.
+        """Give ([places] mean, variance, degrees of freedom, effective requests); NaN for nothing.
 
-        The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)², over the B
-        blocks that hold requests: it contains whatever requests of a block share. Where one block holds all, it is
-        that of independent requests.
+        The variance is that of a ratio estimator, B/(B-1) · Σ (total_b - mean · weight_b)² / (Σ weight)²,
+        over the B blocks that hold requests: it contains whatever requests of a block share. Where one block
+        holds
+        all, it is that of independent requests.
         """
         weight, blocks = self.weight.sum(axis=1), (self.weight > 0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -51,8 +52,8 @@ def mean_change(
 ) -> Estimate:
     """Estimate changes of means, as logarithms (`of_logs`: of means that are of logarithms already).
 
-    tau2: variance between two such periods beyond what requests of a block share, of so many degrees of freedom. p is
-    Student's, without it. A single request says nothing: its variance is infinite.
+    tau2: variance between two such periods beyond what requests of a block share, of so many degrees of
+    freedom. p is Student's, without it. A single request says nothing: its variance is infinite.
     """
     sides = [side.mean() for side in (before, after)]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -89,8 +90,9 @@ def level_estimate(
     p: F8,
     n: tuple[F8, F8],
 ) -> Estimate:
-    """Put an estimate of logarithms together, without an envelope; what is not known is infinitely uncertain."""
+    """Put an estimate of logarithms together, without an envelope; the unknown is infinitely uncertain."""
     known = np.isfinite(sampling) & np.isfinite(before) & np.isfinite(after)
+    before, after = (np.where(known, value, np.nan) for value in (before, after))
     seen = np.full((len(sampling), 0), np.nan)
     return Estimate(
         "log",

@@ -1,19 +1,24 @@
-"""Count, weighted mean and variance of response time, per category and sample (ALGORITHMS 0, E tier 1)."""
+"""Sum up response times: count, mean, variance and C² of categories (ALGORITHMS 0, E tier 1, H.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from analyze.population import Category
 from schemas.arrays import F8, I8
+from schemas.report.variance import C2Curve
+from schemas.windows import NS_PER_US
 
-NS_PER_US = 1000.0
 LARGE = 10
 """The papers' large categories hold more requests than this; C² is shown for them only."""
+HIGH: Final = 1.0
+"""C² above this is high variance (VF §4.2)."""
+_MOST_POINTS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +76,23 @@ def pooled(moments: SampleMoments, members: npt.NDArray[np.intp]) -> SampleMomen
     inner = np.where(np.isnan(mean), 0.0, means - mean)
     variance = (weight * (spreads + inner**2)).sum(axis=1, keepdims=True) / safe
     return SampleMoments(count, weighted, mean, np.where(count > 1, variance, np.nan))
+
+
+def c2_curve(name: str, c2: F8, requests: I8) -> C2Curve:
+    """The curve of a sample's large categories.
+
+    c2: [categories] NaN where the mean is 0, which are left out. requests: [categories] their requests.
+    """
+    known = np.isfinite(c2)
+    order = np.argsort(c2[known], kind="stable")
+    c2, n = c2[known][order], requests[known][order]
+    low = c2 < HIGH
+    places = np.unique(np.linspace(0, max(len(c2) - 1, 0), _MOST_POINTS).round().astype(int))[: len(c2)]
+    return C2Curve(
+        sample=name,
+        categories=len(c2),
+        below_one=float(low.mean()) if len(c2) else None,
+        requests_below_one=float(n[low].sum() / n.sum()) if len(c2) else None,
+        largest=float(c2[-1]) if len(c2) else None,
+        points=tuple((float(c2[i]), (int(i) + 1) / len(c2)) for i in places),
+    )

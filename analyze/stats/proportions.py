@@ -71,10 +71,11 @@ def _wilson(p: F8, n: F8, z: F8 | float) -> tuple[F8, F8]:
 def smallest_new_share(
     n0: int, n1: int, *, p: float, z: float, least: int, floor: float, power: float
 ) -> float:
-    """Give the share that nothing before had and that is found with this power among n1 requests; inf for none.
+    """Give the share that nothing before had and that is found with this power; infinite for none.
 
-    By what is asked of such a change: Fisher's p at most `p` (two-sided), z standard errors, `least` requests and more
-    than the floor. Exact: the fewest requests that pass, and the share that gives as many with that power.
+    By what is asked of such a change: Fisher's p at most `p` (two-sided), z standard errors, `least` requests
+    and more than the floor. Exact: the fewest requests that pass, and the share that gives as many with that
+    power.
     """
 
     def passes(k: int) -> bool:

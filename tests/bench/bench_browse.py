@@ -18,8 +18,8 @@ from oracles.devtools import chromium
 from oracles.stored_flows import stored_spans
 from oracles.stored_lake import write_lake
 
-from analyze.methods.browse.browse_result import browse_result
-from analyze.methods.browse.browse_settings import BrowseSettings
+from analyze.methods.browse.run import browse_result
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.limits import ReportLimits

@@ -15,10 +15,9 @@ import pytest
 from oracles.populations import category, graph
 
 from analyze.methods.clusters.clusters_result import clusters_result
-from analyze.methods.clusters.clusters_settings import ClustersSettings
-from analyze.methods.clusters.feature_rows import FeatureSet, feature_rows
-from analyze.methods.clusters.feature_space import feature_space
-from analyze.methods.clusters.partition import partition
+from analyze.methods.clusters.features import FeatureSet, feature_rows, feature_space
+from analyze.methods.clusters.kmeans import partition
+from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits
 

@@ -25,7 +25,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from oracles.otlp_spans import read_slowly  # noqa: E402
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan  # noqa: E402
-from ingest.codecs.zipkin.zipkin_messages import ListOfSpans  # noqa: E402
+from ingest.codecs.zipkin.zipkin_proto import ListOfSpans  # noqa: E402
 from ingest.formats import codec_for  # noqa: E402
 from schemas.config import DecodeConfig  # noqa: E402
 

@@ -20,9 +20,9 @@ from oracles.stored_lake import write_lake
 from scipy import stats
 
 from analyze.compare import compare
+from analyze.methods.paper.method import METHOD
+from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Chosen
-from analyze.methods.spectroscope.method import METHOD
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.paths.critical_path import edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine

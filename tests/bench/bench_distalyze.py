@@ -14,9 +14,9 @@ import pytest
 from oracles.populations import category, graph
 from sklearn.tree import DecisionTreeRegressor
 
-from analyze.methods.distalyze.distalyze_run import distalyze_run
-from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
-from analyze.methods.distalyze.nested_trees import TreeRules, coded, split_sizes
+from analyze.methods.distalyze.dependency_network import TreeRules, coded, split_sizes
+from analyze.methods.distalyze.run import distalyze_run
+from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population, Sample
 
 INSTANCES = 10_000

@@ -14,8 +14,7 @@ import pytest
 from oracles.critical_path import walk
 from oracles.stored_flows import stored_records, stored_spans
 
-from analyze.paths.attribution import attribute
-from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.paths.critical_path import attribute, critical_path, edge_latency_ns
 from analyze.population import Population
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings

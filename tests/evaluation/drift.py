@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.claims import claims_ns
+from analyze.methods.robust.causes.claims import claims_ns
 from analyze.methods.robust.robust_run import robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.population import Population

@@ -9,10 +9,10 @@ from typing import Literal
 from evaluation.recordings.naming import told_by
 
 from analyze.compare import compare
+from analyze.methods.paper.method import METHOD
+from analyze.methods.paper.settings import PaperSettings, Variant
 from analyze.methods.port import AnyMethod, Chosen
 from analyze.methods.registry import all_methods
-from analyze.methods.spectroscope.method import METHOD
-from analyze.methods.spectroscope.paper_settings import PaperSettings, Variant
 from analyze.population import Population
 from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.limits import ReportLimits

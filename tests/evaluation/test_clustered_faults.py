@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from evaluation.clustered import CASES, coloured, is_there, most_coloured, run_of
 
-from analyze.methods.clusters.clusters_settings import ClustersSettings
+from analyze.methods.clusters.settings import ClustersSettings
 
 QUICK = ClustersSettings(clusters=16, starts=2, refits=0)
 

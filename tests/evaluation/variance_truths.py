@@ -26,8 +26,8 @@ from evaluation.cases import PAPER_SIZE
 from evaluation.runs import Period, Simulated, forget_runs, period_of
 
 from analyze.methods.variance.markers import Marker
-from analyze.methods.variance.variance_result import variance_result
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Category, Population, Sample
 from analyze.profile.names import edge_name
 from analyze.profile.times import path_times

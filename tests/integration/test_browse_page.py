@@ -16,7 +16,7 @@ from oracles.hostile_period import hostile_period
 from rich.console import Console
 
 from analyze.compare import compare
-from analyze.methods.browse.browse_settings import BrowseSettings
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.report.outcome import Outcome

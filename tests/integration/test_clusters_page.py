@@ -15,7 +15,7 @@ from oracles.two_changes import two_changes
 from rich.console import Console
 
 from analyze.compare import compare
-from analyze.methods.clusters.clusters_settings import ClustersSettings
+from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.report.outcome import Outcome

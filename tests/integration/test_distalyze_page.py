@@ -16,7 +16,7 @@ from oracles.hbase import hbase
 from rich.console import Console
 
 from analyze.compare import compare
-from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
+from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Chosen
 from analyze.methods.registry import method_of
 from analyze.report.outcome import Outcome

@@ -9,7 +9,7 @@ import pytest
 from oracles.command_line import command
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.finding_contrasts import explain_finding
+from analyze.explain.explanation import explain_finding
 from analyze.load import load_population
 from analyze.population import Population
 from analyze.refine.settings import RefineSettings

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analyze.load import load_population, read_flows
-from analyze.paths.attribution import attribute
+from analyze.paths.critical_path import attribute
 from analyze.population import Category, Population, no_params
 from analyze.refine.settings import RefineSettings
 from analyze.scope import LakePeriod, resolve

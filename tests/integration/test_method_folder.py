@@ -25,14 +25,11 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-from markupsafe import Markup
 from pydantic import Field
-from rich.text import Text
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.report import wording
+from analyze.report.blocks import Column, Part, Table
 from analyze.report.outcome import Weighed
-from analyze.report.page_templates import template
 from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.parts import Frozen
@@ -75,14 +72,15 @@ def analyse(population, history, settings, limits):
     )
 
 
-def page(section, end):
-    return Markup(template("analyze.methods.slowest_roots", "slowest.html.jinja").render(s=section, end=end))
+COLUMNS = (
+    Column("root", "Root type", "name"),
+    Column("request_id", "Request"),
+    Column("response_us", "Response time", "us"),
+)
 
 
-def text(section, console):
-    for row in section.slowest:
-        line = f"{row.root} {wording.duration(row.response_us)} {row.request_id}"
-        console.print(Text(wording.visible(line)))
+def slowest(section):
+    return (Part("Slowest", (Table("Slowest requests", COLUMNS, section.slowest),), anchor="slow"),)
 
 
 METHOD = Method(
@@ -91,21 +89,15 @@ METHOD = Method(
     settings=SlowestSettings,
     samples=SampleCount(1, None),
     analyse=analyse,
-    sections=(SectionView(SlowestSection, page, text, style=".slowest { color: red; }"),),
+    sections=(SectionView(SlowestSection, slowest, style=".slowest { color: red; }"),),
 )
 '''
-TEMPLATE = """<section class="slowest" aria-labelledby="slow{{ end }}"><h2 id="slow{{ end }}">Slowest</h2>
-<ol>{% for row in s.slowest %}
-<li>{{ row.root }} {{ row.response_us | duration }} {{ row.request_id }}</li>
-{% endfor %}</ol>
-</section>"""
 PERIODS = ("--reference", "2022-08-23T16:55/10m", "--problem", "2022-08-23T15:10/5m")
 
 
 @pytest.fixture
 def slowest_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    folder = install(tmp_path, monkeypatch, "slowest_roots", METHOD)
-    (folder / "slowest.html.jinja").write_text(TEMPLATE, encoding="utf-8")
+    install(tmp_path, monkeypatch, "slowest_roots", METHOD)
     yield
     for name in [name for name in sys.modules if name.startswith("analyze.methods.slowest_roots")]:
         del sys.modules[name]
@@ -146,7 +138,7 @@ def test_one_folder_is_a_method(lake: Path, capsys: pytest.CaptureFixture[str]):
     assert ".slowest { color: red; }" in page
     for row in rows:
         assert row["request_id"] in out
-        assert f"{row['request_id']}</li>" in page
+        assert f"{row['request_id']}</td>" in page
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "slowest.parquet"]
     assert pq.read_table(folder / "slowest.parquet").num_rows == 1011
 
@@ -166,7 +158,7 @@ def test_two_methods_share_a_report(lake: Path, capsys: pytest.CaptureFixture[st
 TWIN = """
 from dataclasses import replace
 
-from analyze.methods.spectroscope.method import METHOD as PAPER
+from analyze.methods.paper.method import METHOD as PAPER
 
 METHOD = replace(PAPER, name="twin", title="The same again")
 """

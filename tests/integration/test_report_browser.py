@@ -18,7 +18,7 @@ from oracles.striped_reads import reads
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.variance.method import METHOD as VARIANCE
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.report.page import render_html
 from schemas.report.mutations import MutationsSection
 
@@ -91,7 +91,7 @@ def test_page_loads_alone_and_without_complaint(browser: str, page: str, tmp_pat
     for section in ("m1", "m2", "m3", "results", "all"):
         assert f'id="{section}"' in dom
     assert dom.count('<svg class="graph') >= 5
-    assert dom.count('<figure class="steps') >= 3
+    assert dom.count("How long the response waited for each step") >= 3
     assert dom.count('<svg class="plot') >= 5
     assert dom.count('class="arrow slower"') >= 1
 
@@ -103,8 +103,7 @@ def test_robust_page_loads_alone_and_without_complaint(browser: str, robust: str
     assert CONSOLE.findall(log) == []
     for section in ("sure", "account", "findings", "f1", "f2", "f3"):
         assert f'id="{section}"' in dom
-    assert dom.count('<svg class="shift"') == 3
-    assert dom.count('<div class="waterfall"') == 3
+    assert dom.count('<td class="bar"') >= 20
     assert dom.count('<svg class="plot') == 1
 
 
@@ -158,8 +157,8 @@ def long_numbers(variance: str) -> str:
 def test_page_fits_the_window_and_bars_share_one_axis(
     browser: str, tmp_path: Path, width: int, shown: str, request: pytest.FixtureRequest
 ) -> None:
-    """Nothing but tables and graphs that scroll by themselves is wider than the window; steps never scroll,
-    all bars of one drawing lie under each other, and all that opens or scrolls is reached by keyboard.
+    """Nothing but tables and graphs that scroll by themselves is wider than the window; all
+    bars of one table lie under each other, and all that opens or scrolls is reached by keyboard.
 
     In a frame, since a headless window is no narrower than 500 pixels.
     """
@@ -171,7 +170,7 @@ def test_page_fits_the_window_and_bars_share_one_axis(
     found = dict(re.findall(r'data-(\w+)="(-?\d+)"', dom.split("<head>")[0]))
     assert 0 <= width - int(found.pop("width")) <= 20  # a scroll bar
     assert int(found.pop("over")) <= 0
-    assert found == {"scrolls": "0", "axes": "0", "unreached": "0", "covered": "0", "spilled": "0"}
+    assert found == {"axes": "0", "unreached": "0", "covered": "0", "spilled": "0"}
 
 
 def test_print_of_a_robust_report_is_short(browser: str, robust: str, tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_the_demo_names_the_change_and_the_parameter(demo: Path) -> None:
     """Metadata writes go to the data node, in its default encoding."""
     page = demo.read_text(encoding="utf-8")
     first = page[page.index('id="f1"') : page.index("</article>")]
-    said = " ".join(re.sub("<[^>]*>", " ", first).split())
+    said = " ".join(re.sub("<[^>]*>", " ", first.replace("<wbr>", "")).split())
     assert "mds/SN_WRITE_CALL also calls sn-data/sn/WRITE_CALL" in said
     assert re.search("What differs encoding .*default", said)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.explain.attribute_column import REQUEST, Column, text_column
-from analyze.explain.explain_settings import ExplainSettings
-from analyze.explain.feature_table import FeatureTable, time_blocks
+from analyze.explain.columns import REQUEST, Column, text_column
+from analyze.explain.settings import ExplainSettings
+from analyze.explain.table import FeatureTable, time_blocks
 from schemas.report.explanations import Contrast
 
 

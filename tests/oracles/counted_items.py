@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import DESCRIPTOR,
 from ptars import HandlerPool
 
 from ingest.codecs.values.nested import overflow_sign
-from ingest.codecs.zipkin.zipkin_messages import ListOfSpans, SpanBodies
+from ingest.codecs.zipkin.zipkin_proto import ListOfSpans, SpanBodies
 
 _LARGE: Final = 2**20
 """Of what is larger, or dense, whole parts may be refused."""

@@ -14,7 +14,7 @@ from oracles.otlp_bytes import otlp_messages
 
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan
 from ingest.codecs.otlp.encode_otlp import otlp_json_lines
-from ingest.codecs.zipkin.zipkin_messages import ListOfSpans
+from ingest.codecs.zipkin.zipkin_proto import ListOfSpans
 from ingest.formats import codec_for
 from schemas.config import DecodeConfig
 

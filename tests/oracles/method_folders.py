@@ -26,9 +26,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: 
 COUNTING = """
 from typing import Literal
 
-from markupsafe import Markup
-
 from analyze.methods.port import Method, Result, SampleCount
+from analyze.report.blocks import Text
 from analyze.report.section_view import SectionView
 from schemas.config import Config
 from schemas.report.report import Verdict
@@ -60,17 +59,13 @@ def analyse(population, history, settings, limits):
     )
 
 
-def page(section, end):
-    return Markup("<p>{{}}</p>").format(section.requests)
-
-
 METHOD = Method(
     name="count",
     title="Counts",
     settings=CountSettings,
     samples=SampleCount({least}, {most}),
     analyse=analyse,
-    sections=(SectionView(CountSection, page, None),),
+    sections=(SectionView(CountSection, lambda section: (Text(str(section.requests)),)),),
 )
 """
 """The requests of each sample. `{least}` and `{most}` samples."""

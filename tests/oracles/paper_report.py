@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from analyze.compare import compare
+from analyze.methods.paper.method import METHOD
+from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Chosen
-from analyze.methods.spectroscope.method import METHOD
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from analyze.methods.robust.sections.breakdown import BREAKDOWN
+from analyze.methods.robust.sections.findings import FINDINGS
+from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.report import wording
 from analyze.report.finding_tables import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.section_view import views_by_tag
-from analyze.report.sections.account.account_page import ACCOUNT
-from analyze.report.sections.findings.finding_page import FINDINGS
-from analyze.report.sections.verdict.verdict_page import VERDICT
 from analyze.report.weighing import weigh
 from analyze.stats.histogram import log_histogram
 from schemas.report.accounts import (
@@ -822,6 +822,6 @@ def robust_outcome() -> Outcome:
             name: table.add_column(0, METHOD_COLUMN, pa.repeat("robust", table.num_rows))
             for name, table in finding_tables(found, (), account_section().accounts).items()
         },
-        views_by_tag((VERDICT, ACCOUNT, FINDINGS)),
+        views_by_tag((VERDICT, BREAKDOWN, FINDINGS)),
         weigh(found, verdict_section(), account_section().accounts, N0),
     )

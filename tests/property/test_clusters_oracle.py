@@ -11,12 +11,11 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, completeness_score, homogeneity_score
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree, calling_tree
-from analyze.methods.clusters.clusters_settings import ClustersSettings
-from analyze.methods.clusters.feature_rows import FeatureSet, feature_rows
-from analyze.methods.clusters.number_of_clusters import simplified_silhouette
-from analyze.methods.clusters.partition import partition
-from analyze.methods.clusters.shown_nodes import shown_nodes
-from analyze.methods.clusters.tree_overlay import Gates, NodeKind, overlaid
+from analyze.methods.clusters.features import FeatureSet, feature_rows
+from analyze.methods.clusters.kmeans import partition
+from analyze.methods.clusters.settings import ClustersSettings
+from analyze.methods.clusters.tree_overlay import Gates, NodeKind, overlaid, shown_nodes
+from analyze.methods.clusters.validity import simplified_silhouette
 from analyze.population import Population
 from analyze.stats.agreement import adjusted_rand, best_jaccard, contingency, purity
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from oracles.diverging import component_score, event_features, refitted, state_features
 
 from analyze.methods.distalyze.attention import NO_PARENT, component_of
-from analyze.methods.distalyze.dependency_network import Network
+from analyze.methods.distalyze.dependency_network import Network, TreeRules, coded, split_sizes
+from analyze.methods.distalyze.features import TYPES, FeatureMaker
 from analyze.methods.distalyze.instance_logs import Instances, LogBook, VariableName
-from analyze.methods.distalyze.log_features import TYPES, FeatureMaker
-from analyze.methods.distalyze.nested_trees import TreeRules, coded, split_sizes
 
 # Times of a coarse grid meet; values do not, so that their order at one time never matters.
 TIME = st.integers(0, 12).map(float)

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from oracles import slow_tree
 from oracles.attribute_tables import numbers, words
 
-from analyze.explain.attribute_column import Column
-from analyze.explain.column_codes import code_columns
-from analyze.explain.split_gain import best_splits, class_weights, shuffled
-from analyze.explain.tree_validation import auc
-from analyze.explain.value_factors import Attribute, FactorSettings, factors, rank_sums
+from analyze.explain.columns import Column
+from analyze.explain.factors import Attribute, FactorSettings, factors, rank_sums
+from analyze.explain.tree import auc, best_splits, class_weights, code_columns, shuffled
 
 LEAST = 2
 

@@ -10,11 +10,19 @@ from oracles import paths as oracle
 from oracles.edit_distance import levenshtein
 from oracles.populations import population
 
-from analyze.paths.decomposition import decompose, path_shares
-from analyze.paths.path_changes import path_changes
-from analyze.paths.path_distance import CandidatePairs, as_texts, candidate_pairs, path_cost
-from analyze.paths.path_settings import PathSettings
-from analyze.paths.transport import OTHER, OTHER_COST, transport
+from analyze.paths.changes import path_changes
+from analyze.paths.moves import (
+    OTHER,
+    OTHER_COST,
+    CandidatePairs,
+    as_texts,
+    candidate_pairs,
+    decompose,
+    path_cost,
+    path_shares,
+    transport,
+)
+from analyze.paths.settings import PathSettings
 
 WORDS = st.lists(st.sampled_from("abcdef"), max_size=12).map(tuple)
 

@@ -12,13 +12,11 @@ from oracles.refine import Key, relations
 from oracles.refined import T0, Call, call, population, request_events, stored, table
 from oracles.stored_flows import random_program, stored_records, stored_spans
 
-from analyze.paths.attribution import attribute
-from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.paths.critical_path import attribute, critical_path, edge_latency_ns
 from analyze.population import Population, Sample
-from analyze.refine.consensus import decide_order
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
-from analyze.refine.siblings import Interner, families, order_evidence, pair_rows
+from analyze.refine.sibling_order import Interner, decide_order, families, order_evidence, pair_rows
 from analyze.refine.span_tree import span_tree
 from analyze.refine.stored import group_flows
 from stitch.graph.template import Template

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oracles.populations import category, graph, population
 from oracles.released import Released, released
 
-from analyze.methods.spectroscope.paper import PaperResult, paper_mutations
-from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.methods.paper.mutations import PaperResult, paper_mutations
+from analyze.methods.paper.settings import PaperSettings
 from analyze.population import Category, Population
 
 THRESHOLD = 5

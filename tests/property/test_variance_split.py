@@ -15,13 +15,12 @@ from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 from oracles.variances import plain_requests, plain_shares, plain_variance, stretched
 
-from analyze.methods.variance.correlated_parts import correlated_pairs, squares_over_orders
-from analyze.methods.variance.covariance_shares import covariance_shares
+from analyze.methods.variance.covariance import correlated_pairs, covariance_shares, squares_over_orders
 from analyze.methods.variance.markers import LabelRules, Marker
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.sample_variance import SampleVariance, sample_variance, unmarked_edges
-from analyze.methods.variance.variance_result import variance_result
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.variance_decomposition import SampleVariance, sample_variance, unmarked_edges
 from analyze.population import Population
 from analyze.profile.names import site_name
 from analyze.profile.times import path_times

@@ -13,15 +13,15 @@ from oracles.refined import Call
 from oracles.refined import population as refined
 
 from analyze.compare import compare
-from analyze.methods.browse.browse_result import browse_result
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.method import METHOD
+from analyze.methods.browse.run import browse_result
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.browse.timeline_section import timeline_section
 from analyze.methods.port import Chosen, Result
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
-from analyze.stats.kernel_density import log_density, modes
+from analyze.stats.density import log_density, modes
 from schemas.events import EventKind
 from schemas.report.browse import BrowsePlacesSection, BrowseRangesSection, BrowseTimelineSection
 from schemas.report.schedules import BrowseSchedulesSection, TrainSchedule

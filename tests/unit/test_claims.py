@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyze.findings.changes import Change
-from analyze.findings.claims import Claims, claims_ns
-from analyze.findings.groups import Group
-from analyze.findings.places import Context
-from analyze.findings.queues import take_queues, with_calls_folded, with_queues_folded
+from analyze.methods.robust.causes.claims import Claims, claims_ns
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.places import Context
+from analyze.methods.robust.causes.queues import take_queues, with_calls_folded, with_queues_folded
+from analyze.methods.robust.changes import Change
 from analyze.profile.breakdown import Parts
 from analyze.profile.names import NO_CALLER, NameBook, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
@@ -18,7 +18,7 @@ NO_MIX = np.zeros(1)
 
 
 def change(kind: ChangeKind, site: int, before: float = 1.0, after: float = 2.0, shape: int = -1) -> Change:
-    return Change(kind, site, 0.0, 9.0, True, "us", before, after, 0.0, 1.0, 9, 9, 1.0, shape=shape)
+    return Change(kind, site, 0.0, 9.0, "us", before, after, 0.0, 1.0, 9, 9, 1.0, shape=shape)
 
 
 def group(component: str, score: float, *changes: Change, operation: int = 0) -> Group:

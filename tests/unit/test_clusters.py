@@ -13,11 +13,9 @@ from oracles.two_changes import two_changes
 
 from analyze.methods.clusters.cluster_shares import share_tests
 from analyze.methods.clusters.clusters_result import clusters_result
-from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
-from analyze.methods.clusters.clusters_settings import ClustersSettings
-from analyze.methods.clusters.held_against import NONE, nearest_of_root
-from analyze.methods.clusters.shown_nodes import shade
-from analyze.methods.clusters.tree_overlay import NodeKind
+from analyze.methods.clusters.run import ClustersRun, clusters_run
+from analyze.methods.clusters.settings import ClustersSettings
+from analyze.methods.clusters.tree_overlay import NONE, NodeKind, nearest_of_root, shade
 from analyze.methods.port import Result
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits

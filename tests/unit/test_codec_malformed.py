@@ -18,6 +18,7 @@ from schemas.rejects import Reason
 MANY = 400
 TAKEN = b"\xfa\x80\x80\x80\x7f\x00"
 """A field with a number that there cannot be: protobuf refuses it, ptars skips it."""
+BY_PTARS = [format_ for format_ in MESSAGES if format_ != "zipkin-proto"]
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-@pytest.mark.parametrize("format_", MESSAGES)
+@pytest.mark.parametrize("format_", BY_PTARS)
 def test_a_call_of_ptars_for_each_malformed_message_and_two_for_all_others(
     format_: str, shared_data: Path, calls: list[int]
 ) -> None:
@@ -50,7 +51,7 @@ def test_a_call_of_ptars_for_each_malformed_message_and_two_for_all_others(
     assert len(calls) <= 2 + len(broken)
 
 
-@pytest.mark.parametrize("format_", MESSAGES)
+@pytest.mark.parametrize("format_", BY_PTARS)
 def test_what_only_protobuf_refuses_keeps_its_place(format_: str, shared_data: Path) -> None:
     rounds = Rounds(format_, shared_data)
     first, odd, last = (one.payload for one in rounds.sound[1:4])

@@ -9,8 +9,7 @@ import pytest
 from oracles.critical_path import walk
 from oracles.populations import category, graph
 
-from analyze.paths.attribution import attribute, recoverable_us
-from analyze.paths.critical_path import critical_path, edge_latency_ns
+from analyze.paths.critical_path import attribute, critical_path, edge_latency_ns, recoverable_us
 from analyze.population import Category
 
 US = 1_000

@@ -11,10 +11,10 @@ import pytest
 from oracles.populations import category, graph, population
 
 from analyze.explain.chosen_requests import Selection, choose
-from analyze.explain.explain_settings import ExplainSettings
-from analyze.explain.factor_attributes import factor_attributes
-from analyze.explain.feature_table import FeatureTable, features
-from analyze.explain.finding_contrasts import explain_finding
+from analyze.explain.explanation import explain_finding
+from analyze.explain.factors import factor_attributes
+from analyze.explain.settings import ExplainSettings
+from analyze.explain.table import FeatureTable, features
 from analyze.population import PARAMS_AS_TEXT, Category, Population
 
 SPACING_NS = 1_000_000_000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from oracles.attribute_tables import noise, numbers, table, words
 
-from analyze.explain.attribute_column import REQUEST, Column, text_column
+from analyze.explain.columns import REQUEST, Column, text_column
 from analyze.explain.explanation import explain
-from analyze.explain.round_threshold import round_threshold, said
+from analyze.explain.rules import round_threshold, said
 
 N = 60
 LABEL = np.repeat([True, False], N)

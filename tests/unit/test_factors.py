@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyze.explain.value_factors import Attribute, FactorSettings, factors
+from analyze.explain.factors import Attribute, FactorSettings, factors
 
 HOSTS = tuple(f"dn-{i:03}" for i in range(8))
 

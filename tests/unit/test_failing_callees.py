@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import Group
-from analyze.findings.places import Context
-from analyze.methods.robust.failing_callees import Failures, with_failing_callees
+from analyze.methods.robust.causes.failing_callees import Failures, with_failing_callees
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.places import Context
+from analyze.methods.robust.changes import Change
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, SiteKind
 from schemas.report.findings import ChangeKind
 
@@ -36,7 +36,7 @@ def group(operation: int, weight: float, kind: ChangeKind = ChangeKind.ERRORS, s
     made = names()
     site = next(number for number, site in enumerate(made.sites) if site.operation == operation)
     lead = Change(
-        kind=kind, site=site, p=0.0, z=9.0, passes=True, unit="share", before=0.0, after=weight,
+        kind=kind, site=site, p=0.0, z=9.0, unit="share", before=0.0, after=weight,
         low=0.0, high=weight, threshold_us=0.0, n0=100, n1=100, contribution_ns=0.0, weight=weight,
     )  # fmt: skip
     return Group(lead, operation, made.operations[operation].component, [lead], 1.0, suspect)

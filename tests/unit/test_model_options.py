@@ -11,7 +11,7 @@ import typer
 from pydantic import Field, model_validator
 from typer.testing import CliRunner, Result
 
-from analyze.methods.spectroscope.paper_settings import PaperSettings
+from analyze.methods.paper.settings import PaperSettings
 from analyze.refine.settings import RefineSettings
 from flowdiff.model_options import FieldOption, ModelOptions, takes_models
 from schemas.config import Config

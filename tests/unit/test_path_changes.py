@@ -11,10 +11,10 @@ from oracles import paths as oracle
 from oracles.paths import path
 from oracles.populations import population
 
-from analyze.paths.path_changes import path_changes
-from analyze.paths.path_settings import PathSettings
-from analyze.paths.signatures import Move
-from analyze.paths.transport import OTHER
+from analyze.paths.alignment import Move
+from analyze.paths.changes import path_changes
+from analyze.paths.moves import OTHER
+from analyze.paths.settings import PathSettings
 from analyze.population import Category, Population
 
 S = PathSettings()

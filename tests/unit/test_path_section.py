@@ -11,15 +11,16 @@ from oracles.paths import path, swapped
 from oracles.populations import graph, population
 from rich.console import Console
 
-from analyze.paths.difference import difference_lines
-from analyze.paths.path_settings import PathSettings
-from analyze.paths.signatures import Move, aligned_steps, signature
+from analyze.methods.robust.paths_section import paths_section
+from analyze.methods.robust.sections.path_words import move_title, one_line
+from analyze.methods.robust.sections.paths import PATHS, paths_blocks
+from analyze.paths.alignment import Move, aligned_steps, difference_lines, signature
+from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.paths.path_words import move_title, one_line
-from analyze.report.sections.paths.paths_rows import paths_section
-from analyze.report.sections.paths.paths_view import PATHS
+from analyze.report.page_templates import blocks_html
+from analyze.report.terminal import print_blocks
 from schemas.report.parts import NodeName
 from schemas.report.paths import PathsSection
 
@@ -152,8 +153,7 @@ def test_swapped_periods_name_the_move_back() -> None:
 
 def printed(found: PathsSection) -> str:
     out = io.StringIO()
-    assert PATHS.text is not None
-    PATHS.text(found, Console(file=out, width=200, color_system=None))
+    print_blocks(paths_blocks(found), Console(file=out, width=200, color_system=None))
     return out.getvalue()
 
 
@@ -166,20 +166,20 @@ def test_terminal_has_one_line() -> None:
 
 
 def test_page_is_a_closed_aside_with_escaped_names() -> None:
-    html = str(PATHS.html(section(), "-2"))
+    html = str(blocks_html(paths_blocks(section()), "-2"))
     assert PATHS.aside
-    assert html.startswith('<details id="paths-2">')
+    assert html.strip().startswith('<details class="more"><summary>Whole paths</summary>')
     assert html.count("<details") == html.count("</details>")
     assert "<b>" not in html
     assert "put" in html
-    assert 'class="replaced"' in html
+    assert "<strong" in html
 
 
 def test_nothing_changed_says_so() -> None:
     quiet = population(path(["r", "a", "z"], (300, 300), (500, 500)))
     found = paths_section(quiet, None, PathSettings(), ReportLimits())
     assert printed(found) == ""
-    assert "No path changed by test." in str(PATHS.html(found, ""))
+    assert "No path changed significantly." in str(blocks_html(paths_blocks(found), ""))
 
 
 def test_lists_are_cut_with_their_totals() -> None:

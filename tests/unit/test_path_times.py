@@ -9,9 +9,9 @@ import pytest
 from oracles.paths import path
 from oracles.populations import chain, population
 
-from analyze.paths.path_settings import PathSettings
+from analyze.paths.changes import TimeTests, time_tests
 from analyze.paths.path_table import path_table
-from analyze.paths.path_times import TimeTests, time_tests
+from analyze.paths.settings import PathSettings
 from analyze.population import Category
 from analyze.stats.noise import log_medians
 from analyze.stats.rank import rank_tests

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from oracles.refined import T0, Call, call, population
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.population import Sample

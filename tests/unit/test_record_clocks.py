@@ -10,8 +10,8 @@ import pytest
 from oracles.stored_flows import lake_tables
 
 from analyze.population import Population
+from analyze.refine.clocks import NOT_BOUNDED, record_bounds
 from analyze.refine.pipeline import refine
-from analyze.refine.record_clocks import NOT_BOUNDED, record_bounds
 from analyze.refine.settings import RefineSettings
 from analyze.refine.stored import FlowMatrices, group_flows
 from stitch.graph.template import Template

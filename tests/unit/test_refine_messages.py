@@ -21,7 +21,7 @@ from oracles.refined import (
     table,
 )
 
-from analyze.explain.parameter_columns import rows_of
+from analyze.explain.parameters import rows_of
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category, Population
 from analyze.refine.messages import with_messages

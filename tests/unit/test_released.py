@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from oracles.populations import category, chain, constant_chain, graph, population
 
-from analyze.methods.spectroscope.mutation_tables import painted_table
-from analyze.methods.spectroscope.paper import PaperResult, Ranked, paper_mutations
-from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.structural import TokenTexts, edge_sequence
-from analyze.methods.spectroscope.timing import KsTests, named_edge_tests, released_tests
+from analyze.methods.paper.mutation_tables import painted_table
+from analyze.methods.paper.mutations import PaperResult, Ranked, paper_mutations
+from analyze.methods.paper.settings import PaperSettings
+from analyze.methods.paper.structural import TokenTexts, edge_sequence
+from analyze.methods.paper.timing import KsTests, named_edge_tests, released_tests
 from analyze.paths.critical_path import critical_path, edge_latency_ns
 from analyze.population import Category
 from schemas.report.report_tables import PAINTED_SCHEMA

@@ -19,12 +19,12 @@ from analyze.methods.port import Chosen
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows, cut_notes
 from analyze.methods.robust.method import METHOD
 from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.sections import breakdown
 from analyze.methods.robust.site_requests import AtSite
 from analyze.population import Population, Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
-from analyze.report.sections.account import account_words
 from analyze.report.wording import percent
 from schemas.errors import PeriodError
 from schemas.events import EventKind
@@ -155,7 +155,7 @@ def test_a_tail_of_few_requests_is_not_testable() -> None:
     many = [page(at, 9_000 + at) for at in range(200)]
     tail = account(outcome(few, many, seconds=200), "tail")
     assert (tail.low, tail.high, tail.changed) == (None, None, False)
-    assert account_words.verdict(tail) == "not testable"
+    assert breakdown.verdict(tail) == "not testable"
     assert '"low":null' in tail.model_dump_json()
 
 

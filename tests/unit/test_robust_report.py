@@ -24,14 +24,13 @@ from oracles.shop import HOSTILE
 from pydantic import BaseModel
 from rich.console import Console
 
+from analyze.methods.robust.sections import breakdown
+from analyze.methods.robust.sections import findings as finding_words
+from analyze.methods.robust.sections import verdict as verdict_words
 from analyze.report.finding_tables import finding_tables
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
-from analyze.report.sections.account import account_words
-from analyze.report.sections.account.account_terminal import print_account
-from analyze.report.sections.findings import finding_words
-from analyze.report.sections.verdict import verdict_words
-from analyze.report.terminal import print_report
+from analyze.report.terminal import print_blocks, print_report
 from analyze.report.weighing import FINDING_KINDS, weigh
 from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import ChangeKind, FindingsSection, Interval
@@ -169,7 +168,7 @@ def test_terminal_fits_its_width_and_is_short(outcome: Outcome, width: int):
     lines = told(outcome, outcome.report, width).splitlines()
     assert max(map(len, lines)) <= width
     if width >= 80:
-        assert len(lines) <= 45
+        assert len(lines) <= 50
 
 
 def test_terminal_tells_places_where_no_finding_does(outcome: Outcome):
@@ -178,7 +177,7 @@ def test_terminal_tells_places_where_no_finding_does(outcome: Outcome):
     account = section.accounts[0].model_copy(update={"rows": rows})
     report = with_section(outcome.report, section.model_copy(update={"accounts": (account,)}))
     text = told(outcome, report)
-    assert "by place" in text
+    assert "Mean response time by call site" in text
     assert "redis-cart-2/HGETALL" in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -199,7 +198,7 @@ def test_terminal_cuts_no_number_of_a_place(width: int):
     slow = made_account("tail", "share", 0.05, 0.05, rows, [], threshold_us=618_000.0)
     out = StringIO()
     one = account_section().model_copy(update={"accounts": (slow,)})
-    print_account(one, Console(file=out, width=width, color_system=None))
+    print_blocks(breakdown.breakdown_blocks(one), Console(file=out, width=width, color_system=None))
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= width
     places = [line for line in lines if "…" in line]
@@ -229,10 +228,9 @@ def test_what_was_not_tested_is_said_to_be_so(outcome: Outcome):
     untested = {"low": None, "high": None, "changed": False}
     accounts = tuple(account.model_copy(update=untested) for account in section.accounts)
     report = with_section(outcome.report, section.model_copy(update={"accounts": accounts}))
-    assert account_words.sentence(accounts[1]).endswith("(not testable).")
     text = " ".join(Reader(render_html(report, outcome.views)).text)
     assert "not testable" in text
-    assert "no change by test" not in text
+    assert "not significant" not in text
     assert from_json(to_json(report), SECTIONS) == report
 
 
@@ -261,7 +259,6 @@ def test_every_outcome_is_told(outcome: Outcome, result: str):
 def test_every_kind_has_its_words():
     for kind in ChangeKind:
         assert finding_words.KIND[kind]
-        assert finding_words.measured(kind)
 
 
 def test_a_report_without_findings_is_shown(outcome: Outcome):
@@ -274,7 +271,7 @@ def test_a_report_without_findings_is_shown(outcome: Outcome):
 def test_lines_of_an_account_add_up():
     for account in account_section().accounts:
         for most in (0, 1, 3, 100):
-            lines = account_words.lines(account, most)
+            lines = breakdown.lines(account, most)
             assert sum(line.total for line in lines) == pytest.approx(
                 account.after - account.before, rel=1e-9, abs=1e-12
             )
@@ -355,8 +352,13 @@ def test_the_account_is_folded_where_nothing_changed_by_test(outcome: Outcome):
     calm = tuple(account.model_copy(update={"changed": False}) for account in section.accounts)
     report = with_section(outcome.report, section.model_copy(update={"accounts": calm}))
     for shown, opened in ((outcome.report, 1), (report, 0)):
-        tags = Reader(render_html(shown, outcome.views)).tags
-        measures = [attrs for tag, attrs in tags if tag == "details" and attrs.get("class") == "measure"]
+        page = render_html(shown, outcome.views)
+        page = page[page.index('id="account"') : page.index('id="findings"')]
+        measures = [
+            attrs
+            for tag, attrs in Reader(page, whole=False).tags
+            if tag == "details" and "class" not in attrs
+        ]
         assert len(measures) == 3
         assert sum("open" in attrs for attrs in measures) == opened
 

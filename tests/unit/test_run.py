@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from markupsafe import Markup
 from oracles.paper_report import named
 from oracles.populations import category, constant_chain, graph, population
 from rich.console import Console
 
 from analyze.compare import compare
+from analyze.methods.paper.method import METHOD as PAPER
+from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import AnyMethod, Chosen, Method, Result, SampleCount
-from analyze.methods.spectroscope.method import METHOD as PAPER
-from analyze.methods.spectroscope.paper_settings import PaperSettings
 from analyze.population import Population, Sample
 from analyze.refine.settings import RefineSettings
+from analyze.report.blocks import Part, Text
 from analyze.report.limits import ReportLimits
 from analyze.report.page import render_html
 from analyze.report.section_view import SectionView, views_by_tag
@@ -43,11 +43,7 @@ class CountSection(Section):
     requests: int
 
 
-VIEW = SectionView(
-    CountSection,
-    lambda s, end: Markup('<section id="count{e}"><p>{n}</p></section>').format(e=end, n=s.requests),
-    lambda s, console: console.print(f"count {s.requests}"),
-)
+VIEW = SectionView(CountSection, lambda s: (Part("Count", (Text(f"count {s.requests}"),), anchor="count"),))
 
 
 def counting(name: str, samples: SampleCount, table: str = "counts") -> AnyMethod:
@@ -114,7 +110,7 @@ def test_a_report_of_any_number_of_samples(n: int, sentence: str, left_out: list
     assert report.notes == (*notes, "Note of counting.", "Of the population.")
     assert report.verdict.text == f"{2 * n} requests, 0 before."
     page = render_html(report, outcome.views)
-    assert f"<p>{2 * n}</p>" in page
+    assert f"<p>count {2 * n}</p>" in page
     assert all(sample.text in page for sample in report.samples)
     means = re.search(r"<dt>Mean</dt><dd>(.*?)</dd>", page)
     assert means is not None
@@ -141,7 +137,7 @@ def test_a_verdict_says_what_a_calibration_found():
     def analyse(*_given: object) -> Result:
         return Result(CountSettings(), Verdict(outcome="unchanged", text="."), (verdict,))
 
-    view = SectionView(VerdictSection, lambda _section, _end: Markup(), None)
+    view = SectionView(VerdictSection, lambda _section: ())
     method = Method("sure", "Sure", CountSettings, ANY, analyse, (view,))
     (section,) = compare(sampled(2), chosen(method), calibration="None in 50.").report.sections
     assert section == verdict.model_copy(update={"method": "sure", "calibration": "None in 50."})
@@ -244,7 +240,7 @@ def test_paper_mode_twice_keeps_all_rows_of_both():
 
 
 def test_two_sections_do_not_share_a_tag():
-    other = SectionView(CountSection, VIEW.html, None)
+    other = SectionView(CountSection, VIEW.blocks)
     assert views_by_tag([VIEW, VIEW]) == {"count": VIEW}
     with pytest.raises(ValueError, match="two sections are called 'count'"):
         views_by_tag([VIEW, other])

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from analyze.compare import compare
 from analyze.methods.port import AnyMethod, Chosen
 from analyze.methods.registry import all_methods
-from analyze.paths.path_settings import PathSettings
+from analyze.paths.settings import PathSettings
 from analyze.population import Population, Sample
 from analyze.refine.settings import RefineSettings
 from schemas.config import Config

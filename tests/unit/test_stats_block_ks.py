@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from analyze.stats.block_ks import LEAST, block_ks
+from analyze.stats.ks import LEAST, block_ks
 
 
 @settings(max_examples=20)

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.structural import (
+from analyze.methods.paper.settings import PaperSettings
+from analyze.methods.paper.structural import (
     TokenTexts,
     candidates,
     similarity_weights,
     structural_contribution,
     structural_sets,
 )
-from analyze.methods.spectroscope.timing import response_time_contribution
+from analyze.methods.paper.timing import response_time_contribution
 
 TEXT, RELEASED = PaperSettings(), PaperSettings(variant="released")
 

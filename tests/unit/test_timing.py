@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from oracles.populations import category, graph
 
-from analyze.methods.spectroscope.paper_settings import PaperSettings
-from analyze.methods.spectroscope.timing import (
+from analyze.methods.paper.settings import PaperSettings
+from analyze.methods.paper.timing import (
     critical_edge_tests,
     response_time_tests,
     run_tests,

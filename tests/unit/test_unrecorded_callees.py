@@ -10,11 +10,11 @@ import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import slots_of
-from analyze.methods.robust.testing import tested_changes as changes_by_test
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.testing import significant_changes
+from analyze.methods.robust.view import View
 from analyze.population import PARAMS_AS_TEXT, Population, Sample
 from analyze.profile.build import profile_of
 from schemas.events import EventKind
@@ -74,7 +74,7 @@ def callee(made: Population) -> str | None:
     slots, roles = slots_of(made.samples, (), 8)
     profiled = profile_of(made, slots)
     names = profiled.profile.names
-    changes: tuple[Change, ...] = changes_by_test(profiled.profile, roles, RobustSettings()).changes
+    changes = significant_changes(View(profiled.profile, roles, RobustSettings())).changes
     assert any(names.operation(change.site).point == "ask" for change in changes)
     found = unrecorded_callees(made, profiled.patterns, names, changes)
     assert {names.operations[number].point for number in found} <= {"ask"}

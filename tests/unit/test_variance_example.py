@@ -16,8 +16,8 @@ from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.variance.markers import Marker
 from analyze.methods.variance.method import METHOD
-from analyze.methods.variance.variance_result import variance_result
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from oracles.striped_reads import reads
 
-from analyze.methods.variance.category_variance import log_coefficient
-from analyze.methods.variance.merged_behaviours import two_behaviours
-from analyze.methods.variance.variance_result import variance_result
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.bimodality import two_behaviours
+from analyze.methods.variance.run import variance_result
+from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.variance_decomposition import log_coefficient
 from analyze.report.limits import ReportLimits
 from analyze.stats.jackknife import jackknife
 from schemas.report.variance import VarianceChangeSection

@@ -10,10 +10,9 @@ from oracles.striped_reads import DISK, reads
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
-from analyze.methods.variance.marker_suggestions import suggested
-from analyze.methods.variance.markers import Marker, day_of, read_markers
+from analyze.methods.variance.markers import Marker, day_of, read_markers, suggested
 from analyze.methods.variance.method import METHOD
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.profile.names import PartName
 from analyze.report.section_view import warnings
 from schemas.errors import ConfigError

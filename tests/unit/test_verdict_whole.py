@@ -1,4 +1,4 @@
-"""Whole periods: sums of blocks against plain sums; size and power of mean, slow and failed requests; equivalence."""
+"""Whole periods: sums of blocks against plain sums; size and power of each measure; equivalence."""
 
 from __future__ import annotations
 

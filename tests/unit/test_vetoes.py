@@ -11,12 +11,12 @@ from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict.places import place_equivalence
+from analyze.methods.robust.verdict.places import places_of
 from analyze.methods.robust.vetoes.lost_records import loss_of
 from analyze.methods.robust.vetoes.more_load import LoadMet, load_changes
 from analyze.population import Sample
-from analyze.refine.clock_fit import Bounds as ClockBounds
-from analyze.refine.clock_fit import fit_clock
+from analyze.refine.clocks import Bounds as ClockBounds
+from analyze.refine.clocks import fit_clock
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind
 
@@ -145,9 +145,9 @@ def test_places_are_equivalent_as_often_as_they_should_be() -> None:
     for scale in passed:
         for seed in range(15):
             found = run(requests(120, 3 * seed, scale=1.0), requests(120, 3 * seed + 1, scale=scale))
-            equivalent = place_equivalence(found.tested.own, found.profile, found.roles, SETTINGS, 0.25)
-            site = int(np.argmax(equivalent.time_share * (np.abs(equivalent.change) > 0)))
-            passed[scale] += bool(equivalent.equivalent[site])
+            places = places_of(found.tested.view)
+            site = int(np.argmax(places.time_share * (np.abs(places.same.change) > 0)))
+            passed[scale] += bool(places.same.equivalent(float(np.log(1.25)))[site])
     assert passed[1.0] >= 13
     assert passed[1.25] <= 3
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import pytest
 
 from analyze.report import measures
-from analyze.report.drawing.shift import draw_shift
-from analyze.report.drawing.waterfall import waterfall
+from analyze.report.bars import shift, waterfall
 from schemas.report.findings import Interval, Unit
 
 
@@ -65,10 +63,8 @@ def test_nothing_at_all_is_drawn():
 )
 def test_values_of_a_unit(unit: Unit, before: float, after: float, change: tuple[float, float], text: str):
     low, high = change
-    drawn = str(draw_shift(unit, before, after, Interval(low=low, high=high)))
-    title = re.search("<title>(.*?)</title>", drawn)
-    assert title is not None
-    assert title[1].replace("\u00a0", " ") == text
+    drawn = shift(unit, before, after, Interval(low=low, high=high))
+    assert drawn.title.replace("\u00a0", " ") == text
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from analyze.population import Population
-from analyze.stats.c2_curve import HIGH, c2_curve
-from analyze.stats.moments import LARGE, SampleMoments
+from analyze.stats.moments import HIGH, LARGE, SampleMoments, c2_curve
 from schemas.arrays import F8
 from schemas.report.browse import BrowseVarianceSection, RootVariance
 

@@ -1,4 +1,4 @@
-"""Requests at one place as a flow in time: how many at work, gaps without any, arrivals (TR §6.2, H.4).
+"""Follow the requests at one place in time: how many at work, gaps without any, arrivals (TR §6.2, H.4).
 
 A request is at work from its start until before its end, [start, start + T). All by sorting and running sums:
 no loop over requests.

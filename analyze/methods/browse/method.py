@@ -1,10 +1,10 @@
-"""Browsing: `flowdiff browse`."""
+"""Register browsing, `flowdiff browse`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from analyze.methods.browse.browse_settings import BrowseSettings
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
@@ -17,7 +17,7 @@ def analyse(
     """What a period looks like: response times, typical requests, time, places. Of two samples the second,
     with the first's curves beside it."""
     # Here, so that the command line has the options without numpy and scipy.
-    from analyze.methods.browse.browse_result import browse_result
+    from analyze.methods.browse.run import browse_result
 
     return browse_result(population, settings, limits)
 

@@ -9,10 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.browse.response_bins import NS_PER_US, KindBins, ResponseBins
-from analyze.stats.kernel_density import Mode
+from analyze.methods.browse.response_bins import KindBins, ResponseBins
+from analyze.stats.density import Mode
 from schemas.arrays import F8, I8
 from schemas.report.browse import KindInRange, ResponseRange, SiteInRange
+from schemas.windows import NS_PER_US
 
 TAIL: Final = 0.01
 """The slowest share of the requests is always looked into."""

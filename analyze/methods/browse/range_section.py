@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.range_rows import (
     BinRange,
     leading_kinds,
@@ -17,16 +16,18 @@ from analyze.methods.browse.range_rows import (
     mode_ranges,
     range_row,
 )
-from analyze.methods.browse.response_bins import NS_PER_US, ResponseBins, bin_edges, response_bins
+from analyze.methods.browse.response_bins import ResponseBins, bin_edges, response_bins
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population
 from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.stats.kernel_density import Density, log_density, modes
+from analyze.stats.density import Density, log_density, modes
 from analyze.stats.moments import LARGE, SampleMoments, pooled
 from schemas.arrays import F8, I8
 from schemas.report.browse import BinnedCategory, BinnedRoot, BinnedSite, BrowseRangesSection, DensityCurve
+from schemas.windows import NS_PER_US
 
 MOST_ROOTS: Final = 60
 MOST_CATEGORIES: Final = 200

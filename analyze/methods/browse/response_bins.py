@@ -11,11 +11,11 @@ import numpy as np
 from analyze.population import Category, Population
 from analyze.profile.times import AllPathTimes, PathTimes, at_sites
 from analyze.report.header import OK
-from analyze.stats.kernel_density import LEAST_US, Mode
+from analyze.stats.density import LEAST_US, Mode
 from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
+from schemas.windows import NS_PER_US
 
-NS_PER_US: Final = 1000
 MOST_DIGITS: Final = 19
 """Of a whole number of ns."""
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.range_rows import leading_category
 from analyze.methods.browse.range_section import Ranges
-from analyze.methods.browse.train_schedule import train_schedule
-from analyze.methods.browse.typical_request import mean_times, medoid
+from analyze.methods.browse.settings import BrowseSettings
+from analyze.methods.browse.train_schedule import mean_times, medoid, train_schedule
 from analyze.population import Category, Population
 from analyze.profile.times import AllPathTimes
 from analyze.stats.moments import SampleMoments

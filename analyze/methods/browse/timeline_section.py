@@ -8,16 +8,16 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.methods.browse.browse_settings import BrowseSettings
 from analyze.methods.browse.entry_flow import (
     EntryFlow,
     most_in_flight,
     pack_lanes,
     time_within,
 )
-from analyze.methods.browse.response_bins import NS_PER_US, failed_requests
+from analyze.methods.browse.response_bins import failed_requests
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
-from analyze.stats.block_ks import block_ks
+from analyze.stats.ks import block_ks
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import (
     BrowseTimelineSection,
@@ -26,6 +26,7 @@ from schemas.report.browse import (
     TimelineRequest,
     TimelineStrip,
 )
+from schemas.windows import NS_PER_US
 
 Kind = Literal["usual", "busiest", "longest-gap"]
 

@@ -1,9 +1,9 @@
-"""One request's node times as a train schedule: work on lanes, messages between them (TR Figure 7, H.5).
+"""Draw the typical request of a category as a train schedule (TR Figure 7; ALGORITHMS H.5).
 
-A lane is a component. An edge of the graph is work of the component whose own time it is, or a message: of
-records an edge between two components, of spans the way from the caller's side of a remote call to the span
-that serves it, and back. Where a span calls another component without a span for the caller's side, the call
-takes no recorded time and stands upright.
+Typical is the medoid, beside it stands the mean of all. A lane is a component. An edge of the graph is work
+of the component whose own time it is, or a message: of records an edge between two components, of spans the
+way from the caller's side of a remote call to the span that serves it, and back. Where a span calls another
+component without a span for the caller's side, the call takes no recorded time and stands upright.
 """
 
 from __future__ import annotations
@@ -15,24 +15,71 @@ from typing import Final
 
 import numpy as np
 
-from analyze.population import Graph
+from analyze.paths.critical_path import edge_latency_ns
+from analyze.population import Category, Graph
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names
 from analyze.report.drawing.swimlane import critical_positions
+from analyze.stats.density import weighted_quantile
 from schemas.arrays import F8
 from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
+from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
-MOST_STEPS: Final = 40
+_MOST_STEPS: Final = 40
 """Listed of a component."""
-MOST_PARTS: Final = 600
+_MOST_PARTS: Final = 600
 """Bars, and messages, that are drawn."""
-MOST_LANES: Final = 24
+_MOST_LANES: Final = 24
 """Components; the others share the last lane."""
-OTHERS: Final = "others"
-NS_PER_US: Final = 1e3
+_OTHERS: Final = "others"
+_Span = tuple[float, float]
 
-Span = tuple[float, float]
+
+@dataclass(frozen=True, slots=True)
+class Medoid:
+    """The request nearest to the medians of its category's edges."""
+
+    row: int
+    """Of the category."""
+    distance: float
+    """Mean over edges of |ln(1 + x/µs) - median|; 0 for a graph without edges."""
+
+
+def medoid(category: Category, rows: slice) -> Medoid:
+    """The request of some with the smallest Σ_e |ln(1 + x_e/µs) - median_e|; of equals the first.
+
+    The logarithm is of one microsecond more: what takes next to nothing does not decide. Medians are weighted
+    ones (the lower). Raises ValueError without a request. O(edges · requests log requests).
+    """
+    if rows.start >= rows.stop:
+        raise ValueError("a category without a request has no typical one")
+    latency = edge_latency_ns(category)[rows]
+    weight = category.weight[rows]
+    equal = bool((weight == weight[0]).all())
+    far = np.zeros(len(weight))
+    for edge in range(latency.shape[1]):
+        x = np.log1p(latency[:, edge] / NS_PER_US)
+        far += np.abs(x - (_lower_median(x) if equal else weighted_quantile(x, weight, 0.5)))
+    row = int(np.argmin(far))
+    edges = latency.shape[1]
+    return Medoid(rows.start + row, float(far[row]) / edges if edges else 0.0)
+
+
+def _lower_median(x: F8) -> float:
+    middle = (len(x) - 1) // 2
+    return float(np.partition(x, middle)[middle])
+
+
+def mean_times(category: Category, rows: slice) -> F8:
+    """[nodes] weighted mean time of every node since the request's start, ns.
+
+    In every request dst >= src along an edge, so it is in the means; along every path the means of edges add
+    up to the mean time of the node at its end.
+    """
+    weight = category.weight[rows]
+    found: F8 = category.node_ns[:, rows] @ weight / weight.sum()
+    return found
 
 
 @dataclass(slots=True)
@@ -40,15 +87,15 @@ class _Drawing:
     """What is collected of a graph; times in µs."""
 
     lane: dict[str, int] = field(default_factory=dict)
-    work: dict[tuple[int, bool], list[Span]] = field(default_factory=dict)
+    work: dict[tuple[int, bool], list[_Span]] = field(default_factory=dict)
     messages: list[ScheduleMessage] = field(default_factory=list)
 
     def lane_of(self, component: str) -> int:
         if component in self.lane:
             return self.lane[component]
-        if len(self.lane) < MOST_LANES - 1:
+        if len(self.lane) < _MOST_LANES - 1:
             return self.lane.setdefault(component, len(self.lane))
-        return self.lane.setdefault(OTHERS, MOST_LANES - 1)
+        return self.lane.setdefault(_OTHERS, _MOST_LANES - 1)
 
     def message(self, source: int, start: float, target: int, end: float, waited: bool) -> None:
         if source != target:
@@ -104,7 +151,7 @@ def train_schedule(
     bars = [
         ScheduleBar(lane=lane, start_us=start, end_us=end, waited=waited)
         for (lane, waited), spans in drawing.work.items()
-        for start, end in joined(spans)
+        for start, end in _joined(spans)
     ]
     bars.sort(key=lambda bar: (bar.start_us, bar.lane, bar.end_us, bar.waited))
     return TrainSchedule(
@@ -117,20 +164,20 @@ def train_schedule(
                 hosts=_hosts(graph, drawing, lane, hosts),
                 work_us=sum(
                     end - start
-                    for start, end in joined(
+                    for start, end in _joined(
                         [span for waited in (True, False) for span in drawing.work.get((lane, waited), [])]
                     )
                 ),
                 waited_us=lane_waited.get(lane, 0.0),
-                steps=tuple(steps[:MOST_STEPS]),
+                steps=tuple(steps[:_MOST_STEPS]),
                 steps_total=len(steps),
             )
             for component, lane in drawing.lane.items()
             for steps in [_steps(graph, sites, names, drawing, lane, us, waited_unit)]
         ),
-        bars=tuple(bars[:MOST_PARTS]),
-        messages=tuple(drawing.messages[:MOST_PARTS]),
-        cut=max(len(bars) - MOST_PARTS, 0) + max(len(drawing.messages) - MOST_PARTS, 0),
+        bars=tuple(bars[:_MOST_PARTS]),
+        messages=tuple(drawing.messages[:_MOST_PARTS]),
+        cut=max(len(bars) - _MOST_PARTS, 0) + max(len(drawing.messages) - _MOST_PARTS, 0),
     )
 
 
@@ -178,9 +225,9 @@ def _callers(sites: GraphSites, names: Names) -> set[int]:
     }
 
 
-def joined(spans: Sequence[Span]) -> list[Span]:
+def _joined(spans: Sequence[_Span]) -> list[_Span]:
     """Intervals that touch or lie over each other as one; ascending."""
-    found: list[Span] = []
+    found: list[_Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], end))

@@ -1,4 +1,4 @@
-"""Calling-context trees: nodes of unlike requests are one iff their ways to the root are equal (HOT §2.3).
+"""Build calling-context trees: a node is one iff its way to the root is the same (HOT §2.3).
 
 Of spans the tree is that of calls, and a node's time is the call's own. Of activity records it is that of
 trace points as they follow each other, and a node's time is the latency since the point before; at a join
@@ -18,8 +18,8 @@ from analyze.population import Category, GraphNode, Population
 from analyze.profile.call_sites import graph_sites
 from analyze.profile.names import NameBook
 from analyze.profile.times import own_time_ns
-from analyze.stats.moments import NS_PER_US
 from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_matrix

@@ -10,9 +10,8 @@ import numpy as np
 
 from analyze.methods.clusters.calling_tree import ROOT
 from analyze.methods.clusters.cluster_marks import cluster_marks
-from analyze.methods.clusters.clusters_run import ClustersRun
-from analyze.methods.clusters.held_against import NONE, HeldAgainst
-from analyze.methods.clusters.shown_nodes import shown_nodes
+from analyze.methods.clusters.run import ClustersRun
+from analyze.methods.clusters.tree_overlay import NONE, HeldAgainst, shown_nodes
 from schemas.report.clusters import ClusterCategory, ClusterRow, TreeOverlayRow
 
 MOST_CATEGORIES: Final = 8

@@ -1,27 +1,151 @@
-"""Whether clusters hold another share of their root type's requests in the second sample (C.3, L.3, L.9).
+"""Test whether clusters hold another share of their root type in the second sample (C.3, L.3, L.9).
 
-Conditional on the cluster's dominant root type, so that another mix of requests is no change. Exact test, and
-the difference in standard errors with the over-dispersion that blocks of the reference show, and a share must
-leave what those blocks show. The robust engine asks for more errors where few blocks tell them (Student).
+Requests are counted by cluster, sample, root type, category and block of time. Shares are conditional on the
+cluster's dominant root type, so that another mix of requests is no change. Exact test, and the difference in
+standard errors with the over-dispersion that blocks of the reference show, and a share must leave what those
+blocks show. The robust engine asks for more errors where few blocks show them (Student).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from analyze.methods.clusters.clusters_settings import ClustersSettings
+from analyze.methods.clusters.settings import ClustersSettings
+from analyze.population import Population
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.proportions import fisher, proportions_with_spread, share_dispersion
-from schemas.arrays import B1, F8
+from analyze.stats.time_blocks import equal_count_bounds
+from analyze.stats.weights import in_requests
+from schemas.arrays import B1, F8, I8
+from schemas.windows import NS_PER_US
 
 _LEAST_IN_BLOCK: Final = 5
 """Requests of a block that show how far a share goes on its own."""
 _MARGIN: Final = 0.02
 """A share must leave what the blocks show by this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteredRequests:
+    """Sums of weights, and of weight times response time."""
+
+    label: tuple[I8, ...]
+    """[categories] of [requests]: cluster."""
+    n_clusters: int
+    n_samples: int
+    count: I8
+    """[categories, clusters, samples] requests."""
+    weight: F8
+    """[categories, clusters, samples]"""
+    response_us: F8
+    """[categories, clusters, samples] sums of weight times response time."""
+    roots: tuple[str, ...]
+    root: I8
+    """[categories] index into `roots`."""
+
+    def by_root(self) -> F8:
+        """[roots, clusters, samples] weights."""
+        return _grouped(self.weight, self.root, len(self.roots))
+
+    def dominant(self) -> I8:
+        """[clusters] root type that most of its requests have."""
+        return np.asarray(self.by_root().sum(axis=2).argmax(axis=0), dtype=np.int64)
+
+
+def clustered_requests(population: Population, label: Sequence[I8], n_clusters: int) -> ClusteredRequests:
+    """Requests by category, cluster and sample. O(requests)."""
+    n_samples = len(population.samples)
+    shape = (len(population.categories), n_clusters, n_samples)
+    count, weight, response = np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape)
+    for number, (category, mine) in enumerate(zip(population.categories, label, strict=True)):
+        cell = mine * n_samples + category.sample
+        size = n_clusters * n_samples
+        w = category.weight
+        count[number] = np.bincount(cell, minlength=size).reshape(shape[1:])
+        weight[number] = np.bincount(cell, w, size).reshape(shape[1:])
+        response[number] = np.bincount(cell, w * category.response_ns / NS_PER_US, size).reshape(shape[1:])
+    roots = tuple(sorted({category.graph.root for category in population.categories}))
+    root = np.array([roots.index(category.graph.root) for category in population.categories], dtype=np.int64)
+    return ClusteredRequests(tuple(label), n_clusters, n_samples, count, weight, response, roots, root)
+
+
+def tested_shares(
+    population: Population, clustered: ClusteredRequests, settings: ClustersSettings
+) -> ShareTests:
+    """Tests of every cluster's share of its dominant root type, second sample against first."""
+    dominant = clustered.dominant()
+    by_root = clustered.by_root()
+    worth = _worth(population, clustered)[dominant]
+    held = by_root[dominant, np.arange(clustered.n_clusters)] * worth
+    asked = by_root.sum(axis=1)[dominant] * worth
+    blocks, whole = _blocks(population, clustered, settings.blocks)
+    return share_tests(
+        held,
+        asked,
+        blocks[dominant, np.arange(clustered.n_clusters)] * worth[:, :1],
+        whole[dominant] * worth[:, :1],
+        settings,
+        cold=is_cold(population, settings),
+    )
+
+
+def _worth(population: Population, clustered: ClusteredRequests) -> F8:
+    """[roots, samples] requests that a unit of weight is worth."""
+    shape = (len(clustered.roots), clustered.n_samples)
+    w, w2 = np.zeros(shape), np.zeros(shape)
+    for root, category in zip(clustered.root.tolist(), population.categories, strict=True):
+        w[root] += np.bincount(category.sample, category.weight, shape[1])
+        w2[root] += np.bincount(category.sample, category.weight**2, shape[1])
+    return in_requests(w, w2)
+
+
+def is_cold(population: Population, settings: ClustersSettings) -> bool:
+    """Whether the first of two samples is too short, beside the second, to tell what is ordinary."""
+    first, second = population.samples
+    return first.length_ns < settings.blocks * second.length_ns
+
+
+def _blocks(population: Population, clustered: ClusteredRequests, n_blocks: int) -> tuple[F8, F8]:
+    """([roots, clusters, blocks], [roots, blocks]) weights of the first sample by block of time."""
+    found = np.zeros((len(clustered.roots), clustered.n_clusters, n_blocks))
+    for number, (category, block) in enumerate(
+        zip(population.categories, time_blocks(population, n_blocks), strict=True)
+    ):
+        rows = category.rows(0)
+        cell = clustered.label[number][rows] * n_blocks + block[rows]
+        found[clustered.root[number]] += np.bincount(
+            cell, category.weight[rows], clustered.n_clusters * n_blocks
+        ).reshape(clustered.n_clusters, n_blocks)
+    return found, found.sum(axis=1)
+
+
+def time_blocks(population: Population, n_blocks: int) -> list[I8]:
+    """[categories] of [requests]: block of its sample, in order of time; each holds as many requests, ±1."""
+    found = [np.zeros(category.n_requests, np.int64) for category in population.categories]
+    for sample in range(len(population.samples)):
+        rows = [category.rows(sample) for category in population.categories]
+        when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
+        every = np.concatenate([np.zeros(0, np.int64), *when])
+        order = np.argsort(every, kind="stable")
+        dealt = np.empty(len(every), np.int64)
+        dealt[order] = np.repeat(np.arange(n_blocks), np.diff(equal_count_bounds(len(every), n_blocks)))
+        begin = 0
+        for block, part, starts in zip(found, rows, when, strict=True):
+            block[part] = dealt[begin : begin + len(starts)]
+            begin += len(starts)
+    return found
+
+
+def _grouped(value: F8, group: I8, n_groups: int) -> F8:
+    """Sums over the first axis by group."""
+    found = np.zeros((n_groups, *value.shape[1:]))
+    np.add.at(found, group, value)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

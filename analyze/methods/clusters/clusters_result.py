@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from analyze.methods.clusters.cluster_rows import cluster_rows, overlay_row
-from analyze.methods.clusters.clusters_run import ClustersRun, clusters_run
-from analyze.methods.clusters.clusters_settings import ClustersSettings
 from analyze.methods.clusters.clusters_tables import clusters_tables
+from analyze.methods.clusters.run import ClustersRun, clusters_run
+from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Result
 from analyze.population import Population
 from analyze.report import wording

@@ -1,10 +1,10 @@
-"""The clustering Spectroscope: `flowdiff clusters`."""
+"""Register the clustering Spectroscope, `flowdiff clusters`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from analyze.methods.clusters.clusters_settings import ClustersSettings
+from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits

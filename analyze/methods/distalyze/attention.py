@@ -1,18 +1,43 @@
-"""Attention focusing: the component that P hangs on, its score, its chain (DIST Algorithm 1; G.6)."""
+"""Focus attention: the component that P hangs on, by log and feature type, scored (DIST Algorithm 1; G.6).
+
+P is the performance of an instance, its response time.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.dependency_network import Network
-from schemas.arrays import F8, I8
+from analyze.methods.distalyze.dependency_network import (
+    Network,
+    happens_before,
+    network_of,
+    rules_for,
+    trivial,
+)
+from analyze.methods.distalyze.divergence import MOSTLY, Divergence
+from analyze.methods.distalyze.features import (
+    EVENT_TIMES,
+    RELATIVE_TIMES,
+    TYPES,
+    FeatureMaker,
+    FeatureType,
+)
+from analyze.methods.distalyze.instance_logs import LogType
+from analyze.methods.distalyze.settings import DistalyzeSettings
+from analyze.stats.welch import MOST_T
+from schemas.arrays import B1, F8, I8
 
-NOTABLE: Final = 0.1
+_NOTABLE: Final = 0.1
 """Part of the component's largest |t| that the beginning of its chain has at least."""
 NO_PARENT: Final = -1
+_POOL_RATIO: Final = 3
+"""Instances of the larger class for one of the smaller in the network of both."""
+_UNMOVED: Final = 0.5
+"""What comes just before the beginning of a chain moved by less than this part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +59,7 @@ class Component:
         """
         others = np.arange(1, len(self.node))
         largest = divergence[others].max(initial=0.0)
-        notable = others[(divergence[others] >= NOTABLE * largest) & (divergence[others] > 0)]
+        notable = others[(divergence[others] >= _NOTABLE * largest) & (divergence[others] > 0)]
         notable = notable[~np.isnan(when_us[notable])]
         if not len(notable):
             return ()
@@ -72,3 +97,180 @@ def component_of(network: Network, divergence: F8, alpha: float, *, by_size: boo
     if by_size and len(order) > 1:
         score /= float(np.sqrt(len(order) - 1))
     return Component(order.astype(np.int64), parent, weight, score)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one log of one study when its networks are learned."""
+
+    maker: FeatureMaker
+    """Of the variables of the network only."""
+    kept: I8
+    """Their numbers in `tests`."""
+    tests: Divergence
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The component around P of one feature type."""
+
+    log_type: LogType
+    types: tuple[FeatureType, ...]
+    """Several where their values are the same."""
+    evidence: Evidence
+    values: F8
+    """[variables, instances] of the feature type."""
+    component: Component
+    """Of the network that it was learned from; nodes are variables, then P."""
+    pooled: bool
+    """Learned from both classes together; else from C1."""
+    networks: tuple[Network, Network]
+    """Of C0, and the component's own."""
+    scores: tuple[float, float, float]
+    """Of the components of C0, of C1, of both together."""
+    tested: I8
+    """[variables] row of `tests` that each variable's test is in."""
+    divergence: F8
+    """[nodes] normalised |t|, 0 where it is not significant."""
+    trivial: B1
+    """[variables]"""
+
+    def before(self, a: int, b: int) -> bool:
+        """Whether node `a` happens before node `b` in all instances; events only."""
+        if self.types[0] not in EVENT_TIMES:
+            return False
+        return happens_before(self._times(a), self._times(b))
+
+    def _times(self, node: int) -> F8:
+        if node == len(self.values):
+            return self._end()
+        return np.asarray(self.values[node])
+
+    def _end(self) -> F8:
+        """P as a time of the instance; NaN where it is none (a mean over many requests)."""
+        instances = self.evidence.maker.instances
+        if not np.array_equal(instances.performance_us, instances.duration_us):
+            return np.full(len(instances), np.nan)
+        relative = self.types[0] in RELATIVE_TIMES
+        return np.ones(len(instances)) if relative else instances.performance_us
+
+    def means(self, node: int) -> tuple[float, float]:
+        """Of both classes, as they were tested."""
+        row, place = self.tested[node], self.evidence.kept[node]
+        return float(self.evidence.tests.mean0[row, place]), float(self.evidence.tests.mean1[row, place])
+
+    def just_before(self, node: int) -> int | None:
+        """The latest variable that always comes before a node and moved much less; None: there is none."""
+        if self.types[0] not in EVENT_TIMES:
+            return None
+        before, after = self.means(node)
+        best: tuple[float, int] | None = None
+        for other in range(len(self.values)):
+            was, is_ = self.means(other)
+            # The same way: relative times before a delay fall, as the whole grows.
+            moved = (is_ - was) * np.sign(after - before)
+            fits = other != node and is_ < after and moved <= _UNMOVED * abs(after - before)
+            if fits and (best is None or is_ > best[0]) and self.before(other, node):
+                best = is_, other
+        return None if best is None else best[1]
+
+
+def components(evidence: Evidence, weight: F8, level: float, settings: DistalyzeSettings) -> Iterator[Found]:
+    """The component of P of every feature type; types of the same values once.
+
+    weight: [instances]; level: of p, from which a feature counts as diverging.
+    """
+    tests, maker, kept = evidence.tests, evidence.maker, evidence.kept
+    seen: list[Found] = []
+    finite = np.abs(np.where(tests.significant(level), tests.t, 0.0))
+    usual = finite[finite < MOST_T]
+    largest = float(usual.max(initial=0.0)) or MOST_T
+    presence = tests.types.index(FeatureType.PRESENCE)
+    instances = maker.instances
+    rows = [
+        _spread(np.flatnonzero(instances.problem == late), settings.network_instances)
+        for late in (False, True)
+    ]
+    both = np.concatenate(rows)
+    pool, pool_weight = _pool(rows, weight)
+    seldom = np.minimum(*maker.present()) < MOSTLY if len(kept) else np.zeros(0, np.bool_)
+    for type_ in TYPES[maker.series.log_type]:
+        known = next(
+            (i for i, f in enumerate(seen) if maker.same_as(type_) is maker.same_as(f.types[0])), None
+        )
+        if known is not None:
+            seen[known] = replace(seen[known], types=(*seen[known].types, type_))
+            continue
+        values = maker.matrix(type_)
+        tested = np.full(len(kept), tests.types.index(type_), np.int64)
+        if type_ is FeatureType.COUNT:
+            values[seldom] = values[seldom] > 0
+            tested[seldom] = presence
+        else:
+            values[seldom] = np.nan
+        same = next((i for i, f in enumerate(seen) if np.array_equal(f.values, values, equal_nan=True)), None)
+        if same is not None:
+            seen[same] = replace(seen[same], types=(*seen[same].types, type_))
+            continue
+        says_p = trivial(values[:, both], instances.performance_us[both], instances.problem[both])
+        divergence = np.zeros(len(kept) + 1)
+        divergence[:-1] = np.minimum(finite[tested, kept] / largest, 1.0)
+        divergence[:-1][says_p] = 0.0
+        networks = [
+            _network(values[:, mine], instances.performance_us[mine], weighed, ~says_p, settings)
+            for mine, weighed in (
+                (rows[0], weight[rows[0]]),
+                (rows[1], weight[rows[1]]),
+                (pool, pool_weight),
+            )
+        ]
+        of_c0, of_c1, of_both = (
+            component_of(network, divergence, settings.weigh_divergence, by_size=settings.by_size)
+            for network in networks
+        )
+        pooled = of_both.score > of_c1.score
+        seen.append(
+            Found(
+                maker.series.log_type,
+                (type_,),
+                evidence,
+                values,
+                of_both if pooled else of_c1,
+                pooled,
+                (networks[0], networks[2 if pooled else 1]),
+                (of_c0.score, of_c1.score, of_both.score),
+                tested,
+                divergence,
+                says_p,
+            )
+        )
+    yield from seen
+
+
+def _pool(rows: Sequence[I8], weight: F8) -> tuple[I8, F8]:
+    """Instances of both classes for one network, and their weights: either class weighs the same.
+
+    What shifts all of C1 alike hangs together with nothing inside C1; between the classes it does.
+    """
+    most = _POOL_RATIO * min(len(mine) for mine in rows)
+    parts = [_spread(mine, most) for mine in rows]
+    weights = [weight[part] / weight[part].sum() * len(parts[0]) for part in parts]
+    return np.concatenate(parts), np.concatenate(weights)
+
+
+def _network(values: F8, performance: F8, weight: F8, wanted: B1, settings: DistalyzeSettings) -> Network:
+    there = ~np.isnan(values)
+    filled = np.where(there, values, np.nan)
+    with np.errstate(all="ignore"):
+        low = np.where(there, filled, np.inf).min(axis=1, initial=np.inf)
+        high = np.where(there, filled, -np.inf).max(axis=1, initial=-np.inf)
+    usable = wanted & (there.mean(axis=1) >= MOSTLY) & (high > low)
+    rules = rules_for(len(performance), settings.node_share, settings.least_gain, settings.chance)
+    return network_of(values, performance, usable, weight, rules)
+
+
+def _spread(rows: I8, most: int) -> I8:
+    """At most so many rows, evenly spaced."""
+    if len(rows) <= most:
+        return rows
+    return np.asarray(rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)])

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from analyze.methods.distalyze.attention import Found
+from analyze.methods.distalyze.features import EVENT_TIMES, quantity_of
 from analyze.methods.distalyze.instance_logs import VariableName
-from analyze.methods.distalyze.log_features import EVENT_TIMES, quantity_of
-from analyze.methods.distalyze.study_components import Found
 from schemas.arrays import B1, F8
 from schemas.report.networks import Distribution, NetworkComponent, NetworkEdge, NetworkVariable
 

@@ -1,28 +1,39 @@
-"""What is held against what: studies, each of two classes of instances (ALGORITHMS G.1)."""
+"""Contrast two classes of instances: slow and fast, before and after, a host and the rest (ALGORITHMS G.1).
+
+Requests are compared with their like: of one root type, and where one root serves many pages, of one kind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
-from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
-from analyze.methods.distalyze.instance_logs import Instances, LogType, Series
-from analyze.methods.distalyze.request_kinds import kinds_of
-from analyze.methods.distalyze.request_logs import NS_PER_US, request_instances, request_log
-from analyze.methods.distalyze.window_logs import host_windows, windows
-from analyze.population import Population
+from analyze.methods.distalyze.instance_logs import (
+    Instances,
+    LogType,
+    Series,
+    host_windows,
+    request_instances,
+    request_log,
+    windows,
+)
+from analyze.methods.distalyze.settings import DistalyzeSettings
+from analyze.population import Graph, Population
 from schemas.arrays import B1, F8, I8
 from schemas.errors import ConfigError
+from schemas.windows import NS_PER_US
+from stitch.graph.placed import END
 
-PAIR: Final = 2
+_PAIR: Final = 2
 _LEAST_SURE: Final = 0.1
-MOSTLY: Final = 0.5
+_MOSTLY: Final = 0.5
 """Kinds that are too small to be looked at must be fewer than this part of a root type's requests; else the
 root type is looked at as a whole."""
+_Alike = Literal["auto", "root", "calls", "category"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class Contrast:
 
 def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast:
     """The studies that the settings ask for. Raises ConfigError for a contrast that is not there."""
-    pair = len(population.samples) == PAIR
+    pair = len(population.samples) == _PAIR
     kind = settings.contrast
     if kind == "auto":
         kind = "samples" if pair else "slow"
@@ -109,7 +120,7 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
     found: list[tuple[float, str, tuple[Selection, Selection], list[int]]] = []
     too_few = []
     for root in settings.root or roots:
-        kinds = kinds_of(population, root, settings.alike, slow=slow)
+        kinds = _kinds_of(population, root, settings.alike, slow=slow)
         classes = {
             name: _classes(population, members, settings, slow=slow) for name, members in kinds.items()
         }
@@ -118,7 +129,7 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
         }
         whole = _classes(population, [i for members in kinds.values() for i in members], settings, slow=slow)
         part = sum(_size(groups) for groups in enough.values()) / max(_size(whole), 1)
-        if settings.alike == "auto" and part < MOSTLY:
+        if settings.alike == "auto" and part < _MOSTLY:
             enough = {root: whole} if _smaller(whole) >= settings.least_instances else {}
             kinds = {root: [i for members in kinds.values() for i in members]}
         if not enough:
@@ -214,3 +225,63 @@ def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
         weights.append(float(weight.sum()))
     moved = abs(means[1] - means[0])
     return max(moved - 2 * float(np.sqrt(sum(errors))), _LEAST_SURE * moved) * weights[1]
+
+
+def _kinds_of(population: Population, root: str, alike: _Alike, *, slow: bool) -> dict[str, list[int]]:
+    """Name of a kind -> categories of a root type, in order of name.
+
+    `calls`: what its component calls elsewhere is the same set. Repeats and what lies below do not count, as
+    they are what may have changed. Of activity records of two periods `auto` takes the root type: what a
+    step calls is a matter of caches there, and may be the change. Slow and fast requests (`slow`) are of one
+    kind always: that the longer path is slower needs no statistics, why it is slower than usual does.
+    """
+    members = [i for i, category in enumerate(population.categories) if category.graph.root == root]
+    if alike == "category":
+        return {f"{root} {population.categories[i].graph.key[:10]}": [i] for i in members}
+    spans = all(population.categories[i].graph.nesting is not None for i in members)
+    if alike == "root" or (alike == "auto" and not spans and not slow):
+        return {root: members}
+    found: dict[frozenset[str], list[int]] = {}
+    for i in members:
+        found.setdefault(_called(population.categories[i].graph), []).append(i)
+    if len(found) == 1:
+        return {root: members}
+    names = _kind_names(root, list(found))
+    return dict(sorted(zip(names, found.values(), strict=True)))
+
+
+def _called(graph: Graph) -> frozenset[str]:
+    """Operations of other components that the root's component calls."""
+    home = graph.nodes[0].component
+    nesting = graph.nesting
+    if nesting is None:
+        return frozenset(
+            graph.nodes[dst].operation
+            for src, dst in graph.edges.tolist()
+            if graph.nodes[src].component == home != graph.nodes[dst].component
+        )
+    return frozenset(
+        node.operation
+        for position, node in enumerate(graph.nodes)
+        if node.side != END
+        and node.component != home
+        and nesting.parent[position] >= 0
+        and graph.nodes[int(nesting.parent[position])].component == home
+    )
+
+
+def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
+    """The root type and the rarest operations of each kind, as few as tell the kinds apart."""
+    rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
+    for told in range(1, max(len(kind) for kind in kinds) + 1):
+        names = [_kind_name(root, kind, told) for kind in rarest]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _kind_name(root: str, operations: Sequence[str], told: int) -> str:
+    if not operations:
+        return f"{root} calling nothing"
+    more = f" and {len(operations) - told} more" if len(operations) > told else ""
+    return f"{root} calling {', '.join(operations[:told])}{more}"

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.distalyze_run import DistalyzeRun, Tested, distalyze_run
-from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
 from analyze.methods.distalyze.divergence_tables import divergence_tables
-from analyze.methods.distalyze.log_features import quantity_of
+from analyze.methods.distalyze.features import quantity_of
+from analyze.methods.distalyze.run import DistalyzeRun, Tested, distalyze_run
+from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Result
 from analyze.population import Population
 from analyze.report import wording

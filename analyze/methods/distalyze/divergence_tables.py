@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.distalyze.distalyze_run import DistalyzeRun
-from analyze.methods.distalyze.log_features import quantity_of
+from analyze.methods.distalyze.features import quantity_of
+from analyze.methods.distalyze.run import DistalyzeRun
 
 _TEXT, _REAL, _WHOLE, _TRUTH = pa.string(), pa.float64(), pa.int32(), pa.bool_()
 

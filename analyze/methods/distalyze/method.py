@@ -1,10 +1,10 @@
-"""DISTALYZER: two classes of instances, what diverges between them, what response time depends on."""
+"""Register DISTALYZER: what diverges between two classes of instances, and what response time depends on."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from analyze.methods.distalyze.distalyze_settings import DistalyzeSettings
+from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.claims import Claims, claims_ns
+from analyze.methods.robust.causes.claims import Claims, claims_ns
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
@@ -58,7 +58,7 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
 
 def claims_of(run: RobustRun, exact: ExactAccount) -> Claims:
     """Part of a change of the mean, ns, that each group of the run accounts for."""
-    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.sums.call_ratio)
+    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.view.call_ratio)
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:

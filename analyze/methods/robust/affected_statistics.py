@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
+from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import Roles
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.log_bins import bin_of, value_of

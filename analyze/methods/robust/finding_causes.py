@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.factor_attributes import factor_attributes
-from analyze.explain.finding_contrasts import explain_finding
-from analyze.explain.value_factors import factors
-from analyze.findings.changes import Change
-from analyze.findings.groups import TIME_KINDS
+from analyze.explain.explanation import explain_finding
+from analyze.explain.factors import factor_attributes, factors
+from analyze.methods.robust.changes import TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE

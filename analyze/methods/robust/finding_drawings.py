@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import PATH_KINDS, TIME_KINDS, Group
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.changes import PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.methods.robust.site_requests import AtSite, values_of
-from analyze.paths.attribution import attribute
+from analyze.paths.critical_path import attribute
 from analyze.profile.names import Names
 from analyze.report.drawing.accounts import structural_account, timing_account
 from analyze.report.limits import ReportLimits

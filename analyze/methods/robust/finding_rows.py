@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ERROR_KINDS, TIME_KINDS, Group
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, TIME_KINDS, Change
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
 from analyze.methods.robust.robust_run import RobustRun

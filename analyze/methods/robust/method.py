@@ -6,13 +6,13 @@ from typing import Final
 
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.sections.breakdown import BREAKDOWN
+from analyze.methods.robust.sections.findings import FINDINGS
+from analyze.methods.robust.sections.paths import PATHS
+from analyze.methods.robust.sections.verdict import VERDICT
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.account.account_page import ACCOUNT
-from analyze.report.sections.findings.finding_page import FINDINGS
-from analyze.report.sections.paths.paths_view import PATHS
-from analyze.report.sections.verdict.verdict_page import VERDICT
 from analyze.report.weighing import FINDING_KINDS
 
 
@@ -35,7 +35,7 @@ METHOD: Final = Method(
     settings=RobustSettings,
     samples=SampleCount(2, 2),
     analyse=analyse,
-    sections=(VERDICT, ACCOUNT, FINDINGS, PATHS),
+    sections=(VERDICT, BREAKDOWN, FINDINGS, PATHS),
     kinds=FINDING_KINDS,
     statistics=analyse,
 )

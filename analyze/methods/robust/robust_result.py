@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyze.findings.changes import Change
 from analyze.methods.port import Result
 from analyze.methods.robust.account_section import (
     account_of,
@@ -15,17 +14,18 @@ from analyze.methods.robust.account_section import (
     tail_account,
 )
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.finding_rows import evidence_of, findings_of
+from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.methods.robust.verdict_section import verdict_section
-from analyze.paths.path_settings import PathSettings
+from analyze.paths.settings import PathSettings
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
 from analyze.report.finding_tables import finding_tables
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.paths.paths_rows import paths_section
 from analyze.report.weighing import weigh
 from schemas.report.findings import FindingsSection, Unexplained
 from schemas.report.report import Verdict

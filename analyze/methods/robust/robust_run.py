@@ -7,22 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.findings.changes import NO_SHAPE
-from analyze.findings.grouping import grouped
-from analyze.findings.groups import ERROR_KINDS, Group
-from analyze.findings.last_calls import last_callees
-from analyze.findings.over_hosts import HostOf, hosts_in
-from analyze.findings.places import Affected, Context, affected_requests
-from analyze.methods.robust.failing_callees import failures_begun, with_failing_callees
+from analyze.methods.robust.causes.failing_callees import failures_begun, with_failing_callees
+from analyze.methods.robust.causes.grouping import grouped
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.last_calls import last_callees
+from analyze.methods.robust.causes.over_hosts import HostOf, hosts_in
+from analyze.methods.robust.causes.places import Affected, Context, affected_requests
+from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.site_requests import with_failing
-from analyze.methods.robust.testing import Tested, tested_changes
-from analyze.methods.robust.unrecorded_callees import unrecorded_callees
+from analyze.methods.robust.testing import Tested, significant_changes
 from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.methods.robust.vetoes.renames import renames, under_old_names
 from analyze.methods.robust.vetoes.sifting import Sifted, sifted
 from analyze.methods.robust.vetoes.silent_components import silent_components
+from analyze.methods.robust.view import View
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.profile import Profile, Slot, joined
@@ -88,7 +89,7 @@ def robust_run(
     if old := (*renamed, *(call for one in silent for call in one.calls)):
         patterns = under_old_names(Profiled(profile, patterns.patterns), old)
         profile = patterns.profile
-    tested = tested_changes(profile, roles, settings)
+    tested = significant_changes(View(profile, roles, settings))
     sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())

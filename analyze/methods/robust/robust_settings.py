@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from analyze.methods.robust.verdict.settings import VerdictSettings
 from schemas.config import Config
 
 
@@ -36,8 +37,19 @@ class RobustSettings(Config):
     """Noise of a site's log median between windows is taken to be this at least."""
     cold_tau: float = Field(default=0.20, ge=0, le=10)
     """The same where neither history nor a long reference tells."""
+    cold_calls_tau: float = Field(default=0.10, ge=0, le=10)
+    """Noise of a mean number of calls where nothing tells: half that of times, as how often a loop turns
+    does not follow from how fast a machine is today."""
     cold_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where nothing tells."""
+    share_margin: float = Field(default=0.02, ge=0, le=1)
+    """A share must leave what ordinary times show by this much."""
+    least_affected: int = Field(default=3, ge=1)
+    """Fewest requests in which a change of a share must show."""
+    least_slow: int = Field(default=5, ge=1)
+    """Fewest very slow calls that may count by their time alone (`tail_time`)."""
+    least_blocks: int = Field(default=4, ge=2)
+    """Blocks of the problem from which one is left out, where a burst could be all there is."""
     matters_time: float = Field(default=1.0, gt=0, le=1_000)
     """No change is told where times of requests may have changed by this part at most (1: twice as long)."""
     matters_share: float = Field(default=0.10, gt=0, le=1)
@@ -50,3 +62,7 @@ class RobustSettings(Config):
     """Whole paths as a second view: mutations, precursors, and what requests moved between them."""
     blocks: int = Field(default=8, ge=2)
     """A reference without history is cut into this many blocks of time."""
+    verdict: VerdictSettings = VerdictSettings()
+    """What counts of a whole period."""
+    without: tuple[str, ...] = ()
+    """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import ERROR_KINDS, PATH_KINDS, TIME_KINDS
-from analyze.findings.places import Affected, has
+from analyze.methods.robust.causes.places import Affected, has
+from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
 from analyze.profile.build import Pattern

@@ -1,35 +1,22 @@
-"""All tests at sites over one profile, and which of them count (ALGORITHMS L.4, L.5)."""
+"""Test every row of MEASURES at every call site, and tell which changes count (ALGORITHMS L.4, L.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from math import log
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import expm1, log
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import CALL_KINDS, ERROR_KINDS, TIME_KINDS
-from analyze.methods.robust.call_tests import call_changes
-from analyze.methods.robust.candidates import Candidates
-from analyze.methods.robust.own_times import OwnTimes, own_times
-from analyze.methods.robust.rare_paths import child_changes, unseen_changes
-from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.roles import Roles
-from analyze.methods.robust.shape_tests import error_changes, shape_changes
-from analyze.methods.robust.time_tests import overlap_changes, time_changes
-from analyze.methods.robust.visit_sums import BothSums
-from analyze.profile.names import NO_CALLER, Names, SiteKind
-from analyze.profile.profile import Profile
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.view import View
+from analyze.profile.names import NO_CALLER, Names
+from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.multiple import q_values
+from schemas.arrays import B1, F8
 from schemas.report.findings import ChangeKind
-
-B1 = npt.NDArray[np.bool_]
-
-_MOST_OF_IT = 0.7
-"""Part of the logarithm of a ratio of calls that the caller's own explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,106 +25,155 @@ class HeldBack:
 
     change: Change
     block: int
-    """The block of noise with the value furthest in the change's direction."""
+    """The block of ordinary times with the value furthest in the change's direction."""
     value: float
     """That value, in the unit of the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What was tested at the sites of a profile."""
+    """What was tested at the call sites of a profile."""
 
+    view: View
     changes: tuple[Change, ...]
     """Those that count."""
     candidates: int
     sites: frozenset[int]
     """Sites that some test reached."""
-    sums: BothSums
-    own: OwnTimes
     held_back: tuple[HeldBack, ...]
     """The largest of each place where nothing counts; the largest place first."""
 
 
-def tested_changes(profile: Profile, roles: Roles, settings: RobustSettings) -> Tested:
-    """Run every family of tests; Benjamini-Hochberg over all, then noise and floors.
+class _Row(NamedTuple):
+    """Rows of one measure, judged; arrays are [rows]."""
 
-    Two rounds. Sums over shapes and numbers of calls between powers of two tell only what nothing else does:
-    they are asked where the first round found nothing, and corrected for by themselves.
+    measure: Measure
+    seen: Observed
+    q: F8
+    counts: B1
+    held: B1
+    """Only ordinary times keep it from counting."""
+
+
+def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
+    """Run every measure; Benjamini-Hochberg over all, then noise and floors.
+
+    Measures that speak only where the others are silent are corrected by themselves.
     """
-    sums = BothSums.of(profile, roles)
-    given = (profile, roles, sums, settings)
-    own = own_times(profile, roles, settings)
-    first = (
-        *time_changes(own, *given),
-        overlap_changes(*given),
-        call_changes(*given, SiteKind.STEP),
-        shape_changes(*given),
-        error_changes(*given),
+    left = [m for m in measures if m.name not in view.settings.without]
+    rounds = [_judged(view, [m for m in left if m.only_where_silent is late]) for late in (False, True)]
+    first, second = (
+        [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
+        for rows in rounds
     )
-    kept = _kept(first, settings.q)
-    second = (call_changes(*given, SiteKind.CALL), child_changes(*given), unseen_changes(*given))
-    kept += _untold(_kept(second, settings.q), kept, profile.names)
+    kept = first + _silent_before(second, first, view.names)
+    rows = [row for rows in rounds for row in rows]
     return Tested(
+        view,
         tuple(kept),
-        sum(len(family.p) for family in (*first, *second)),
-        frozenset(site for family in (*first, *second) for site in np.unique(family.site).tolist()),
-        sums,
-        own,
-        _held_back((first, second), settings.q, kept, profile.names),
+        sum(int(row.seen.tested.sum()) for row in rows),
+        frozenset(np.unique(np.concatenate([row.seen.site[row.seen.tested] for row in rows])).tolist()),
+        tuple(_held_back(rows, kept, view.names)),
     )
 
 
-def _held_back(
-    rounds: Sequence[Sequence[Candidates]], level: float, kept: Sequence[Change], names: Names
-) -> tuple[HeldBack, ...]:
-    """By their part of the change of the mean, then by how sure they are."""
+def _judged(view: View, measures: Sequence[Measure]) -> list[_Row]:
+    """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
+    seen = [(m, found) for m in measures if (found := m.observe(view)) is not None]
+    tested = [found.tested for _, found in seen]
+    p = [found.estimate.p[mine] for (_, found), mine in zip(seen, tested, strict=True)]
+    q = q_values(np.concatenate([np.zeros(0), *p]))
+    rows, start = [], 0
+    for (measure, found), mine in zip(seen, tested, strict=True):
+        level = np.ones(len(mine))
+        level[mine] = q[start : start + int(mine.sum())]
+        start += int(mine.sum())
+        e = found.estimate
+        with np.errstate(invalid="ignore"):
+            passes = (
+                mine & (level <= view.settings.q) & e.clears(view.settings.min_z, found.floor) & found.matters
+            )
+            if measure.only_more:
+                passes &= e.change > 0
+        outside = e.outside()
+        rows.append(_Row(measure, found, level, passes & outside, passes & ~outside))
+    return rows
+
+
+def _change(row: _Row, at: int) -> Change:
+    """Give a row of a measure as a change."""
+    measure, seen, e = row.measure, row.seen, row.seen.estimate
+    before, after, change = float(e.before[at]), float(e.after[at]), float(e.change[at])
+    reach = float(e.reach()[at])
+    kind = measure.kinds[0 if change > 0 else 1]
+    if e.unit == "log":
+        # What the lowest bin holds is no time at all (a step between two records of one instant).
+        none = [measure.unit == "us" and value <= BIN_LOG for value in (before, after)]
+        first, last = (float(np.exp(value)) * measure.scale for value in (before, after))
+        low, high = first * expm1(change - reach), first * expm1(change + reach)
+        before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
+    else:
+        low, high = change - reach, change + reach
+        if kind in PATH_KINDS:
+            kind = _path_kind(kind, before * float(e.n0[at]), after * float(e.n1[at]))
+    return Change(
+        kind=kind,
+        site=int(seen.site[at]),
+        p=float(e.p[at]),
+        z=float(e.z[at]),
+        unit=measure.unit,
+        before=before,
+        after=after,
+        low=low,
+        high=high,
+        n0=int(e.n0[at]),
+        n1=int(e.n1[at]),
+        contribution_ns=float(seen.gain_ns[at]),
+        weight=float(seen.weight[at]),
+        shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
+        shapes=() if seen.patterns is None else seen.patterns(at),
+        child=NO_SHAPE if seen.child is None else int(seen.child[at]),
+        new=bool(e.new[at]),
+        call_ratio=float(seen.call_ratio[at]),
+        threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
+        q=float(row.q[at]),
+    )
+
+
+def _path_kind(kind: ChangeKind, requests0: float, requests1: float) -> ChangeKind:
+    if requests0 < 0.5:
+        return ChangeKind.NEW_PATH
+    return ChangeKind.LOST_PATH if requests1 < 0.5 else kind
+
+
+def _held_back(rows: Sequence[_Row], kept: Sequence[Change], names: Names) -> Iterator[HeldBack]:
+    """Give the largest of each operation where nothing counts: by its part of the mean, then by how sure it
+    is."""
     told = {names.sites[change.site].operation for change in kept}
     places: dict[int, HeldBack] = {}
-    for family, row, q in chain.from_iterable(_significant(one, level, _held) for one in rounds):
-        usual = family.usual
-        operation = names.sites[int(family.site[row])].operation
-        if usual is None or operation in told:
-            continue
-        found = HeldBack(replace(family.change(row), q=q), int(usual.block[row]), float(usual.value[row]))
-        known = places.get(operation)
-        if known is None or _size(found) > _size(known):
-            places[operation] = found
-    return tuple(sorted(places.values(), key=_size, reverse=True))
-
-
-def _held(family: Candidates) -> B1:
-    return np.zeros(len(family.p), dtype=np.bool_) if family.usual is None else family.usual.held
+    for row in rows:
+        block, value = row.seen.estimate.furthest()
+        for at in np.flatnonzero(row.held).tolist():
+            change = _change(row, at)
+            operation = names.sites[change.site].operation
+            shown = float(value[at])
+            if row.seen.estimate.unit == "log":
+                shown = float(np.exp(shown)) * row.measure.scale
+            found = HeldBack(change, int(block[at]), shown)
+            if operation not in told and (operation not in places or _size(found) > _size(places[operation])):
+                places[operation] = found
+    yield from sorted(places.values(), key=_size, reverse=True)
 
 
 def _size(found: HeldBack) -> tuple[float, float]:
     return abs(found.change.contribution_ns), abs(found.change.z)
 
 
-def _kept(families: Sequence[Candidates], level: float) -> list[Change]:
-    """Candidates that count; the families are corrected together."""
-    found = _significant(families, level, lambda family: family.passes)
-    return [replace(family.change(row), q=q) for family, row, q in found]
-
-
-def _significant(
-    families: Sequence[Candidates], level: float, wanted: Callable[[Candidates], B1]
-) -> Iterator[tuple[Candidates, int, float]]:
-    """(family, row, q) of the wanted rows at a level of q; the families are corrected together."""
-    q = q_values(np.concatenate([family.p for family in families]))
-    first = 0
-    for family in families:
-        mine = q[first : first + len(family.p)]
-        first += len(family.p)
-        for row in np.flatnonzero(wanted(family) & (mine <= level)).tolist():
-            yield family, row, float(mine[row])
-
-
-def _inherited(changes: Sequence[Change], names: Names) -> set[int]:
-    """Of changes of numbers of calls (by id) those whose caller is called more, or less, often itself.
+def _inherited(changes: Sequence[Change], names: Names, most_of_it: float = 0.7) -> set[int]:
+    """Find changes of numbers of calls (by id) whose caller is called more, or less, often itself.
 
     Where a loop turns three times as often all that is below it is called three times as often: the loop is
-    what changed, a call of it does what it always did. Operations that call themselves, or each other, do not
-    explain each other away.
+    what changed. Operations that call themselves, or each other, do not explain each other away.
     """
     factors = {c.site: log(c.after / c.before) for c in changes if c.kind in CALL_KINDS}
     callers: dict[int, set[int]] = {}
@@ -160,16 +196,17 @@ def _inherited(changes: Sequence[Change], names: Names) -> set[int]:
         for change in changes
         if change.kind in CALL_KINDS
         and any(
-            factors.get(caller, 0.0) / factors[change.site] > _MOST_OF_IT
-            and not is_below(caller, change.site)
+            factors.get(caller, 0.0) / factors[change.site] > most_of_it and not is_below(caller, change.site)
             for caller in callers.get(change.site, set()) - {change.site}
         )
     }
 
 
-def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
-    """Changes of the second round at sites whose operation, or caller, has no change of paths already; one a
-    site. That a path became rarer says not yet what came instead."""
+def _silent_before(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
+    """Keep changes at sites whose operation, or caller, has no change of structure already; one a site.
+
+    That a path became rarer says not yet what came instead.
+    """
     inherited = _inherited(second, names)
     every = [
         (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
@@ -178,11 +215,9 @@ def _untold(second: Sequence[Change], first: Sequence[Change], names: Names) -> 
     more = {operation for operation, change in every if change.ups or change.kind in ERROR_KINDS}
     left: dict[int, Change] = {}
     for change in second:
-        if id(change) in inherited:
-            continue
         site = names.sites[change.site]
         told = more if change.kind is ChangeKind.NEW_PATH else any_way
-        if site.operation in told or site.caller in told:
+        if id(change) in inherited or site.operation in told or site.caller in told:
             continue
         known = left.get(change.site)
         if known is None or abs(change.z) > abs(known.z):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import ALIKE_KINDS, PATH_KINDS, Group
-from analyze.findings.over_hosts import HostOf
-from analyze.findings.shape_differences import counterpart, difference
+from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.over_hosts import HostOf
+from analyze.methods.robust.causes.shape_differences import counterpart, difference
+from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, Change
 from analyze.profile.names import Names, OperationName, Shape, SiteKind
 from analyze.report import wording
 from schemas.report.findings import ChangeKind

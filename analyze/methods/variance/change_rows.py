@@ -8,12 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.sample_variance import SampleVariance
-from analyze.methods.variance.site_variance import coefficient, deviation
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_change import category_changes, site_changes, total_change
+from analyze.methods.variance.variance_decomposition import (
+    SampleVariance,
+    VarianceSplit,
+    coefficient,
+    deviation,
+)
 from analyze.methods.variance.variance_rows import MOST_SITES, c2_interval
-from analyze.methods.variance.variance_settings import VarianceSettings
-from analyze.methods.variance.variance_split import VarianceSplit
 from analyze.population import Population
 from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes

@@ -9,17 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.correlated_parts import CorrelatedPair, correlated_pairs
-from analyze.methods.variance.covariance_shares import CovarianceShares, covariance_shares
-from analyze.methods.variance.group_parts import GroupParts, group_parts
-from analyze.methods.variance.instrumentation import Advice, explained, merged_parts
-from analyze.methods.variance.marked_labels import MarkedLabels
-from analyze.methods.variance.marker_suggestions import suggested
-from analyze.methods.variance.queue_hints import queue_hints
+from analyze.methods.variance.bimodality import Advice, explained, merged_parts
+from analyze.methods.variance.covariance import (
+    CorrelatedPair,
+    CovarianceShares,
+    GroupParts,
+    correlated_pairs,
+    covariance_shares,
+    group_parts,
+    queue_hints,
+)
+from analyze.methods.variance.markers import MarkedLabels, suggested
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
-from analyze.methods.variance.sample_variance import SampleVariance
+from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.variance_decomposition import SampleVariance
 from analyze.methods.variance.variance_rows import impact_order
-from analyze.methods.variance.variance_settings import VarianceSettings
 from analyze.population import Population
 from analyze.profile.names import site_name
 from analyze.profile.times import AllPathTimes

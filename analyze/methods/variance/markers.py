@@ -1,36 +1,60 @@
-"""Markers: what the user says of a source of variance, and what follows from it (VF §3, §4.3).
+"""Read what the user says of sources of variance, and apply it (VF §3, §4.3).
 
 A TOML file of the user's, kept beside the code it is about:
 
     [[marker]]
-    label = "sn/DISK_IO -> sn/DISK_DONE"      # an edge or a site as reports print it; * and ? stand for any
+    label = "sn/DISK_IO -> sn/DISK_DONE"      # an edge or a call site as reports print it; * and ? are wild
     kind = "intrinsic"                         # or intentional, or inadvertent
     owner = "storage"
     reason = "one disk a node; seeks take what they take"
     expires = 2027-03-01                       # optional; from that day on the marker does nothing
 
 `intentional` and `intrinsic` sources are taken out of the *residual*, so that a noisy disk does not hide the
-code around it. An `inadvertent` one stays on top of the list until its C² has fallen below 1.
+code around it. An `inadvertent` one stays on top of the list until its C² has fallen below 1. Markers are
+also suggested, from what trace points are called: printed, never applied.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analyze.population import Graph
+from analyze.population import Graph, Population
 from analyze.profile.names import Names, PartName, edge_name, site_name
+from analyze.profile.times import AllPathTimes
 from schemas.arrays import B1, I8
 from schemas.errors import ConfigError
-from schemas.report.variance import MarkerKind
+from schemas.report.variance import MarkerKind, MarkerRow
 from schemas.windows import NS_PER_SECOND
+
+_RULES: Final = (
+    (
+        MarkerKind.INADVERTENT,
+        "lock or queue: contention",
+        re.compile(r"(?<![bc])lock|mutex|queue|wait|acquire|contend|retry", re.IGNORECASE),
+    ),
+    (
+        MarkerKind.INTRINSIC,
+        "device input or output",
+        re.compile(r"disk|device|(?<![a-z])(dev|io|ssd|hdd|nvme)(?![a-z])|fsync|flush|sync_", re.IGNORECASE),
+    ),
+    (
+        MarkerKind.INTENTIONAL,
+        "a trade: cache, batch, scheduler or back-off",
+        re.compile(r"cache|batch|schedul|back[_-]?off|throttl|prefetch|read[_-]?ahead", re.IGNORECASE),
+    ),
+)
+"""In this order: who waits for a lock of the cache waits for a lock."""
 
 
 class Marker(BaseModel):
@@ -129,3 +153,59 @@ class LabelRules:
         if name.src >= 0 and name.site >= 0:
             texts.append(site_name(name.site, self.names).text)
         return next((m for m in self.valid if any(m.matches(text) for text in texts)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedLabels:
+    """The markers of the file, what became of them, and the sites that they are about."""
+
+    rules: LabelRules
+    sites: tuple[tuple[MarkerRow, frozenset[int]], ...]
+    """In the order of the file."""
+
+    @property
+    def rows(self) -> tuple[MarkerRow, ...]:
+        """One a marker."""
+        return tuple(row for row, _ in self.sites)
+
+    def of_site(self, site: int) -> MarkerKind | None:
+        """Kind of the first marker that holds and is about a site, or an edge of it."""
+        return next((row.kind for row, mine in self.sites if row.state == "holds" and site in mine), None)
+
+
+def marked_labels(population: Population, times: AllPathTimes, rules: LabelRules) -> MarkedLabels:
+    """Which markers hold, have expired, or mean nothing that is there. O(edges · markers)."""
+    if not rules.markers:
+        return MarkedLabels(rules, ())
+    labels: dict[str, set[int]] = {}
+    for category, mine in zip(population.categories, times.categories, strict=True):
+        for edge, site in enumerate(mine.site.tolist()):
+            labels.setdefault(edge_name(category.graph, edge, site).text, set()).add(site)
+    for site in range(len(times.names.sites)):
+        labels.setdefault(site_name(site, times.names).text, set()).add(site)
+    return MarkedLabels(rules, tuple(_judged(marker, rules, labels) for marker in rules.markers))
+
+
+def _judged(
+    marker: Marker, rules: LabelRules, labels: dict[str, set[int]]
+) -> tuple[MarkerRow, frozenset[int]]:
+    meant = _union(sites for text, sites in labels.items() if marker.matches(text))
+    row = MarkerRow(
+        label=marker.label,
+        kind=marker.kind,
+        owner=marker.owner,
+        reason=marker.reason,
+        expires=None if marker.expires is None else marker.expires.isoformat(),
+        state="expired" if marker.is_expired(rules.day) else "holds" if meant else "unused",
+    )
+    return row, meant
+
+
+def _union(parts: Iterable[set[int]]) -> frozenset[int]:
+    return frozenset[int]().union(*parts)
+
+
+def suggested(name: PartName) -> tuple[MarkerKind, str] | None:
+    """What kind of source a part may be, and why: by where an edge ends, or by what is called."""
+    text = name.target or name.source
+    return next(((kind, why) for kind, why, words in _RULES if words.search(text)), None)

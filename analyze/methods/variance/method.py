@@ -1,11 +1,11 @@
-"""VarianceFinder: `flowdiff variance`."""
+"""Register VarianceFinder, `flowdiff variance`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
 from analyze.report.sections.variance.variance_page import VARIANCE, VARIANCE_CHANGE, VARIANCE_DETAILS
@@ -20,7 +20,7 @@ def analyse(
     """
     # Here, so that the command line has the options without numpy and scipy.
     from analyze.methods.variance.markers import read_markers
-    from analyze.methods.variance.variance_result import variance_result
+    from analyze.methods.variance.run import variance_result
 
     markers = () if settings.markers is None else read_markers(settings.markers)
     return variance_result(population, markers, settings, limits)

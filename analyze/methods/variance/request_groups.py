@@ -1,4 +1,4 @@
-"""Groups of requests that should take alike long: categories, and the rare ones of a root type together."""
+"""Group requests that should take equally long: by category, the rare ones of a root type together."""
 
 from __future__ import annotations
 

@@ -8,11 +8,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.category_variance import WIDEST, log_coefficient
-from analyze.methods.variance.marked_labels import MarkedLabels
-from analyze.methods.variance.sample_variance import SampleVariance
-from analyze.methods.variance.site_variance import coefficient, deviation
+from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.table_fields import MARKER, SPREAD, field
+from analyze.methods.variance.variance_decomposition import (
+    WIDEST,
+    SampleVariance,
+    coefficient,
+    deviation,
+    log_coefficient,
+)
 from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes
 from analyze.stats.jackknife import jackknife

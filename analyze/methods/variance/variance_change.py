@@ -1,4 +1,4 @@
-"""Two samples: what became more variable, with intervals."""
+"""Test what became more variable from one sample to the other, with intervals."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.variance.category_variance import GroupVariances, log_coefficient
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
-from analyze.methods.variance.site_variance import SiteVariances
-from analyze.methods.variance.variance_split import VarianceSplit
+from analyze.methods.variance.variance_decomposition import (
+    GroupVariances,
+    SiteVariances,
+    VarianceSplit,
+    log_coefficient,
+)
 from analyze.stats.jackknife import Jackknifed, jackknife
 from analyze.stats.multiple import q_values
 from schemas.arrays import F8, I8

@@ -9,20 +9,24 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.variance.category_variance import WIDEST, log_coefficient
-from analyze.methods.variance.marked_labels import MarkedLabels
+from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.sample_variance import Measured, SampleVariance
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.site_table import site_rows
-from analyze.methods.variance.site_variance import coefficient, deviation
-from analyze.methods.variance.variance_settings import VarianceSettings
+from analyze.methods.variance.variance_decomposition import (
+    WIDEST,
+    Measured,
+    SampleVariance,
+    coefficient,
+    deviation,
+    log_coefficient,
+)
 from analyze.population import Population
 from analyze.profile.names import site_name
 from analyze.profile.times import AllPathTimes
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
-from analyze.stats.c2_curve import HIGH, c2_curve
-from analyze.stats.moments import LARGE
+from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8
 from schemas.report.findings import Interval
 from schemas.report.variance import (

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from analyze.methods.variance.detail_rows import Looked, edge_rows
-from analyze.methods.variance.marked_labels import MarkedLabels
+from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.sample_variance import SampleVariance
 from analyze.methods.variance.table_fields import MARKER, SPREAD, field
+from analyze.methods.variance.variance_decomposition import SampleVariance
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes
 from schemas.report.variance import VariableCategory

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyze.paths.alignment import Pair, align
-from analyze.paths.attribution import Attribution, critical_time_us
+from analyze.paths.critical_path import Attribution, critical_time_us
 from analyze.population import Category, GraphNode
 from analyze.report.drawing.graph_views import node_name
 from schemas.report.step_account import StepAccount, StepRow

@@ -8,9 +8,9 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from analyze.population import Category, GraphNode
-from analyze.stats.moments import NS_PER_US
 from schemas.report.drawn_graphs import GraphDifference, GraphEdge, GraphView
 from schemas.report.parts import NodeName
+from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, POINT, START
 
 _SIDES: Final[dict[int, Literal["", "start", "end"]]] = {POINT: "", START: "start", END: "end"}

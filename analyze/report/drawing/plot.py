@@ -7,6 +7,7 @@ import math
 from markupsafe import Markup
 
 from analyze.report import wording
+from analyze.report.blocks import Drawing, Run
 from schemas.report.parts import Histogram
 
 WIDTH, HEIGHT = 430, 150
@@ -21,6 +22,13 @@ _TICK_STEPS: tuple[tuple[float, ...], ...] = (
     (1,),
 )
 """Multiples of powers of ten, from the finest: the first that gives few enough ticks is taken."""
+
+
+def histogram_drawing(histogram: Histogram) -> Drawing:
+    """A histogram with its title and the numbers of requests."""
+    before, after = (wording.count(sum(counts)) for counts in (histogram.counts0, histogram.counts1))
+    legend = (Run("", "swatch"), f"before, {before} ", Run("", "swatch", "after"), f"after, {after}")
+    return Drawing(draw_histogram(histogram), histogram.title, legend)
 
 
 def draw_histogram(histogram: Histogram) -> Markup:

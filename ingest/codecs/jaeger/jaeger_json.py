@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from ingest.codecs.jaeger.jaeger_proto_json import PROTO_START, proto_json_columns
-from ingest.codecs.jaeger.jaeger_proto_json_items import add_proto_json_span, is_proto_json
+from ingest.codecs.jaeger.jaeger_proto_json import add_proto_json_span, is_proto_json
 from ingest.codecs.jaeger.jaeger_spans import add_jaeger_span
-from ingest.codecs.payloads import refuse_dense, sized
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.json_runs import is_plain_object, read_runs
-from ingest.codecs.spans.span_items import decode_json_spans, read_json_spans
+from ingest.codecs.spans.span_items import decode_json_spans
 from ingest.codecs.spans.span_rows import SpanRows
-from ingest.codecs.spans.spans_to_events import SpanResult, in_payload_order
 from ingest.codecs.values.json_fields import Object, array, as_object
 from schemas.config import DecodeConfig
 
@@ -21,26 +16,14 @@ from schemas.config import DecodeConfig
 class JaegerJsonCodec:
     """`jaeger-json`: a span, a list of spans, or a span a line.
 
-    A span is written as storage plugins and the UI do, or in protobuf's JSON form as the Collector does. Of
-    the latter, payloads of one span are read all at once.
+    A span is written as storage plugins and the UI do, or in protobuf's JSON form as the Collector does.
     """
 
     name = "jaeger-json"
 
     def decode(self, payloads: Sequence[bytes], config: DecodeConfig) -> Decoded:
         """See `Codec.decode`; `item` is the span in its payload."""
-        good, log = sized(payloads, config)
-        good = refuse_dense(payloads, good, log)
-        plain = [i for i in good if payloads[i].startswith(PROTO_START) and is_plain_object(payloads[i])]
-        results: list[SpanResult] = []
-        left = set(good).difference(plain)
-        left.update(
-            read_runs(payloads, plain, lambda run: proto_json_columns(payloads, run), config, results)
-        )
-        if left:
-            results.append(read_json_spans(payloads, sorted(left), config, _spans, _add_span, log))
-        oddities = sum((r.oddities for r in results), Counter[str]())
-        return Decoded(in_payload_order(results), log.in_order(), oddities, log.counts)
+        return decode_json_spans(payloads, config, _spans, _add_span)
 
 
 class JaegerUiCodec:

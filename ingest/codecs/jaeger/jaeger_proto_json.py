@@ -1,166 +1,175 @@
-"""Jaeger spans in protobuf's JSON form, as the Collector's Kafka exporter writes `jaeger_json`: columns.
-
-pyarrow.json reads all spans at once if they are spelt as that exporter spells them; they come out nested as
-those of protobuf messages, and `jaeger_columns` reads both.
-"""
+"""Jaeger spans in protobuf's JSON form, as the Collector writes `jaeger_json`, in any spelling of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import base64
+import re
+from datetime import UTC, datetime
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
-from ingest.codecs.jaeger.jaeger_columns import span_columns
-from ingest.codecs.spans.json_runs import json_table
-from ingest.codecs.spans.span_batch import SpanBatch
-from ingest.codecs.values.nested import ragged
-from ingest.codecs.values.proto_json import bytes_of_base64, durations_ns, times_ns
-from schemas.arrays import I8
+from ingest.codecs.jaeger.jaeger_spans import Pair, add_log, add_tagged_span, sort_references, split_host
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME
+from ingest.codecs.spans.span_rows import SpanRows, ns
+from ingest.codecs.values.ids import hex_of_id
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
+from schemas.rejects import Reason
 
-PROTO_START: Final = b'{"traceId":'
-"""The first field of a span, as that exporter writes it; the UI's JSON has `traceID`."""
-TAG_TYPES: Final = {"STRING": 0, "BOOL": 1, "INT64": 2, "FLOAT64": 3, "BINARY": 4}
-REFERENCE_TYPES: Final = {"CHILD_OF": 0, "FOLLOWS_FROM": 1}
-
-_TEXT = pa.string()
-_TAGS = pa.list_(
-    pa.struct(
-        [
-            ("key", _TEXT),
-            ("vType", _TEXT),
-            ("vStr", _TEXT),
-            ("vBool", pa.bool_()),
-            ("vInt64", _TEXT),
-            # NaN and infinities are text: a span that has one is read item by item.
-            ("vFloat64", pa.float64()),
-            ("vBinary", _TEXT),
-        ]
-    )
+_TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
+_REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
+"""Names of enums, by their numbers."""
+_NS_TYPE: Final = pa.timestamp("ns", tz="UTC")
+_DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
+"""Up to 31 years: in ns they fit int64 with room."""
+_USUAL_TIME: Final = re.compile(
+    r"((?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?Z"
 )
-_PARSE = pj.ParseOptions(
-    explicit_schema=pa.schema(
-        [
-            ("traceId", _TEXT),
-            ("spanId", _TEXT),
-            ("operationName", _TEXT),
-            (
-                "references",
-                pa.list_(pa.struct([("traceId", _TEXT), ("spanId", _TEXT), ("refType", _TEXT)])),
-            ),
-            ("startTime", _TEXT),
-            ("duration", _TEXT),
-            ("tags", _TAGS),
-            ("logs", pa.list_(pa.struct([("timestamp", _TEXT), ("fields", _TAGS)]))),
-            ("process", pa.struct([("serviceName", _TEXT), ("tags", _TAGS)])),
-        ]
-    ),
-    unexpected_field_behavior="ignore",
-)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STANDARD: Final = str.maketrans("-_", "+/")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:]+(\.[0-9]+)?([Zz]|[+-][0-9:]+)")
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+_YEAR_ONE: Final = "0001-01-01T00:00:00Z"
+"""What a time is that was never set."""
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
+_SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
 
 
-def proto_json_columns(texts: Sequence[bytes], run: list[int]) -> SpanBatch | None:
-    """Span columns of the plain objects `run`, one span each (`payload`: index of the text).
+def is_proto_json(value: object) -> bool:
+    """The UI writes `traceID`, protobuf `traceId`, or `trace_id`; of both names protobuf's counts."""
+    return isinstance(value, dict) and not _SIGN.isdisjoint(value)
 
-    None if they are spelt otherwise.
-    """
+
+def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+    """One span as a row. Raises ItemError."""
+    span = _camel(as_object(value, "a span"))
+    trace, span_id = _id(span, "traceId", (8, 16)), _id(span, "spanId", (8,))
+    references = [_reference(r) for r in array(span, "references")]
+    parent, follows, links = sort_references(trace, references, None)
+    start = _time(span, "startTime")
+    end = ns(start + _duration(span)) if start > BAD_TIME else start
+    tags = _pairs(array(span, "tags"))
+    logs = [_log(entry) for entry in array(span, "logs")]
+    name = text(span, "operationName") or ""
+    process = _camel(child(span, "process"))
+    host, process_tags = split_host(_pairs(array(process, "tags")))
+    resource = rows.add_resource(text(process, "serviceName") or None, host, process_tags)
+    ids = (trace, span_id, parent)
+    add_tagged_span(rows, payload, item, ids, name, (start, end), resource, tags, follows, links)
+    for ts, pairs in logs:
+        add_log(rows, ts, pairs)
+
+
+def _camel(value: Object) -> Object:
+    """Fields under the names of the JSON form; those of the message, which protobuf takes too, come after."""
+    if not any("_" in key for key in value):
+        return value
+    return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
+
+
+def _id(parent: Object, name: str, widths: tuple[int, ...]) -> str:
+    return hex_of_id(_bytes(parent, name), widths)
+
+
+def _bytes(parent: Object, name: str) -> bytes:
+    digits = text(parent, name)
+    if not digits:
+        return b""
     try:
-        table = json_table([texts[i] for i in run], _PARSE).combine_chunks()
-        if table.num_rows != len(run):
-            return None
-        spans = span_columns(
-            _as_messages({name: table[name].combine_chunks() for name in table.column_names})
-        )
+        return base64.b64decode(digits.translate(_STANDARD), validate=True)
+    except ValueError:
+        raise ItemError(Reason.BAD_VALUE, f"{name} is not base64") from None
+
+
+def _reference(value: object) -> tuple[str, str, str]:
+    reference = _camel(as_object(value, "a reference"))
+    kind = _enum(reference.get("refType"), _REFERENCE_TYPES, "refType")
+    return kind, _id(reference, "traceId", (8, 16)), _id(reference, "spanId", (8,))
+
+
+def _enum(value: object, names: tuple[str, ...], field: str) -> str:
+    """Its name, of a name or a number; "" for one that this version does not know."""
+    if value is None:
+        return names[0]
+    if isinstance(value, str):
+        return value if value in names else ""
+    number = integer(value, field)
+    return names[number] if 0 <= number < len(names) else ""
+
+
+def _time(parent: Object, name: str) -> int:
+    written = text(parent, name)
+    if written is None or written == _YEAR_ONE:
+        return NO_TIME
+    try:
+        return time_ns(written.upper()) or NO_TIME
     except pa.ArrowInvalid:
-        return None
-    return replace(spans, payload=np.array(run, np.int64)[spans.payload])
+        if _TIME.fullmatch(written):
+            return BAD_TIME
+        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time") from None
 
 
-def _as_messages(of: dict[str, pa.Array]) -> pa.RecordBatch:
-    """The columns under the names and types that protobuf messages have. Raises pyarrow.ArrowInvalid."""
-    references_lengths, references = _elements(of["references"])
-    logs_lengths, logs = _elements(of["logs"])
-    process = of["process"]
-    return pa.record_batch(
-        {
-            "trace_id": bytes_of_base64(of["traceId"]),
-            "span_id": bytes_of_base64(of["spanId"]),
-            "operation_name": pc.fill_null(of["operationName"], ""),
-            "references": _listed(
-                references_lengths,
-                {
-                    "trace_id": bytes_of_base64(pc.struct_field(references, "traceId")),
-                    "span_id": bytes_of_base64(pc.struct_field(references, "spanId")),
-                    "ref_type": _codes(pc.struct_field(references, "refType"), REFERENCE_TYPES),
-                },
-            ),
-            "start_time": _seconds(times_ns(of["startTime"])),
-            "duration": _seconds(durations_ns(of["duration"])),
-            "tags": _tags(of["tags"]),
-            "logs": _listed(
-                logs_lengths,
-                {
-                    "timestamp": _seconds(times_ns(pc.struct_field(logs, "timestamp"))),
-                    "fields": _tags(pc.struct_field(logs, "fields")),
-                },
-            ),
-            "process": _struct(
-                {
-                    "service_name": pc.fill_null(pc.struct_field(process, "serviceName"), ""),
-                    "tags": _tags(pc.struct_field(process, "tags")),
-                }
-            ),
-        }
-    )
+def time_ns(text: str) -> int:
+    """ns since the epoch of an RFC 3339 text with up to nine digits. Raises pyarrow.ArrowInvalid."""
+    usual = _USUAL_TIME.fullmatch(text)
+    if usual is not None:  # pyarrow takes 50 µs for a column of one
+        try:
+            since = datetime.fromisoformat(f"{usual[1]}+00:00") - _EPOCH
+        except ValueError:
+            pass
+        else:
+            return (since.days * 86_400 + since.seconds) * 10**9 + int((usual[2] or "").ljust(9, "0"))
+    return int(pa.array([text]).cast(_NS_TYPE).cast(pa.int64())[0].as_py())
 
 
-def _tags(column: pa.Array) -> pa.Array:
-    lengths, pairs = _elements(column)
-    of = {name: pc.struct_field(pairs, name) for name in ("key", "vStr", "vBool", "vInt64", "vFloat64")}
-    return _listed(
-        lengths,
-        {
-            "key": pc.fill_null(of["key"], ""),
-            "v_type": _codes(pc.struct_field(pairs, "vType"), TAG_TYPES),
-            "v_str": pc.fill_null(of["vStr"], ""),
-            "v_bool": pc.fill_null(of["vBool"], False),
-            "v_int64": pc.fill_null(pc.cast(of["vInt64"], pa.int64()), 0),
-            "v_float64": pc.fill_null(of["vFloat64"], 0.0),
-            "v_binary": pc.fill_null(bytes_of_base64(pc.struct_field(pairs, "vBinary")), b""),
-        },
-    )
+def _duration(span: Object) -> int:
+    """ns of `[-]seconds[.digits]s`; 0 where it is absent."""
+    written = text(span, "duration")
+    if written is None:
+        return 0
+    found = _DURATION.fullmatch(written)
+    if found is None:
+        raise ItemError(Reason.BAD_TYPE, "duration is not seconds, followed by s")
+    length = int(found[2]) * 10**9 + int((found[3] or "").ljust(9, "0"))
+    return -length if found[1] else length
 
 
-def _elements(column: pa.Array) -> tuple[I8, pa.Array]:
-    """`ragged`, of a list none of whose elements is null."""
-    lengths, values = ragged(column)
-    if values.null_count:
-        raise pa.ArrowInvalid("an element is null")
-    return lengths, values
+def _log(value: object) -> tuple[int, list[Pair]]:
+    log = as_object(value, "a log")
+    return _time(log, "timestamp"), _pairs(array(log, "fields"))
 
 
-def _listed(lengths: I8, fields: dict[str, pa.Array]) -> pa.Array:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), _struct(fields))
+def _pairs(tags: list[object]) -> list[Pair]:
+    out: list[Pair] = []
+    for entry in tags:
+        tag = _camel(as_object(entry, "a tag"))
+        kind = _enum(tag.get("vType"), _TAG_TYPES, "vType")
+        out.append((text(tag, "key") or "", _value(tag, kind)))
+    return out
 
 
-def _struct(fields: dict[str, pa.Array]) -> pa.Array:
-    return pa.StructArray.from_arrays(list(fields.values()), list(fields))
+def _value(tag: Object, kind: str) -> object:
+    if kind == "STRING":
+        return text(tag, "vStr") or ""
+    if kind == "BOOL":
+        truth = tag.get("vBool")
+        if truth is None or isinstance(truth, bool):
+            return bool(truth)
+        raise ItemError(Reason.BAD_TYPE, "vBool is no boolean")
+    if kind == "INT64":
+        return integer(tag.get("vInt64", 0), "vInt64")
+    if kind == "FLOAT64":
+        return _float(tag.get("vFloat64", 0.0))
+    # As the message would be read: every other type is bytes.
+    return base64.b64encode(_bytes(tag, "vBinary")).decode()
 
 
-def _codes(names: pa.Array, codes: dict[str, int]) -> pa.Array:
-    """Numbers of an enum; its first value where it is absent."""
-    found = pc.index_in(names, pa.array(list(codes)))
-    if found.null_count > names.null_count:
-        raise pa.ArrowInvalid("no value of the enum")
-    return pc.fill_null(found, 0)
-
-
-def _seconds(ns: I8) -> pa.Array:
-    """ns as seconds and the nanoseconds above them."""
-    return _struct({"seconds": pa.array(ns // 10**9), "nanos": pa.array((ns % 10**9).astype(np.int32))})
+def _float(value: object) -> float:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, str) and (value in _NOT_FINITE or value[:1] in "-0123456789"):
+            return float(value)
+    except (OverflowError, ValueError):
+        pass
+    raise ItemError(Reason.BAD_TYPE, "vFloat64 is no number")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.payloads import json_bytes, refuse_dense, sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.span_rows import SpanRows
-from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans
+from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.json_fields import ItemsOf, read_items
 from schemas.config import DecodeConfig
 
@@ -20,22 +19,9 @@ AddSpan = Callable[[SpanRows, int, int, object], None]
 def decode_json_spans(
     payloads: Sequence[bytes], config: DecodeConfig, items_of: ItemsOf, add_span: AddSpan
 ) -> Decoded:
-    """Decode payloads of JSON documents (one, or one a line) whose items are spans."""
+    """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`)."""
     good, log = sized(payloads, config)
     good = refuse_dense(payloads, good, log)
-    result = read_json_spans(payloads, good, config, items_of, add_span, log)
-    return Decoded(result.events, log.in_order(), result.oddities, log.counts)
-
-
-def read_json_spans(
-    payloads: Sequence[bytes],
-    indexes: Sequence[int],
-    config: DecodeConfig,
-    items_of: ItemsOf,
-    add_span: AddSpan,
-    log: RejectLog,
-) -> SpanResult:
-    """The payloads `indexes` span by span (`json_fields.read_items`)."""
     rows = SpanRows()
     values: dict[tuple[int, int], object] = {}
 
@@ -43,7 +29,7 @@ def read_json_spans(
         add_span(rows, payload, item, value)
         values[payload, item] = value
 
-    read_items(payloads, indexes, items_of, add, log)
+    read_items(payloads, good, items_of, add, log)
     result = events_of_spans(rows.batch(), config)
     log_bad_spans(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]), log)
-    return result
+    return Decoded(result.events, log.in_order(), result.oddities, log.counts)

@@ -29,7 +29,7 @@ def hex_of_binary(column: pa.Array, widths: tuple[int, ...]) -> tuple[pa.Array, 
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
-    common = one_width(lengths[present])
+    common = _one_width(lengths[present])
     if common is not None and common in widths:
         rows = data[offsets[0] : offsets[-1]].reshape(-1, common)
         there = _any_in_row(rows)
@@ -88,7 +88,7 @@ def hex_of_text(column: pa.Array) -> tuple[pa.Array, B1]:
     offsets, data = binary_parts(column)
     lengths = np.diff(offsets)
     present = lengths > 0
-    common = one_width(lengths[present])
+    common = _one_width(lengths[present])
     if common in (16, 32):
         assert common is not None
         rows = _LOWER_HEX[data[offsets[0] : offsets[-1]]].reshape(-1, common)
@@ -112,7 +112,7 @@ def _hex_of_ragged_text(column: pa.Array) -> tuple[pa.Array, B1]:
     return padded, np.asarray(bad.to_numpy(zero_copy_only=False))
 
 
-def one_width(lengths: npt.NDArray[np.int64]) -> int | None:
+def _one_width(lengths: npt.NDArray[np.int64]) -> int | None:
     """The length that all have; None where they differ, or there are none."""
     if len(lengths) == 0:
         return None

@@ -1,46 +1,60 @@
-"""Zipkin protobuf: `zipkin.proto3.ListOfSpans` messages, one a payload.
-
-ptars reads all payloads at once. What it refuses, and what is large or dense, is cut at its spans: those are
-read in small groups, and at last one by one, so that a malformed span costs itself only.
-"""
+"""Zipkin protobuf: `zipkin.proto3.ListOfSpans` messages, one a payload, read span by span."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from google.protobuf.message import DecodeError
-from ptars import HandlerPool
 
-from ingest.codecs.dead_letters import RejectLog
 from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
 from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
 from ingest.codecs.values.foreign_messages import refuse_foreign
-from ingest.codecs.values.nested import GROUP_BYTES, PART_BYTES, batches_of, runs_of_pieces
-from ingest.codecs.zipkin.zipkin import zipkin_oddities
-from ingest.codecs.zipkin.zipkin_columns import ZipkinColumns, span_batch
-from ingest.codecs.zipkin.zipkin_messages import (
-    ListOfSpans,
-    SpanBodies,
-    ZipkinMessage,
-    columns_of_messages,
-    struct_of_message,
+from ingest.codecs.values.ids import hex_of_id
+from ingest.codecs.values.nested import PART_BYTES
+from ingest.codecs.values.proto_messages import message_classes
+from ingest.codecs.zipkin.zipkin_json import zipkin_oddities
+from ingest.codecs.zipkin.zipkin_spans import (
+    KindName,
+    ZipkinAnnotation,
+    ZipkinEndpoint,
+    ZipkinSpan,
+    span_batch,
 )
-from ingest.codecs.zipkin.zipkin_structs import ZipkinSpan, columns_of_structs
 from schemas.config import DecodeConfig
 from schemas.rejects import Reason, Reject
 
-_HANDLER = HandlerPool([ListOfSpans.DESCRIPTOR.file]).get_for_message(ListOfSpans.DESCRIPTOR)
-_FEW = 100
-"""So few spans are read one by one at once."""
-_MOST_SINGLES = 5_000
-_DETAILS = {
+_CLASSES = message_classes(
+    "zipkin.proto3",
+    {
+        "Endpoint": "1 service_name string; 2 ipv4 bytes; 3 ipv6 bytes; 4 port enum",
+        "Annotation": "1 timestamp fixed64; 2 value string",
+        "Tag": "1 key string; 2 value string",
+        "Span": "1 trace_id bytes; 2 parent_id bytes; 3 id bytes; 4 kind enum; 5 name string;"
+        "6 timestamp fixed64; 7 duration uint64; 8 local_endpoint Endpoint; 9 remote_endpoint Endpoint;"
+        "10 annotations *Annotation; 11 tags *Tag; 12 debug bool; 13 shared bool",
+        "ListOfSpans": "1 spans *Span",
+    },
+)
+"""Of zipkin.proto; `Tag` is an entry of its map."""
+ZipkinMessage = _CLASSES["Span"]
+"""Message class `zipkin.proto3.Span`."""
+ListOfSpans = _CLASSES["ListOfSpans"]
+"""Message class `zipkin.proto3.ListOfSpans`."""
+SpanBodies = message_classes("flowdiff.zipkin", {"Bodies": "1 spans *bytes"})["Bodies"]
+"""The same with its spans left as bytes."""
+
+_KIND_NAMES: Final[tuple[KindName, ...]] = ("CLIENT", "SERVER", "PRODUCER", "CONSUMER")
+"""From 1 on."""
+_MOST_SPANS: Final = 5_000
+"""Become events together: a call costs 2 ms whatever it reads, and their columns are large."""
+_DETAILS: Final = {
     Reason.BAD_PROTOBUF: "no zipkin.proto3.ListOfSpans message",
     Reason.TOO_LARGE: f"the span has more than {MAX_FIELDS:,} tags and annotations",
 }
@@ -55,105 +69,82 @@ class ZipkinProtoCodec:
         """See `Codec.decode`; `item` is the span in its list. O(bytes)."""
         good, log = sized(payloads, config)
         good = refuse_foreign(payloads, good, "no spans in the message", log)
-        reader = _Reader(payloads, config, log)
-        left = reader.read_whole([i for i in good if len(payloads[i]) <= GROUP_BYTES])
-        for index in sorted(left.union(i for i in good if len(payloads[i]) > GROUP_BYTES)):
-            reader.read_in_parts(index)
-        reader.take_singles()
-        events = in_payload_order(reader.results)
-        oddities = sum((r.oddities for r in reader.results), Counter[str]())
+        results: list[SpanResult] = []
+        read: dict[tuple[int, int], ZipkinSpan] = {}
+
+        def take() -> None:
+            places = np.array(list(read), np.int64).reshape(-1, 2)
+            batch = span_batch(list(read.values()), places[:, 0], places[:, 1], config)
+            results.append(events_of_spans(batch, config))
+            log_bad_spans(results[-1].bad, lambda payload: _bodies(payloads[payload]).__getitem__, log)
+            read.clear()
+
+        for payload in good:
+            try:
+                bodies = _bodies(payloads[payload])
+            except DecodeError:
+                log.add(_reject(Reason.BAD_PROTOBUF, payload, 0, payloads[payload]))
+                continue
+            for item, body in enumerate(bodies):
+                if len(body) > PART_BYTES and has_many_fields(body, ZipkinMessage.DESCRIPTOR):
+                    log.add(_reject(Reason.TOO_LARGE, payload, item, body))
+                    continue
+                try:
+                    read[payload, item] = _span_of(ZipkinMessage.FromString(body))
+                except DecodeError:
+                    log.add(_reject(Reason.BAD_PROTOBUF, payload, item, body))
+                if len(read) >= _MOST_SPANS:
+                    take()
+        if read:
+            take()
+        events = in_payload_order(results)
+        oddities = sum((r.oddities for r in results), Counter[str]())
         return Decoded(events, log.in_order(), oddities + zipkin_oddities(events), log.counts)
 
 
-class _Reader:
-    """Collects events of one decode, and logs what becomes none."""
+def _bodies(payload: bytes) -> list[bytes]:
+    """The spans of a list. Raises DecodeError."""
+    return list(SpanBodies.FromString(payload).spans)
 
-    def __init__(self, payloads: Sequence[bytes], config: DecodeConfig, log: RejectLog) -> None:
-        self.results: list[SpanResult] = []
-        self._payloads = payloads
-        self._config = config
-        self._log = log
-        self._singles: dict[tuple[int, int], ZipkinSpan] = {}
-        """Spans read one by one, by payload and item; a call of ptars for each would cost 2 ms."""
 
-    def read_whole(self, indexes: list[int]) -> set[int]:
-        """Payloads up to GROUP_BYTES, all at once: the fast path. Those that it did not read."""
-        pieces = list(batches_of(_HANDLER, ListOfSpans, self._payloads, indexes))
-        read = [i for part, _ in pieces for i in part]
-        if pieces:
-            columns = columns_of_messages(pa.concat_arrays([batch.column(0) for _, batch in pieces]))
-            payload = np.array(read, np.int64)[columns.payload]
-            self._take(replace(columns, payload=payload), self._bodies)
-        return set(indexes).difference(read)
+def _reject(reason: Reason, payload: int, item: int, raw: bytes) -> Reject:
+    return Reject(reason, _DETAILS[reason], raw, payload, item)
 
-    def read_in_parts(self, index: int) -> None:
-        """A payload that is large or dense, or that ptars refuses: its spans a part at a time."""
-        payload, item = self._payloads[index], 0
-        try:
-            bodies = SpanBodies.FromString(payload).spans
-        except DecodeError:
-            self._refuse(Reason.BAD_PROTOBUF, index, 0, payload)
-            return
-        for run in runs_of_pieces(bodies, GROUP_BYTES):
-            at = item
-            item += len(run)
-            if len(payload) > PART_BYTES >= len(run[0]) and self._read_part(index, at, run, GROUP_BYTES):
-                continue
-            for part in runs_of_pieces(run, PART_BYTES):
-                self._read_closely(index, at, part)
-                at += len(part)
 
-    def _read_part(self, index: int, first: int, bodies: list[bytes], group_bytes: int) -> bool:
-        """Read spans of a payload, from item `first` on; False if ptars refuses them, or they are dense."""
-        part: bytes = SpanBodies(spans=bodies).SerializeToString()
-        for _, batch in batches_of(_HANDLER, ListOfSpans, [part], [0], group_bytes):
-            columns = columns_of_messages(batch.column(0))
-            if len(columns.payload) != len(bodies):
-                return False
-            items = np.arange(first, first + len(bodies))
-            placed = replace(columns, payload=np.full(len(bodies), index), item=items)
-            self._take(placed, lambda _: lambda item: bodies[item - first])
-            return True
-        return False
+def _span_of(span: Any) -> ZipkinSpan:
+    """One message. Of a tag that comes twice the first counts, as everywhere."""
+    return ZipkinSpan(
+        traceId=hex_of_id(span.trace_id, (8, 16)),
+        id=hex_of_id(span.id, (8,)),
+        parentId=hex_of_id(span.parent_id, (8,)),
+        name=span.name,
+        kind=_KIND_NAMES[span.kind - 1] if 0 < span.kind <= len(_KIND_NAMES) else None,
+        timestamp=span.timestamp,
+        duration=span.duration,
+        localEndpoint=_endpoint(span.local_endpoint),
+        remoteEndpoint=_endpoint(span.remote_endpoint),
+        annotations=[ZipkinAnnotation(a.timestamp, a.value) for a in span.annotations],
+        tags=dict(_pairs(span)),
+        shared=span.shared,
+    )
 
-    def _read_closely(self, index: int, first: int, bodies: list[bytes]) -> None:
-        """A part of about PART_BYTES, or one span; at last span by span."""
-        if len(bodies[0]) > PART_BYTES and has_many_fields(bodies[0], ZipkinMessage.DESCRIPTOR):
-            self._refuse(Reason.TOO_LARGE, index, first, bodies[0])
-            return
-        if len(bodies) > _FEW and self._read_part(index, first, bodies, PART_BYTES):
-            return
-        for item, body in enumerate(bodies, first):
-            try:
-                span = struct_of_message(ZipkinMessage.FromString(body))
-            except DecodeError:
-                self._refuse(Reason.BAD_PROTOBUF, index, item, body)
-            else:
-                self._singles[index, item] = span
-                if len(self._singles) >= _MOST_SINGLES:
-                    self.take_singles()
 
-    def take_singles(self) -> None:
-        """Events of the spans that were read one by one."""
-        if self._singles:
-            places = np.array(list(self._singles), np.int64)
-            columns = columns_of_structs(list(self._singles.values()), places[:, 0], places[:, 1])
-            self._take(columns, self._bodies)
-            self._singles = {}
+def _pairs(span: Any) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for tag in span.tags:
+        if tag.key not in seen:
+            seen.add(tag.key)
+            yield tag.key, tag.value
 
-    def _take(self, columns: ZipkinColumns, open_payload: Callable[[int], Callable[[int], bytes]]) -> None:
-        """Events of the spans; those refused with their own bytes."""
-        result = events_of_spans(span_batch(columns, self._config), self._config)
-        log_bad_spans(result.bad, open_payload, self._log)
-        self.results.append(result)
 
-    def _bodies(self, index: int) -> Callable[[int], bytes]:
-        """Bytes of a span of a payload by item; of the whole payload if protobuf itself refuses it."""
-        try:
-            bodies = SpanBodies.FromString(self._payloads[index]).spans
-        except DecodeError:
-            return lambda _: self._payloads[index]
-        return lambda item: bytes(bodies[item])
+def _endpoint(endpoint: Any) -> ZipkinEndpoint:
+    ip = _ip(endpoint.ipv4) if endpoint.ipv4 else _ip(endpoint.ipv6)
+    return ZipkinEndpoint(endpoint.service_name or None, ip)
 
-    def _refuse(self, reason: Reason, index: int, item: int, raw: bytes) -> None:
-        self._log.add(Reject(reason, _DETAILS[reason], raw, index, item))
+
+def _ip(raw: bytes) -> str | None:
+    """The address; None for bytes that are none."""
+    try:
+        return str(ipaddress.ip_address(raw))
+    except ValueError:
+        return None

@@ -39,7 +39,7 @@ def quality_rows(
     history: PeriodBlocks | None = None,
     tau_rate: float = 0.0,
 ) -> tuple[QualityRow, ...]:
-    """Give all rows of a comparison. history: ordinary windows, a block each; tau_rate: see `rate_changes`."""
+    """Give all rows. history: ordinary windows, a block each; tau_rate: see `rate_changes`."""
     kept = before.n_requests, after.n_requests
     weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
@@ -182,10 +182,10 @@ def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) ->
 def history_rows(
     before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
 ) -> Iterator[QualityRow]:
-    """A reference that is itself far off what is ordinary (L.9 item 2); and whether the problem is like it (L.10).
+    """A reference that is itself far off what is ordinary (L.9), and whether the problem is like it (L.10).
 
-    Outside of all windows of the history, five at least, and far: by standard errors, the noise between windows
-    included, or by an exact test.
+    Outside of all windows of the history, five at least, and far: by standard errors, the noise between
+    windows included, or by an exact test.
     """
     if history is None or not before.n_requests:
         return
@@ -215,8 +215,8 @@ def history_rows(
     if found.change[0] > 0 and found.outside()[0] and found.p[0] < settings.sure:
         share = after.failed.sum() / max(after.weight.sum(), 1e-300)
         yield _not_normal(
-            f"{percent(float(found.after[0]))} of its requests fail, in {int(there.sum())} ordinary windows at most "
-            f"{percent(float(found.high[0]))}",
+            f"{percent(float(found.after[0]))} of its requests fail, in {int(there.sum())} ordinary windows "
+            f"at most {percent(float(found.high[0]))}",
             bool(share > found.high[0] + settings.excluded_floor),
         )
 

@@ -35,7 +35,6 @@ from analyze.methods.robust.verdict.places import Places, places_of
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
 from analyze.methods.robust.vetoes.asides import Reason
-from analyze.methods.robust.view import View
 from analyze.profile.stored import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
@@ -66,7 +65,7 @@ class Judgement:
     """Effective requests of the problem."""
 
     def interval(self, measure: Measure) -> tuple[float | None, float | None, bool]:
-        """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests for a test.
+        """Give (low, high, changed by test) of a measure; of tails the first. None: too few requests.
 
         Of errors the breakdown counts requests with a failing call; they changed if either they did, or those
         whose root failed.
@@ -115,7 +114,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     noise = Noise(tau, freedom, settings.cold_phi if roles.cold else 1.0, _lengths(ordinary, before, after))
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
-    places = places_of(View(profile, roles, settings))
+    places = places_of(run.tested.view)
     hidden = run.sifted.hidden_paths
     history = _history(run)
     if history is not None and not any(
@@ -140,7 +139,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
             before,
             after,
             verdict,
-            # Steady places, no more slow requests: a mean that blocks of hits and misses blur is the same, too.
+            # Steady places, no more slow requests: a mean that hits and misses blur is the same, too.
             as_fast=whole.equivalent_share >= verdict.nearly_all
             or (whole.tails_settled and places.as_fast(whole.band) >= verdict.nearly_all),
             gaps_us=(mean_gap_us(requests[0]), mean_gap_us(requests[1])),
@@ -182,7 +181,7 @@ def _against_all(
     places: Places,
     hidden: float,
 ) -> tuple[Sizes, PeriodBlocks]:
-    """Sizes against all ordinary windows as one period, as call sites are tested, with thresholds of theirs."""
+    """Sizes against all ordinary windows as one period, with thresholds of theirs."""
     roles, profile, verdict = run.roles, run.profile, settings.verdict
     asked = after.n_requests
     levels = [

@@ -22,7 +22,7 @@ from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.population import Population
 from analyze.report.wording import percent
 from analyze.stats.block_means import mean_change
-from schemas.arrays import F8, I8
+from schemas.arrays import B1, F8, I8
 from schemas.messages import is_message
 
 _LEAST_COUNT = 10.0
@@ -135,7 +135,7 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: Verdict
     return MixChange(moved, p, p < settings.sure and moved >= settings.mix_floor, shares[0], shares[1])
 
 
-def _merged(counts: F8, large: npt.NDArray[np.bool_]) -> F8:
+def _merged(counts: F8, large: B1) -> F8:
     """Columns of large root types, and one of all others."""
     if large.all():
         return counts
@@ -155,7 +155,7 @@ def _chi2(table: F8) -> tuple[float, int]:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """When requests of a period began and how long they took; arrays are [requests], in no particular order."""
+    """When requests of a period began and how long they took; arrays are [requests]."""
 
     start_ns: I8
     response_us: F8
@@ -232,8 +232,8 @@ def clients_sent_less(
 
     as_fast: response times were shown to be as before. gaps_us: of `mean_gap_us`, where requests are at hand;
     gaps that became shorter contradict. clients: `least_clients` of the reference, asked where it matters.
-    largest_rise: of the mean, relative, that is not excluded. tau_rate: noise of the log of a window's arrival
-    rate, from history: traffic that follows the hour is no cause.
+    largest_rise: of the mean, relative, that is not excluded. tau_rate: noise of the log of a window's
+    arrival rate, from history: traffic that follows the hour is no cause.
     """
     rate = rate_changes(before, after, ("",) * before.weight.shape[1], settings, tau=tau_rate)[0]
     flying0, flying1 = (
@@ -253,6 +253,6 @@ def clients_sent_less(
     if largest_rise >= needed:
         return ""
     return (
-        f"Clients sent less: {less}. If they did so only because answers took longer, the mean would have risen "
-        f"by {percent(needed)} or more; it rose by {percent(max(largest_rise, 0.0))} at most."
+        f"Clients sent less: {less}. If they did so only because answers took longer, the mean would have "
+        f"risen by {percent(needed)} or more; it rose by {percent(max(largest_rise, 0.0))} at most."
     )

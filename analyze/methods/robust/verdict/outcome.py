@@ -163,20 +163,14 @@ def _insignificant(measures: Sequence[Measure], settings: RobustSettings) -> lis
         low, high = test.interval(settings.verdict.level)
         if test.changed or low <= 0 <= high:
             continue
-        small = abs(float(test.estimate.change[0])) <= test.floor
-        least = test.floor if test.estimate.unit == "share" else test.floor
-        why = (
-            f"a change of less than {percent(least)} does not count"
-            if small
-            else f"by chance as large once in {round(1 / max(test.p, 1e-9)):,} times, and 1 in "
-            f"{round(1 / test.alpha):,} is asked"
-        )
-        said.append(
-            (
-                test.name,
-                f"The {_NAMES[test.name]} is {_value(test, test.after)} after {_value(test, test.before)}: {why}.",
-            )
-        )
+        chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
+        why = f"chance alone does as much {chance}, and {asked} is asked for"
+        if abs(float(test.estimate.change[0])) <= test.floor:
+            why = f"under the {percent(test.floor)} that count"
+        elif test.p < test.alpha:
+            why = "ordinary periods differ nearly as much"
+        values = f"{_value(test, test.before)} → {_value(test, test.after)}"
+        said.append((test.name, f"The {_NAMES[test.name]} is no significant change ({values}): {why}."))
     return _once(said)
 
 
@@ -194,16 +188,11 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
         )
         if size > most
     ]
-    about = ", ".join(open_) or "the mean response time"
-    needed = (
-        f"; about {counted(missing, 'more problem request')} would tell, with the reference grown in proportion"
-        if missing is not None
-        else ""
-    )
-    reason = (
-        "differs by more than ordinary periods do" if not open_ else "may have changed by as much as matters"
-    )
-    return f"Too few requests to tell a change from chance: {about} {reason}{needed}."
+    about = f"{', '.join(open_)} may have changed by as much as matters"
+    if not open_:
+        about = "what was measured differs by more than ordinary periods do"
+    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
+    return f"Too few requests to tell a change from chance: {about}{more}."
 
 
 def _value(test: Measure, value: float) -> str:

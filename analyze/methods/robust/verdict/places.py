@@ -53,7 +53,7 @@ class Places:
         return float((self.time_share * np.nan_to_num(self.known) * inside).sum())
 
     def largest(self, settings: RobustSettings, factor: float = 1.0) -> float:
-        """Give the largest relative change of requests that pass a call site, were there more requests; infinite: any.
+        """Give the largest relative change of requests that pass a call site; infinite: any.
 
         At sites with nearly all of the time, of those that more than `matters_share` of the requests pass: a
         change at the others is one of fewer requests than matter.
@@ -61,10 +61,8 @@ class Places:
         sizes = []
         for found in (self.typical, self.visit):
             tested = np.minimum(found.n0, found.n1) >= settings.min_requests
-            size = found.times(factor).largest(settings.verdict.level)
-            sizes.append(
-                np.where(tested & np.isfinite(size), np.expm1(np.minimum(size, 700.0)) * self.part, np.inf)
-            )
+            size = found.times(factor).largest_ratio(settings.verdict.level)
+            sizes.append(np.where(tested & np.isfinite(size), size * self.part, np.inf))
         size = np.nan_to_num(np.fmin(*sizes), nan=np.inf)
         weight = np.where(self.passing > settings.matters_share, self.time_share, 0.0)
         if weight.sum() <= 0:
@@ -113,9 +111,9 @@ def _by_column(place: I8, column: I8, value: F8, shape: tuple[int, int]) -> F8:
 
 
 def _visit(view: View) -> Estimate:
-    """Predict the mean critical time of a visit from ordinary windows, five at least, chance in them included.
+    """Predict the mean critical time of a visit from ordinary windows, five at least.
 
-    A problem with fewer visits than a window usually has is so much less sure.
+    Chance in the windows is included: a problem with fewer visits than a window has is so much less sure.
     """
     visits, shape = view.profile.visits, (view.n_sites, view.n_blocks)
     window = view.roles.noise[visits["slot"].to_numpy()]

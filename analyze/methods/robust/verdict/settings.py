@@ -1,4 +1,4 @@
-"""Settings of the verdict: every number that decides whether a report says changed, unchanged or cannot tell."""
+"""Settings of the verdict: what decides whether a report says changed, unchanged or cannot tell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class VerdictSettings(Config):
     """What counts of a whole period, and what a reader is told of the data first."""
 
     alpha: float = Field(default=0.01, gt=0, lt=1)
-    """Level of each test of the whole period: of mean, slow and failing requests, and of clients that sent less."""
+    """Level of each test of the whole period: mean, slow and failing requests, clients that sent less."""
     level: float = Field(default=0.95, gt=0, lt=1)
     """Confidence of the intervals; no change that matters is possible where they end before it."""
     power: float = Field(default=0.9, gt=0, lt=1)
@@ -27,8 +27,8 @@ class VerdictSettings(Config):
     failed_floor: tuple[float, float] = (0.001, 0.01)
     """The same of failing requests: a share that doubles counts, between these."""
     most_band: float = Field(default=0.25, gt=0)
-    """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than that on
-    its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
+    """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
+    that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
     cold_tau: float = Field(default=0.1, ge=0)
     """Noise of a period's log mean where no window tells; what windows tell is shrunk to it."""
     min_tau: float = Field(default=0.02, ge=0)

@@ -146,7 +146,7 @@ class Sizes:
         )
 
     def tells(self, factor: float) -> bool:
-        """Tell whether so many times as many requests like these show a change, or that none that matters is."""
+        """Tell whether so many times as many requests show a change, or that none that matters is."""
         seen = any(measure.shown_by(measure.estimate.times(factor)) for measure in self.whole.measures)
         return seen or self.largest(factor).within(self.settings)
 

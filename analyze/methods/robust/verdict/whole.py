@@ -1,8 +1,8 @@
 """Estimate what changed of whole periods: mean response time, slow, failed and failing requests, root types.
 
 A gate rests on these (ALGORITHMS L.6): no comparison passes while one of them is significant, however small
-its categories are. "Significant" counts what ordinary windows differ by in the error; "as before" counts it in
-the margin, and only what is inside of the periods in the error. Counted twice, nothing would ever be the same.
+its categories are. "Significant" counts what ordinary windows differ by in the error; "as before" counts it
+in the margin, and in the error only what is inside of the periods: counted twice, nothing is ever the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.stats.block_means import mean_change
 from analyze.stats.estimate import Estimate, share_change
-from analyze.stats.noise import SHRINKAGE_WEIGHT, LogMedians, window_noise
+from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, window_noise
 from schemas.arrays import F8
 
 Name = Literal["mean", "tail", "errors", "failing"]
@@ -44,8 +44,12 @@ class Noise:
         return self.tau**2 * (1 / max(self.windows[0], 1) + 1 / max(self.windows[1], 1))
 
     def band(self, settings: VerdictSettings) -> float:
-        """Give the relative change of a mean that ordinary periods may have (B.4, H.6)."""
-        return min(max(settings.mean_floor, 2 * math.sqrt(self.tau2)), settings.most_band)
+        """Give the relative change of a mean that ordinary periods may have (B.4, H.6).
+
+        Bounded where one window stands for all before: many windows are no guess.
+        """
+        most = settings.most_band if self.windows[0] < LEAST_FOR_ENVELOPE else np.inf
+        return min(max(settings.mean_floor, 2 * math.sqrt(self.tau2)), most)
 
 
 def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple[float, float]:
@@ -134,7 +138,7 @@ class Measure:
         return bool(self.estimate.within().equivalent(self.margin)[0]) and not self.changed
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Give the interval of after less before, in µs or as a share; infinite ends where nothing is known."""
+        """Give the interval of after less before, µs or a share; infinite where nothing is known."""
         low, high = (float(end[0]) for end in self.estimate.interval(level))
         if self.estimate.unit == "share":
             return low, high
@@ -142,8 +146,7 @@ class Measure:
 
     def largest(self, level: float, estimate: Estimate | None = None) -> float:
         """Give the largest change that is possible: relative, or a share."""
-        size = float((self.estimate if estimate is None else estimate).largest(level)[0])
-        return size if self.estimate.unit == "share" else float(np.expm1(min(size, 700.0)))
+        return float((self.estimate if estimate is None else estimate).largest_ratio(level)[0])
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def whole_change(
     noise: Noise,
     settings: VerdictSettings,
 ) -> Whole:
-    """Estimate everything of two periods. All blocks have the same roots and thresholds; windows: ordinary ones."""
+    """Estimate everything of two periods. All blocks have the same roots and thresholds."""
     band = noise.band(settings)
     responses = mean_change(
         before.response_times(), after.response_times(), tau2=noise.tau2, tau_freedom=noise.freedom

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 
 Reason = Literal["loss", "clock", "load", "rename"]
 

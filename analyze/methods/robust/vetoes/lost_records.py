@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import NO_SHAPE, Change
-from analyze.findings.groups import PATH_KINDS
+from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
-from analyze.methods.robust.visit_sums import BothSums
+from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, SiteKind
 from analyze.profile.profile import Profile
 from analyze.report.wording import percent
@@ -139,7 +138,7 @@ class _Below(NamedTuple):
 
 
 def lost_changes(
-    changes: Sequence[Change], loss: Loss, profile: Profile, roles: Roles, sums: BothSums
+    changes: Sequence[Change], loss: Loss, profile: Profile, roles: Roles, sums: View
 ) -> list[Change]:
     """Those of the changes that the loss explains, in size and in kind."""
     if loss.rate <= 0:
@@ -160,13 +159,13 @@ def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
     return totals(shapes.site, np.nan_to_num(share) * lost, len(profile.names.sites))
 
 
-def _below(profile: Profile, sums: BothSums, in_problem: bool) -> _Below:
+def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
     """What a lost event may leave at a place: whatever came after it where nothing is lost, and where
     something is, what comes after the next. Names without callees: a call whose other side is lost has none.
     """
     bases: dict[tuple[str, str], int] = {}
     base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
-    whole, torn = (sums.reference, sums.problem) if in_problem else (sums.problem, sums.reference)
+    whole, torn = (sums.before, sums.after) if in_problem else (sums.after, sums.before)
     after = _next(profile, whole.calls, base)
     also = _next(profile, torn.calls, base)
     below = {}
@@ -198,7 +197,7 @@ def _explained(
     change: Change,
     loss: Loss,
     profile: Profile,
-    sums: BothSums,
+    sums: View,
     torn_part: F8,
     below: _Below,
 ) -> bool:
@@ -225,12 +224,12 @@ def _explained(
     return False
 
 
-def _mixed(change: Change, profile: Profile, sums: BothSums, torn_part: F8, loss: Loss) -> float:
+def _mixed(change: Change, profile: Profile, sums: View, torn_part: F8, loss: Loss) -> float:
     """Part of the requests at the place that loss brought there: of a step those that skipped another."""
     site = profile.names.sites[change.site]
     if site.kind is not SiteKind.STEP:
         return float(torn_part[change.site])
-    rates = float(sums.rate0[change.site]), float(sums.rate1[change.site])
+    rates = float(sums.rates[0][change.site]), float(sums.rates[1][change.site])
     whole, torn = rates if loss.in_problem else rates[::-1]
     # More than loss can bring was brought by something else.
     starts = [
@@ -238,7 +237,7 @@ def _mixed(change: Change, profile: Profile, sums: BothSums, torn_part: F8, loss
         for number, other in enumerate(profile.names.sites)
         if other.kind is SiteKind.STEP and other.caller == site.caller
     ]
-    most = ALLOWED * loss.rate * float((sums.rate0 if loss.in_problem else sums.rate1)[starts].sum())
+    most = ALLOWED * loss.rate * float((sums.rates[0] if loss.in_problem else sums.rates[1])[starts].sum())
     more = torn - whole
     return more / torn if 0 < more <= most else 0.0
 

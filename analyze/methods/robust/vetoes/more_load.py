@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
-from analyze.methods.robust.site_votes import Votes, votes_of
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
+from analyze.methods.robust.view import values_of
 from analyze.population import Population
 from analyze.profile.profile import OWN_TIME, Profile
+from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import value_of
 from analyze.stats.sums import totals
 from schemas.report.findings import ChangeKind
@@ -120,9 +121,11 @@ def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
     One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
     is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.
     """
-    votes, _ = votes_of(profile.votes, OWN_TIME)
+    votes, _ = values_of(profile, OWN_TIME)
     n_slots, n_sites = len(profile.slots), len(profile.names.sites)
-    time_ns = _mean_ns(votes, votes.site * n_slots + votes.slot, n_sites * n_slots).reshape(n_sites, n_slots)
+    time_ns = _mean_ns(votes, votes.place * n_slots + votes.column, n_sites * n_slots).reshape(
+        n_sites, n_slots
+    )
     visits = profile.visits
     cell = visits["site"].to_numpy().astype(np.int64) * n_slots + visits["slot"].to_numpy()
     calls = totals(cell, visits["calls"].to_numpy(), n_sites * n_slots).reshape(n_sites, n_slots)
@@ -142,14 +145,14 @@ def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
         total = mine.sum(axis=1)
         by_station = np.where(total > 0, np.where(mine > 0, mine * factor, 0.0).sum(axis=1) / total, 1.0)
     side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1))
-    here = votes.where(side[votes.slot] >= 0)
-    means = _mean_ns(here, here.site * 2 + side[here.slot], n_sites * 2).reshape(n_sites, 2)
+    here = votes.where(side[votes.column] >= 0)
+    means = _mean_ns(here, here.place * 2 + side[here.column], n_sites * 2).reshape(n_sites, 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         seen = np.nan_to_num(means[:, 1] / means[:, 0], nan=1.0, posinf=np.inf)
     return by_station[of_site.reshape(-1)], seen
 
 
-def _mean_ns(votes: Votes, cell: I8, n_cells: int) -> F8:
+def _mean_ns(votes: Histograms, cell: I8, n_cells: int) -> F8:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: F8 = totals(cell, votes.n * value_of(votes.bin + 0.5), n_cells) / totals(cell, votes.n, n_cells)
     return mean

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.findings.changes import Change
-from analyze.findings.groups import TIME_KINDS
+from analyze.methods.robust.changes import TIME_KINDS, Change
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.population import ClockMove, Population
 from analyze.profile.build import Pattern

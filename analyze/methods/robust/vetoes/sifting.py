@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.testing import Tested
 from analyze.methods.robust.vetoes.asides import Aside, Reason
@@ -62,7 +62,7 @@ def sifted(
         asides.append(silent_aside(silent, told))
     loss = loss_of(profile, roles, population.incomplete)
     if loss is not None:
-        lost = lost_changes(left, loss, profile, roles, tested.sums)
+        lost = lost_changes(left, loss, profile, roles, tested.view)
         left = _without(left, lost)
         asides.append(loss_aside(loss, lost))
     if clocks := clock_changes(left, population, patterns):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyze.findings.changes import Change
+from analyze.methods.robust.changes import Change
 from analyze.methods.robust.roles import Roles
 from analyze.methods.robust.vetoes.asides import Aside, counted_changes
 from analyze.methods.robust.vetoes.renames import LEAST_REQUESTS, Rename, Uses, as_often, uses_of

@@ -171,15 +171,17 @@ def variance_html(section: BrowseVarianceSection, end: str) -> Markup:
 
 
 RANGES: Final = SectionView(
-    BrowseRangesSection, ranges_html, browse_terminal.print_ranges, style=_STYLE, script=_SCRIPT
+    BrowseRangesSection, html=ranges_html, text=browse_terminal.print_ranges, style=_STYLE, script=_SCRIPT
 )
 SCHEDULES: Final = SectionView(
-    BrowseSchedulesSection, schedules_html, browse_terminal.print_schedules, style=_STYLE
+    BrowseSchedulesSection, html=schedules_html, text=browse_terminal.print_schedules, style=_STYLE
 )
 TIMELINE: Final = SectionView(
-    BrowseTimelineSection, timeline_html, browse_terminal.print_timeline, style=_STYLE
+    BrowseTimelineSection, html=timeline_html, text=browse_terminal.print_timeline, style=_STYLE
 )
-PLACES: Final = SectionView(BrowsePlacesSection, places_html, browse_terminal.print_places, style=_STYLE)
+PLACES: Final = SectionView(
+    BrowsePlacesSection, html=places_html, text=browse_terminal.print_places, style=_STYLE
+)
 VARIANCE_CURVES: Final = SectionView(
-    BrowseVarianceSection, variance_html, browse_terminal.print_variance_curves, style=_STYLE
+    BrowseVarianceSection, html=variance_html, text=browse_terminal.print_variance_curves, style=_STYLE
 )

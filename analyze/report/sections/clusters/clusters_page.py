@@ -109,7 +109,7 @@ def _stem(node: OverlayNode) -> int:
 
 CLUSTERS: Final = SectionView(
     ClustersSection,
-    clusters_html,
-    print_clusters,
+    html=clusters_html,
+    text=print_clusters,
     style=resources.files(_PACKAGE).joinpath("clusters.css").read_text(encoding="utf-8"),
 )

@@ -123,7 +123,7 @@ def _spread(variable: NetworkVariable, section: DistalyzeSection) -> Markup:
 
 DISTALYZE: Final = SectionView(
     DistalyzeSection,
-    distalyze_html,
-    print_distalyze,
+    html=distalyze_html,
+    text=print_distalyze,
     style=resources.files(_PACKAGE).joinpath("distalyze.css").read_text(encoding="utf-8"),
 )

@@ -13,11 +13,11 @@ from markupsafe import Markup
 from analyze.report import wording
 from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.drawing.plot import draw_histogram
-from analyze.report.drawing.steps import StepsView, steps_view
-from analyze.report.page_templates import template
+from analyze.report.page_templates import blocks_html, template
 from analyze.report.section_view import SectionView
 from analyze.report.sections.mutations.mutation_terminal import print_mutations
 from analyze.report.sections.mutations.mutation_words import explain, list_title, look_first
+from analyze.report.steps import steps_blocks
 from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import EdgeRow, Mutation, MutationKind, MutationsSection
 
@@ -35,7 +35,7 @@ MINOR_SHARE: Final = 0.1
 class Details:
     """What is drawn of a detailed mutation."""
 
-    steps: StepsView | None
+    steps: Markup | None
     graphs: list[tuple[str, Markup]]
     """With their captions."""
 
@@ -51,7 +51,12 @@ def mutations_html(section: MutationsSection, end: str) -> Markup:
             end=end,
             lists=_lists(section),
             details={
-                m.rank: Details(steps_view(m.account) if m.account else None, _graphs(m, section))
+                m.rank: Details(
+                    blocks_html(steps_blocks(m.account, f"Steps of mutation {m.rank}"), end)
+                    if m.account
+                    else None,
+                    _graphs(m, section),
+                )
                 for m in detailed
             },
             sentences={m.rank: explain(m, section.graphs) for m in (*top, *detailed)},
@@ -121,4 +126,4 @@ def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], Edge
     return marks
 
 
-MUTATIONS: Final = SectionView(MutationsSection, mutations_html, print_mutations)
+MUTATIONS: Final = SectionView(MutationsSection, html=mutations_html, text=print_mutations)

@@ -127,14 +127,14 @@ def change_html(section: VarianceChangeSection, end: str) -> Markup:
 
 VARIANCE: Final = SectionView(
     VarianceSection,
-    variance_html,
-    variance_terminal.print_variance,
+    html=variance_html,
+    text=variance_terminal.print_variance,
     style=_STYLE,
     warnings=variance_words.expired,
 )
 VARIANCE_DETAILS: Final = SectionView(
-    VarianceDetailsSection, details_html, variance_terminal.print_details, style=_STYLE
+    VarianceDetailsSection, html=details_html, text=variance_terminal.print_details, style=_STYLE
 )
 VARIANCE_CHANGE: Final = SectionView(
-    VarianceChangeSection, change_html, variance_terminal.print_change, style=_STYLE
+    VarianceChangeSection, html=change_html, text=variance_terminal.print_change, style=_STYLE
 )

@@ -1,0 +1,168 @@
+"""Hold attributes of requests as columns: numbers or levels; type, hosts, hour and sampling of each (D.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.explain.chosen_requests import ChosenRequests
+from analyze.population import Category, Population
+from schemas.arrays import B1, F8, I4, I8
+from schemas.windows import NS_PER_MINUTE
+
+REQUEST: Final = "request"
+"""`where` of what belongs to the request as a whole."""
+OTHER: Final = "(other)"
+"""The level of all levels that are not kept by name."""
+MISSING: Final = "(missing)"
+_LONGEST_WORD: Final = 80
+"""Characters of a level that are shown."""
+_HOST: Final = "host"
+TYPE: Final = "type"
+REACHES: Final = "reaches host"
+"""Beginning of the keys of columns `yes` or `no`."""
+_MOST_REACHED: Final = 12
+"""Hosts of one component that get a column "reaches it", the most frequent ones."""
+_NS_PER_HOUR: Final = 60 * NS_PER_MINUTE
+_HOUR: Final = "hour of day (UTC)"
+_SAMPLED: Final = "sampled"
+OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
+"""Columns in which two periods differ because somebody chose these periods: compared inside one only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One attribute of every request of a table."""
+
+    where: str
+    """`component/point` of the node, a component, or `request`."""
+    key: str
+    values: F8
+    """[requests]; NaN is missing. Of a text column the index into `levels`."""
+    levels: tuple[str, ...] | None = None
+    """Words of a text column; None for numbers."""
+    aggregate: str = ""
+    """Which of several values in a request: `first`, `last`, `min`, `max`, `mean`, `mode`, `n`, `distinct`,
+    `change`; empty where a request has one."""
+    passes: B1 | None = None
+    """[requests] whether the request passes the node at all; None: all do. A value is missing where it does
+    not, but that is structure, not a parameter."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether values are numbers."""
+        return self.levels is None
+
+    @property
+    def name(self) -> str:
+        """`key` or `key (aggregate)`, for display."""
+        return f"{self.key} ({self.aggregate})" if self.aggregate else self.key
+
+    @property
+    def text(self) -> str:
+        """Name and place, for display: `count at nfs/READ`."""
+        return self.name if self.where == REQUEST else f"{self.name} at {self.where}"
+
+    def at(self, rows: B1 | I8) -> Column:
+        """The column of some requests."""
+        passes = None if self.passes is None else self.passes[rows]
+        return replace(self, values=self.values[rows], passes=passes)
+
+
+def shown(word: str) -> str:
+    """A level as it is shown: one line, not too long."""
+    line = " ".join(word.split()) if any(c in word for c in "\n\r\t") else word
+    return line if len(line) <= _LONGEST_WORD else line[: _LONGEST_WORD - 1] + "…"
+
+
+def text_column(
+    where: str, key: str, codes: npt.NDArray[np.integer], words: tuple[str, ...], aggregate: str = ""
+) -> Column:
+    """A text column from codes (-1 missing) into `words`; only words that occur are kept, in their order."""
+    used, place = np.unique(codes, return_inverse=True)
+    first = int(np.searchsorted(used, 0))
+    values = place.astype(np.float64) - first
+    values[values < 0] = np.nan
+    return Column(where, key, values, tuple(words[int(code)] for code in used[first:]), aggregate)
+
+
+def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[Column]:
+    """Columns of the chosen requests: root type, entry host, hosts by component, hour and weight class."""
+    roots = np.array([category.graph.root for category in population.categories])[chosen.category]
+    names, codes = np.unique(roots, return_inverse=True)
+    yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
+    yield from _host_columns(population, chosen)
+    hour = (chosen.start_ns // _NS_PER_HOUR) % 24
+    yield Column(REQUEST, _HOUR, hour.astype(np.float64))
+    power = np.rint(np.log2(np.maximum(chosen.weight, 1e-300))).astype(np.int64)
+    powers, codes = np.unique(power, return_inverse=True)
+    words = tuple("all" if p == 0 else f"about 1 in {2.0**p:g}" for p in powers)
+    yield text_column(REQUEST, _SAMPLED, codes.astype(np.int32), words)
+
+
+def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[Column]:
+    """Entry host, and by component its first host and, where a request reaches several, each of them."""
+    if not population.hosts or any(
+        population.categories[int(c)].host is None for c in np.unique(chosen.category)
+    ):
+        return
+    components = sorted(
+        {
+            node.component
+            for index in np.unique(chosen.category)
+            for node in population.categories[int(index)].graph.nodes
+        }
+    )
+    n = len(chosen)
+    entry = np.full(n, -1, np.int32)
+    first = np.full((len(components), n), -1, np.int32)
+    passes = np.zeros((len(components), n), dtype=np.bool_)
+    reached: list[list[I8]] = [[] for _ in components]
+    for index in np.unique(chosen.category):
+        category = population.categories[int(index)]
+        mine = np.flatnonzero(chosen.category == index)
+        host = _hosts(category, chosen.row[mine])
+        entry[mine] = host[0]
+        of_node = np.searchsorted(components, [node.component for node in category.graph.nodes])
+        for component in np.unique(of_node):
+            of = host[of_node == component]
+            known = of >= 0
+            front = np.take_along_axis(of, known.argmax(axis=0)[None], axis=0)[0]
+            first[component, mine] = front
+            passes[component, mine] = True
+            if (known & (of != front)).any():
+                pairs = mine[None, :] * len(population.hosts) + of
+                reached[component].append(np.unique(pairs[known]))
+    yield text_column(REQUEST, "entry host", entry, population.hosts)
+    for number, component in enumerate(components):
+        column = text_column(component, _HOST, first[number], population.hosts)
+        yield Column(component, _HOST, column.values, column.levels, passes=passes[number])
+        if reached[number]:
+            yield from _reaches(component, first[number], reached[number], passes[number], population.hosts)
+
+
+def _hosts(category: Category, rows: I8) -> I4:
+    """[nodes, rows] hosts of some requests."""
+    assert category.host is not None
+    hosts: I4 = category.host[:, rows]
+    return hosts
+
+
+def _reaches(
+    component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
+) -> Iterator[Column]:
+    """Whether a request reaches each of the component's most frequent hosts."""
+    alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
+    request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))
+    times = np.bincount(host, minlength=len(hosts))
+    for code in np.argsort(-times, kind="stable")[:_MOST_REACHED]:
+        if times[code] == 0:
+            return
+        yes = np.zeros(len(first), np.int32)
+        yes[request[host == code]] = 1
+        column = text_column(component, f"{REACHES} {hosts[int(code)]}", yes, ("no", "yes"))
+        yield Column(component, column.key, column.values, column.levels, passes=passes)

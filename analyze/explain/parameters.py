@@ -1,0 +1,387 @@
+"""Low-level parameters as columns: read on demand, summed up by request and operation (D.2, D.3).
+
+Parameters are stored by the position of a structure as it was recorded; a refined graph may number its nodes
+otherwise, and the classes of a contrast hold many structures. So a column belongs to an *operation*,
+`component/point`: the same wherever it stands. Operations that a class does not pass are no ground for
+comparison (the template of D.2) and are left out by `feature_table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyze.explain.chosen_requests import ChosenRequests
+from analyze.explain.columns import Column, shown, text_column
+from analyze.population import Category, Population
+from schemas.arrays import B1, F8, I4, I8
+
+_NUMBER = r"^[+-]?(\d{1,300}(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?$"
+"""Text that is read as a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Structures:
+    """The stored structures of the chosen requests, their nodes flattened."""
+
+    of_request: I4
+    """[requests] index of the structure."""
+    first: I8
+    """[structures + 1] where each structure's nodes begin."""
+    operation: I4
+    """[nodes of all] index into `operations`."""
+    operations: tuple[str, ...]
+    passes: B1
+    """[structures, operations]"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Parameter values of the chosen requests, sorted by (field, request, position); arrays are [values]."""
+
+    request: I8
+    operation: I4
+    key: I4
+    number: F8
+    """NaN where there is none, or none that is finite."""
+    text: I4
+    """Index into `words`; -1 where there is none."""
+    keys: tuple[str, ...]
+    words: pa.StringArray
+    word_number: F8
+    """[words + 1] the number that a word is; NaN for words that are words, and last for no word."""
+
+
+def parameter_columns(
+    population: Population, chosen: ChosenRequests, *, counts: bool = False
+) -> Iterator[Column]:
+    """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
+
+    counts: also how many values a request has, which is structure rather than a parameter. Where a node's
+    parameter occurs once a request at most, it gives one column, else the aggregates of D.3. Numbers that
+    came as text are numbers; where numbers and words are mixed, all are words. What is not finite is missing.
+    """
+    structures = _structures(population, chosen)
+    values = _read(population, chosen, structures)
+    if values is None:
+        return
+    field = values.operation.astype(np.int64) * len(values.keys) + values.key
+    cuts = np.flatnonzero(field[1:] != field[:-1]) + 1
+    for part in np.split(np.arange(len(field)), cuts):
+        span = slice(int(part[0]), int(part[-1]) + 1)
+        operation = int(values.operation[span.start])
+        passes = structures.passes[structures.of_request, operation]
+        where = structures.operations[operation]
+        key = values.keys[int(values.key[span.start])]
+        for column in _columns(values, span, where, key, len(chosen), counts):
+            yield Column(column.where, column.key, column.values, column.levels, column.aggregate, passes)
+
+
+class Word(NamedTuple):
+    """A parameter of one call that is text."""
+
+    where: str
+    """`component/point` of the node."""
+    key: str
+    request: int
+    """Index into the chosen requests."""
+    text: str
+
+
+def parameter_words(population: Population, chosen: ChosenRequests, keys: Sequence[str]) -> Iterator[Word]:
+    """Every text that the chosen requests carry under some keys, call by call."""
+    structures = _structures(population, chosen)
+    values = _read(population, chosen, structures, keys)
+    if values is None:
+        return
+    words = values.words.to_pylist()
+    written = np.flatnonzero(values.text >= 0)
+    for operation, key, request, text in zip(
+        *(column[written].tolist() for column in (values.operation, values.key, values.request, values.text)),
+        strict=True,
+    ):
+        yield Word(structures.operations[operation], values.keys[key], request, words[text])
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Numeric parameters of requests as they were written, sorted by (field, request, place); [readings]."""
+
+    fields: tuple[tuple[str, str], ...]
+    """(operation, key)"""
+    field: I8
+    """Index into `fields`."""
+    request: I8
+    progress: F8
+    """Place among the values of the field in its request, 0 to 1: parameters have no time of their own."""
+    number: F8
+
+
+def parameter_readings(population: Population, chosen: ChosenRequests) -> Readings:
+    """Every finite number that the chosen requests carry, numbers written as text among them."""
+    structures = _structures(population, chosen)
+    values = _read(population, chosen, structures)
+    if values is None:
+        none = np.zeros(0, np.int64)
+        return Readings((), none, none, np.zeros(0), np.zeros(0))
+    number = np.where(np.isnan(values.number), values.word_number[values.text], values.number)
+    kept = np.flatnonzero(~np.isnan(number))
+    request = values.request[kept]
+    found = values.operation[kept].astype(np.int64) * len(values.keys) + values.key[kept]
+    numbered, field = np.unique(found, return_inverse=True)
+    first = np.flatnonzero(np.r_[True, (field[1:] != field[:-1]) | (request[1:] != request[:-1])])
+    size = np.diff(np.r_[first, len(field)])
+    place = np.arange(len(field)) - np.repeat(first, size)
+    n_keys = len(values.keys)
+    return Readings(
+        tuple((structures.operations[c // n_keys], values.keys[c % n_keys]) for c in numbered.tolist()),
+        field.astype(np.int64),
+        request,
+        (place + 1) / np.repeat(size, size),
+        number[kept],
+    )
+
+
+def _columns(
+    values: _Values, span: slice, where: str, key: str, n_requests: int, counts: bool
+) -> Iterator[Column]:
+    """The columns of one field."""
+    request = values.request[span]
+    number = values.number[span]
+    text = values.text[span]
+    written = text >= 0
+    number = np.where(np.isnan(number), values.word_number[text], number)
+    mixed = written & np.isnan(number)
+    if mixed.any():
+        codes, words = _as_words(values.number[span], text, values.words)
+        there = codes >= 0
+        yield from _text_columns(where, key, request[there], codes[there], words, n_requests)
+    else:
+        there = ~np.isnan(number)
+        yield from _number_columns(where, key, request[there], number[there], n_requests)
+    several = np.bincount(request, minlength=n_requests)
+    if counts and several.max(initial=0) > 1:
+        yield Column(where, key, several.astype(np.float64), aggregate="n")
+
+
+def _number_columns(where: str, key: str, request: I8, number: F8, n_requests: int) -> Iterator[Column]:
+    """Columns of a field of numbers, which are sorted by (request, position)."""
+    if len(request) == 0:
+        return
+    begin = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
+    size = np.diff(np.r_[begin, len(request)])
+    rows = request[begin]
+
+    def column(aggregate: str, of_request: F8) -> Column:
+        full = np.full(n_requests, np.nan)
+        full[rows] = of_request
+        return Column(where, key, full, aggregate=aggregate)
+
+    if size.max() == 1:
+        yield column("", number)
+        return
+    order = np.lexsort((number, request))
+    ranked = number[order]
+    fresh = np.r_[True, (ranked[1:] != ranked[:-1]) | (request[order][1:] != request[order][:-1])]
+    yield column("first", number[begin])
+    yield column("last", number[begin + size - 1])
+    yield column("min", ranked[begin])
+    yield column("max", ranked[begin + size - 1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.add.reduceat(number / np.repeat(size, size), begin)
+    yield column("mean", mean)
+    yield column("distinct", np.add.reduceat(fresh.astype(np.float64), begin))
+
+
+def _text_columns(
+    where: str, key: str, request: I8, codes: I4, words: tuple[str, ...], n_requests: int
+) -> Iterator[Column]:
+    """Columns of a field of words, which are sorted by (request, position)."""
+    if len(request) == 0:
+        return
+    begin = np.flatnonzero(np.r_[True, request[1:] != request[:-1]])
+    size = np.diff(np.r_[begin, len(request)])
+    rows = request[begin]
+
+    def column(aggregate: str, of_request: I4) -> Column:
+        full = np.full(n_requests, -1, np.int32)
+        full[rows] = of_request
+        return text_column(where, key, full, words, aggregate)
+
+    if size.max() == 1:
+        yield column("", codes)
+        return
+    yield column("first", codes[begin])
+    yield column("last", codes[begin + size - 1])
+    pair, times = np.unique(request * len(words) + codes, return_counts=True)
+    of_pair = pair // len(words)
+    order = np.lexsort((-pair, times, of_pair))  # the most frequent word last, of equals the first one
+    last = np.flatnonzero(np.r_[of_pair[order][1:] != of_pair[order][:-1], True])
+    yield column("mode", (pair[order][last] % len(words)).astype(np.int32))
+    full = np.full(n_requests, np.nan)
+    full[rows] = np.bincount(of_pair, minlength=n_requests)[rows]
+    yield Column(where, key, full, aggregate="distinct")
+
+
+def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:
+    """Codes of a mixed field (-1 where a value is neither number nor word), and its words in order."""
+    used = np.unique(text[text >= 0])
+    named = [str(word) for word in words.take(pa.array(used)).to_pylist()]
+    numeric = ~np.isnan(number) & (text < 0)
+    numbers = np.unique(number[numeric])
+    # Two long words may be shown alike; each stays a level of its own.
+    said = named + [f"{value:g}" for value in numbers]
+    codes = np.full(len(text), -1, np.int32)
+    codes[text >= 0] = np.searchsorted(used, text[text >= 0])
+    codes[numeric] = len(named) + np.searchsorted(numbers, number[numeric])
+    return codes, tuple(shown(word) for word in said)
+
+
+def _structures(population: Population, chosen: ChosenRequests) -> _Structures:
+    """Operations by stored position, for every structure that a chosen request has."""
+    of_request = np.zeros(len(chosen), np.int32)
+    keys: dict[str, int] = {}
+    graphs: list[Category] = []
+    for index in np.unique(chosen.category):
+        category = population.categories[int(index)]
+        mine = np.flatnonzero(chosen.category == index)
+        origin = (
+            np.zeros(len(mine), np.int32) if category.origin is None else category.origin[chosen.row[mine]]
+        )
+        for stored in np.unique(origin):
+            key = category.stored[int(stored)]
+            number = keys.setdefault(key, len(keys))
+            if number == len(graphs):
+                graphs.append(category)
+            of_request[mine[origin == stored]] = number
+    known = population.stored_operations(tuple(keys))
+    nodes = [
+        known[key] if key in known else [f"{node.component}/{node.point}" for node in graph.graph.nodes]
+        for key, graph in zip(keys, graphs, strict=True)
+    ]
+    operations = tuple(sorted({operation for names in nodes for operation in names}))
+    number_of = {operation: number for number, operation in enumerate(operations)}
+    first = np.cumsum([0, *(len(names) for names in nodes)]).astype(np.int64)
+    flat = np.fromiter((number_of[op] for names in nodes for op in names), np.int32, int(first[-1]))
+    passes = np.zeros((len(nodes), len(operations)), dtype=np.bool_)
+    passes[np.repeat(np.arange(len(nodes)), np.diff(first)), flat] = True
+    return _Structures(of_request, first, flat, operations, passes)
+
+
+def _read(
+    population: Population,
+    chosen: ChosenRequests,
+    structures: _Structures,
+    keys: Sequence[str] | None = None,
+) -> _Values | None:
+    """Values of the chosen requests, sorted by (field, request, position); None where there is none."""
+    ids, kind = _ids(population, chosen)
+    parts: list[pa.Table] = []
+    rows: list[I8] = []
+    for sample in np.unique(chosen.sample):
+        mine = np.flatnonzero(chosen.sample == sample)
+        wanted = ids.take(pa.array(mine))
+        table = population.params(int(sample), keys=keys, requests=wanted)
+        if table.num_rows == 0:
+            continue
+        row, place = rows_of(table["request_id"], wanted)
+        request, position = mine[place], table["position"].to_numpy()[row]
+        same = np.asarray(kind[request] == _is_spans(table)[row])
+        size = np.diff(structures.first)[structures.of_request[request]]
+        keep = np.flatnonzero(same & (position >= 0) & (position < size))
+        parts.append(table.take(pa.array(row[keep])))
+        rows.append(request[keep])
+    if not parts or sum(len(part) for part in rows) == 0:
+        return None
+    table = pa.concat_tables(parts)
+    request = np.concatenate(rows)
+    position = table["position"].to_numpy().astype(np.int64)
+    operation = structures.operation[structures.first[structures.of_request[request]] + position]
+    key, key_words = _encode(table["key"])
+    text, words = _encode(table["text"])
+    number = table["num"].to_numpy().astype(np.float64)
+    number = np.where(np.isfinite(number), number, np.nan)
+    number[text >= 0] = np.nan
+    order = np.lexsort((position, request, key, operation))
+    return _Values(
+        request[order],
+        operation[order],
+        key[order],
+        number[order],
+        text[order],
+        tuple(str(name) for name in key_words.to_pylist()),
+        words,
+        _numbers(words),
+    )
+
+
+def rows_of(ids: pa.ChunkedArray, wanted: pa.StringArray) -> tuple[I8, I8]:
+    """(place in `ids`, place in `wanted`) of all that are equal; messages of one request all have its id."""
+    words = wanted.unique()
+    code = pc.index_in(wanted, value_set=words).to_numpy()
+    order = np.argsort(code, kind="stable")
+    first = np.searchsorted(code[order], np.arange(len(words) + 1))
+    of_row = pc.fill_null(pc.index_in(ids, value_set=words), -1).to_numpy().astype(np.int64)
+    rows = np.flatnonzero(of_row >= 0)
+    begin = first[of_row[rows]]
+    n = first[of_row[rows] + 1] - begin
+    nth = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+    return np.repeat(rows, n), order[np.repeat(begin, n) + nth].astype(np.int64)
+
+
+def _ids(population: Population, chosen: ChosenRequests) -> tuple[pa.StringArray, B1]:
+    """Request ids, and whether each request was made of spans."""
+    order: list[I8] = []
+    parts: list[pa.Array] = []
+    spans = np.zeros(len(chosen), dtype=np.bool_)
+    for index in np.unique(chosen.category):
+        category = population.categories[int(index)]
+        mine = np.flatnonzero(chosen.category == index)
+        order.append(mine)
+        parts.append(category.request_id.take(pa.array(chosen.row[mine])))
+        spans[mine] = category.graph.nesting is not None or any(n.side for n in category.graph.nodes)
+    back = np.empty(len(chosen), np.int64)
+    back[np.concatenate(order)] = np.arange(len(chosen))
+    return pa.concat_arrays(parts).take(pa.array(back)), spans
+
+
+def _is_spans(table: pa.Table) -> B1:
+    spans: B1 = pc.equal(table["kind"], "spans").to_numpy()
+    return spans
+
+
+def _encode(column: pa.ChunkedArray) -> tuple[I4, pa.StringArray]:
+    """Codes (-1 for null) and words in ascending order."""
+    coded = column.combine_chunks().dictionary_encode()
+    words = coded.dictionary
+    order = pc.array_sort_indices(words).to_numpy()
+    rank = np.empty(len(order) + 1, np.int32)
+    rank[order] = np.arange(len(order))
+    rank[-1] = -1
+    return rank[pc.fill_null(coded.indices, len(order)).to_numpy()], words.take(pa.array(order))
+
+
+def _numbers(words: pa.StringArray) -> F8:
+    """[words + 1] the number that each word is; NaN for others, for those beyond float64, and at the end."""
+    trimmed = pc.utf8_trim_whitespace(words)
+    looks = pc.match_substring_regex(trimmed, _NUMBER)
+    number = np.full(len(words) + 1, np.nan)
+    mask = looks.to_numpy(zero_copy_only=False).astype(np.bool_)
+    if mask.any():
+        number[:-1][mask] = np.array([float(word) for word in trimmed.filter(looks).to_pylist()])
+    number[~np.isfinite(number)] = np.nan
+    return number
+
+
+def operations_of(population: Population, nodes: Mapping[int, Sequence[int]]) -> frozenset[str]:
+    """`component/point` of nodes that are given by category and position."""
+    return frozenset(
+        f"{node.component}/{node.point}"
+        for index, positions in nodes.items()
+        for node in (population.categories[index].graph.nodes[int(p)] for p in positions)
+    )

@@ -1,0 +1,171 @@
+"""Read a tree as rules, one a path from the root to a leaf, in words (ALGORITHMS D.5).
+
+A threshold is written as a person would: `count <= 4096`, not `count <= 5120.5` (D.4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from analyze.explain.columns import REQUEST
+from analyze.explain.tree import ClassWeights, CodedColumns, Node, Split
+from schemas.report.explanations import Rule
+
+_BASE: Final = 0.5
+"""Purity of all requests, as both classes are weighted alike."""
+_FEW_VALUES: Final = 32
+"""A number with no more values than this is a choice among them: a rule names one of them instead."""
+
+
+class Group(NamedTuple):
+    """Requests of a node, and the answers that lead to it."""
+
+    conditions: tuple[str, ...]
+    n_affected: int
+    n_others: int
+
+
+def best_group(coded: CodedColumns, tree: Node, weights: ClassWeights) -> Group:
+    """The node below the root, inner or leaf, with most of the affected and least of the other requests."""
+    nodes = list(_walk(tree, ()))
+    node, path = max(
+        (found for found in nodes if found[1]),
+        key=lambda found: found[0].n_affected * weights.affected - found[0].n_others * weights.others,
+        default=nodes[0],
+    )
+    return Group(_said(coded, path), node.n_affected, node.n_others)
+
+
+class _Answer(NamedTuple):
+    split: Split
+    left: bool
+
+
+def tree_rules(coded: CodedColumns, tree: Node, weights: ClassWeights) -> tuple[Rule, ...]:
+    """Rules of all leaves, those with the most affected requests for their size first."""
+    rules = [_rule(_said(coded, path), node, weights) for node, path in _walk(tree, ()) if node.split is None]
+    return tuple(sorted(rules, key=lambda rule: (-rule.purity, -rule.n_affected, rule.conditions)))
+
+
+def _walk(node: Node, path: tuple[_Answer, ...]) -> Iterator[tuple[Node, tuple[_Answer, ...]]]:
+    """Every node and the answers that lead to it, parents first."""
+    yield node, path
+    if node.split is not None and node.left is not None and node.right is not None:
+        yield from _walk(node.left, (*path, _Answer(node.split, True)))
+        yield from _walk(node.right, (*path, _Answer(node.split, False)))
+
+
+def _rule(conditions: tuple[str, ...], node: Node, weights: ClassWeights) -> Rule:
+    a, b = node.n_affected * weights.affected, node.n_others * weights.others
+    purity = a / (a + b) if a + b else 0.0
+    return Rule(
+        conditions=conditions,
+        n_affected=node.n_affected,
+        n_others=node.n_others,
+        purity=purity,
+        lift=purity / _BASE,
+    )
+
+
+def _said(coded: CodedColumns, path: tuple[_Answer, ...]) -> tuple[str, ...]:
+    """The answers of a path in words."""
+    return tuple(_condition(coded, split, left=left) for split, left in _needed(coded, path))
+
+
+def _needed(coded: CodedColumns, path: tuple[_Answer, ...]) -> list[_Answer]:
+    """A path without the answers that a later one contains: `count <= 9000` before `count <= 4096`."""
+    return [
+        answer
+        for number, answer in enumerate(path)
+        if not any(
+            later.split.column == answer.split.column
+            and (later.left == answer.left if coded.numeric[answer.split.column] else later.left)
+            for later in path[number + 1 :]
+        )
+    ]
+
+
+def _condition(coded: CodedColumns, split: Split, *, left: bool) -> str:
+    """One answer to a split: `count <= 4096 at nfs/READ`, `encoding is default`, `user is missing`."""
+    column = coded.columns[split.column]
+    at = "" if column.where == REQUEST else f" at {column.where}"
+    missing = coded.width - 1
+    if not coded.numeric[split.column]:
+        if split.cut == missing:
+            return f"{column.name} is {'missing' if left else 'there'}{at}"
+        word = coded.word(split.column, split.cut)
+        if not left:
+            rest = np.setdiff1d(np.unique(coded.codes[split.column]), [split.cut])
+            if len(rest) != 1:
+                return f"{column.name} is not {word}{at}"
+            if rest[0] == missing:
+                return f"{column.name} is missing{at}"
+            word = coded.word(split.column, int(rest[0]))
+        return f"{column.name} is {word}{at}"
+    low, high = coded.low[split.column], coded.high[split.column]
+    has_missing = bool((coded.codes[split.column] == missing).any())
+    here = has_missing and split.missing_left == left
+    if split.cut >= len(low) - 1:  # all numbers on the left: the question is whether there is one
+        return f"{column.name} is {'there' if left else 'missing'}{at}"
+    below, above = float(high[split.cut]), float(low[split.cut + 1])
+    if len(low) <= _FEW_VALUES and bool((low == high).all()):  # a choice among values: name one of them
+        answer = f"<= {said(below)}" if left else f">= {said(above)}"
+    else:
+        answer = f"{'<=' if left else '>'} {said(round_threshold(below, above))}"
+    return f"{column.name} {answer}{' or missing' if here else ''}{at}"
+
+
+def round_threshold(low: float, high: float) -> float:
+    """The roundest t with low <= t < high.
+
+    Roundest: the fewest decimal digits, of these the nearest to the middle. A power of two that has no more
+    digits to say than a decimal of three (512, 4096, 65536) counts as round, too. `low < high`, both finite.
+    """
+    if not math.isfinite(high - low):
+        return low
+    middle = low + (high - low) / 2
+    largest = max(abs(low), abs(high))
+    power = math.floor(math.log10(largest)) if largest > 0 else 0
+    if low < 0 <= high or low == 0.0:
+        return 0.0
+    for exponent in range(power, power - 17, -1):
+        step = 10.0**exponent
+        if step == 0.0:
+            break
+        found = _multiple(low, high, middle, step)
+        if found is not None:
+            binary = _power_of_two(low, high)
+            return binary if binary is not None and power - exponent >= 2 else found
+    return low
+
+
+def _multiple(low: float, high: float, middle: float, step: float) -> float | None:
+    """The multiple of `step` in [low, high) that is nearest to the middle."""
+    best: float | None = None
+    nearest = math.floor(middle / step)
+    for number in (nearest, nearest + 1):
+        # A step below one divides by its inverse, so that 0.3 is 0.3 and not 0.30000000000000004.
+        value = number * step if step >= 1 else number / round(1 / step)
+        inside = low <= value < high
+        if inside and (best is None or abs(value - middle) < abs(best - middle)):
+            best = value
+    return best
+
+
+def _power_of_two(low: float, high: float) -> float | None:
+    """A power of two from 256 on in [low, high), the largest."""
+    if high <= 256:
+        return None
+    value = 2.0 ** (math.ceil(math.log2(high)) - 1)
+    return value if value >= max(low, 256) else None
+
+
+def said(value: float) -> str:
+    """A number without needless digits: `4096`, `0.25`, `1.5e+12`."""
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.6g}"

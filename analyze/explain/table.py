@@ -1,0 +1,359 @@
+"""Make the table of a contrast: two classes of requests and their attributes (ALGORITHMS D.3).
+
+Attributes that say which period it is (builds, versions, configurations, pods) are told apart from those that
+could explain a difference inside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
+from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, Column, request_columns
+from analyze.explain.parameters import operations_of, parameter_columns
+from analyze.explain.settings import IDENTIFIER_NAMES, ExplainSettings
+from analyze.population import Population
+from analyze.stats.rank import midranks
+from schemas.arrays import B1, F8, I4, I8
+from schemas.report.explanations import ChangedIdentifier, Contrast
+
+_MOST_LEVELS: Final = 20
+_LEAST_KNOWN: Final = 0.9
+"""Share of the requests that pass the node whose value must be known."""
+_LEAST_REQUESTS: Final = 5
+"""Of each period, with a value."""
+_ONE_VALUE: Final = ("", "first", "last", "mode", "min", "max")
+_TIME_BOUND = 0.95
+_LEAST_RANKED = 20
+"""Distinct values from which a correlation with time is asked for."""
+_MOST_BACKGROUND = 1_000
+"""Requests beside the groups' own by which identifiers of a period are known."""
+_PLAIN = ("first", "last", "min", "max", "mean", "mode")
+_MOST_CHANGES = 20
+
+
+def _changed_identifiers(
+    columns: Sequence[Column], chosen: ChosenRequests
+) -> dict[tuple[str, str], ChangedIdentifier]:
+    """Those of the columns whose values part the periods by construction, by (where, key).
+
+    Words that are all others in the problem than in the reference (a version, a configuration, the pods of a
+    deployment), and numbers of such a name with one value a period. A quantity that changed, a size of 16384
+    that is 4096 now, is none. Looked for in all chosen requests, whatever their class: a value that only
+    the affected have is an explanation.
+    """
+    fields: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        if column.aggregate in _ONE_VALUE:
+            fields.setdefault((column.where, column.key), []).append(column)
+    found: dict[tuple[str, str], ChangedIdentifier] = {}
+    for field, of_field in fields.items():
+        if field == (REQUEST, TYPE) or field[1].startswith(REACHES):
+            continue
+        pairs = [_values(column, chosen) for column in of_field]
+        if all(pair is not None for pair in pairs) and pairs[0] is not None:
+            before, after = (_said(of_field[0], values) for values in pairs[0])
+            found[field] = ChangedIdentifier(where=field[0], key=field[1], before=before, after=after)
+    return found
+
+
+def _values(column: Column, chosen: ChosenRequests) -> tuple[F8, F8] | None:
+    """Values before and after, where they have none in common and are few; None for what is no identifier."""
+    known = ~np.isnan(column.values)
+    passes = np.ones_like(known) if column.passes is None else column.passes
+    periods = np.unique(chosen.sample)
+    if len(periods) != 2:
+        return None
+    if column.levels is None and not re.search(IDENTIFIER_NAMES, column.key, re.IGNORECASE):
+        return None
+    sides: list[F8] = []
+    for period in periods:
+        mine = chosen.sample == period
+        values = column.values[known & mine]
+        if len(values) < max(_LEAST_REQUESTS, _LEAST_KNOWN * (passes & mine).sum()):
+            return None
+        sides.append(np.unique(values))
+    most = 1 if column.levels is None else _MOST_LEVELS
+    if max(len(side) for side in sides) > most or np.intersect1d(sides[0], sides[1]).size:
+        return None
+    return sides[0], sides[1]
+
+
+def _said(column: Column, values: F8) -> str:
+    words = [f"{v:g}" if column.levels is None else column.levels[int(v)] for v in values]
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """Requests of both periods by which an explanation is checked; arrays are [requests]."""
+
+    columns: tuple[Column, ...]
+    """Those of the table, of these requests."""
+    problem: B1
+    """Which are of the problem."""
+    usual: B1
+    """Which of the reference show what the affected show."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureTable:
+    """Two classes of requests and their attributes; arrays are [requests], affected first, each by time."""
+
+    contrast: Contrast
+    affected: B1
+    block: I4
+    """Time block, 0, 1, …: labels are permuted inside."""
+    fold: I4
+    """Fifth of the own class's time, for cross-validation."""
+    columns: tuple[Column, ...]
+    """Those that may be compared."""
+    identifiers: tuple[ChangedIdentifier, ...]
+    had_columns: bool
+    """Whether there was anything to compare before exclusion, parameters or hosts."""
+    controls: Controls | None = None
+
+
+def features(
+    population: Population,
+    affected: Selection,
+    others: Selection,
+    *,
+    words: tuple[str, str] = ("affected requests", "other requests"),
+    counts: bool = False,
+    settings: ExplainSettings | None = None,
+) -> FeatureTable:
+    """The table that holds `affected` against `others`.
+
+    words: what the classes are, for people. counts: also compare how often a node's parameter occurs.
+    Classes of two periods are permuted within equal parts of their own time, classes of one period within
+    parts of common time. Raises LakeError where parameters cannot be read, ValueError for rows that are not
+    there.
+    """
+    asked = ExplainSettings() if settings is None else settings
+    observed = observe(population, (affected, others), counts=counts, settings=asked)
+    return observed.contrast(0, [1], words, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """Requests of several groups with all their attributes, read once."""
+
+    chosen: ChosenRequests
+    columns: tuple[Column, ...]
+
+    def contrast(
+        self,
+        affected: int,
+        others: Sequence[int],
+        words: tuple[str, str],
+        settings: ExplainSettings,
+        *,
+        control: tuple[Sequence[int], Sequence[int], int] | None = None,
+    ) -> FeatureTable:
+        """The table of a group and others; identifiers are looked for in all of them.
+
+        control: groups of the problem, of the reference, and the one of the reference that is usual.
+        """
+        chosen = self.chosen
+        rows = np.concatenate([self._rows([affected]), self._rows(others)])
+        label = chosen.group[rows] == affected
+        sample = chosen.sample[rows]
+        apart = not np.intersect1d(sample[label], sample[~label]).size
+        time = chosen.start_ns[rows]
+        block = time_blocks(time, label, settings.blocks, apart=apart)
+        fold = time_blocks(time, label, settings.folds, apart=True)
+        columns = self.columns
+        found = _changed_identifiers(columns, chosen)
+        if apart:
+            columns = tuple(
+                column
+                for column in columns
+                if (column.where, column.key) not in found
+                and (column.where != REQUEST or column.key not in OF_PERIODS)
+            )
+        pairs = [(column, column.at(rows)) for column in columns]
+        pairs = [(whole, part) for whole, part in pairs if _comparable(part, label, time, settings)]
+        if len(pairs) > settings.most_columns:
+            gone = [np.isnan(part.values).sum() for _, part in pairs]
+            kept = np.sort(np.argsort(gone, kind="stable")[: settings.most_columns])
+            pairs = [pairs[k] for k in kept]
+        controls = None
+        if control is not None:
+            checked = np.concatenate([self._rows(groups) for groups in control[:2]])
+            controls = Controls(
+                tuple(whole.at(checked) for whole, _ in pairs),
+                np.isin(chosen.group[checked], control[0]),
+                chosen.group[checked] == control[2],
+            )
+        return FeatureTable(
+            contrast=Contrast(
+                affected=words[0],
+                others=words[1],
+                n_affected=chosen.available[affected],
+                n_others=sum(chosen.available[group] for group in others),
+            ),
+            affected=label,
+            block=block,
+            fold=fold,
+            columns=tuple(part for _, part in pairs),
+            identifiers=tuple(found.values()),
+            had_columns=any(c.where != REQUEST for c in self.columns),
+            controls=controls,
+        )
+
+    def _rows(self, groups: Sequence[int]) -> I8:
+        """Rows of some groups, in their order; of several the same share, so that the mix is as it was."""
+        chosen = self.chosen
+        parts = [np.flatnonzero(chosen.group == group) for group in groups]
+        share = min(
+            (
+                len(part) / max(chosen.available[group], 1)
+                for group, part in zip(groups, parts, strict=True)
+                if len(part)
+            ),
+            default=1.0,
+        )
+        kept: list[I8] = [np.zeros(0, np.int64)]
+        for group, part in zip(groups, parts, strict=True):
+            n = min(len(part), max(1, round(share * chosen.available[group])))
+            kept.append(part[np.arange(n) * len(part) // max(n, 1)] if len(part) else part)
+        return np.concatenate(kept)
+
+
+def observe(
+    population: Population, groups: Sequence[Selection], *, counts: bool, settings: ExplainSettings
+) -> Observations:
+    """A sample of every group and its attributes; a request is of the first group that has it.
+
+    Reads parameters once a period.
+    """
+    alone: list[Selection] = []
+    for group in groups:
+        group.check(population)
+        for earlier in groups[: len(alone)]:
+            group = group.without(earlier)
+        alone.append(group)
+    groups = alone
+    rng = np.random.default_rng(settings.seed)
+    chosen = choose(population, (*groups, _background(population, groups)), settings.most_requests, rng)
+    if len(chosen) == 0:
+        return Observations(chosen, ())
+    # Parameters first: of columns that part alike the first is named, and a host is often where they led.
+    columns = [
+        *_unlike(parameter_columns(population, chosen, counts=counts)),
+        *request_columns(population, chosen),
+    ]
+    nodes = [group.nodes for group in groups]
+    if any(given is not None for given in nodes):
+        near = frozenset[str]().union(
+            *(operations_of(population, given) for given in nodes if given is not None)
+        )
+        parts = {operation.partition("/")[0] for operation in near}
+        columns = [c for c in columns if c.where == REQUEST or c.where in near or c.where in parts]
+    return Observations(chosen, (*columns, *_changes(columns)))
+
+
+def _background(population: Population, groups: Sequence[Selection]) -> Selection:
+    """Requests of the same root types that no group has, evenly over their rows."""
+    taken = [(index, rows) for group in groups for index, rows in group.rows.items() if len(rows)]
+    roots = {population.categories[index].graph.root for index, _ in taken}
+    free = {
+        index: np.ones(category.n_requests, dtype=np.bool_)
+        for index, category in enumerate(population.categories)
+        if category.graph.root in roots
+    }
+    for index, rows in taken:
+        free[index][rows] = False
+    step = max(1, -(-sum(int(rows.sum()) for rows in free.values()) // _MOST_BACKGROUND))
+    return Selection({index: np.flatnonzero(rows)[index % step :: step] for index, rows in free.items()})
+
+
+def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
+    """Block of every row: equal counts along time, of each class by itself (`apart`) or of both together.
+
+    With fewer than 10 n rows in the smaller class there are fewer blocks, so that one holds about ten of
+    each.
+    """
+    smaller = int(min(label.sum(), (~label).sum()))
+    n = max(1, min(n, smaller // 10)) if not apart else max(1, min(n, smaller))
+    block = np.zeros(len(time), np.int32)
+    for group in (label, ~label) if apart else (np.ones_like(label),):
+        rows = np.flatnonzero(group)
+        order = rows[np.argsort(time[rows], kind="stable")]
+        block[order] = np.arange(len(rows)) * n // max(len(rows), 1)
+    return block
+
+
+def _comparable(column: Column, label: B1, time: I8, settings: ExplainSettings) -> bool:
+    """Whether a column may take part: not ignored, on the common part of the structures, no id, no clock."""
+    if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in settings.ignored):
+        return False
+    if column.passes is not None:
+        shares = [column.passes[side].mean() if side.any() else 0.0 for side in (label, ~label)]
+        if min(shares) < settings.presence:
+            return False
+    values = column.values
+    known = ~np.isnan(values)
+    distinct = len(np.unique(values[known]))
+    if distinct + (not known.all()) < 2:
+        return False
+    if not column.numeric:
+        return distinct < 10 or distinct <= 0.5 * known.sum()
+    return distinct < _LEAST_RANKED or not all(
+        _follows_time(values[side], time[side]) for side in (label, ~label)
+    )
+
+
+def _follows_time(values: F8, time: I8) -> bool:
+    """Whether a class's values rise or fall with time: a counter, a clock, a sequence number."""
+    known = ~np.isnan(values)
+    if known.sum() < _LEAST_RANKED:
+        return False
+    x, y = midranks(values[known]), midranks(time[known])
+    x -= x.mean()
+    y -= y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return scale > 0 and abs(float(x @ y)) > _TIME_BOUND * scale
+
+
+def _unlike(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Columns without those that repeat another aggregate of the same parameter, value by value."""
+    kept: dict[tuple[str, str, bytes], Column] = {}
+    for column in columns:
+        _, codes = np.unique(column.values, return_inverse=True)
+        kept.setdefault((column.where, column.key, codes.astype(np.int32).tobytes()), column)
+    alone = dict.fromkeys(((c.where, c.key) for c in kept.values()), 0)
+    for column in kept.values():
+        alone[column.where, column.key] += 1
+    return tuple(
+        replace(c, aggregate="") if alone[c.where, c.key] == 1 and c.aggregate in _PLAIN else c
+        for c in kept.values()
+    )
+
+
+def _changes(columns: Sequence[Column]) -> list[Column]:
+    """How a number changes from one node to another that has it too: bytes that grow between components."""
+    by_key: dict[str, list[Column]] = {}
+    for column in columns:
+        if column.numeric and column.aggregate in ("", "first") and column.where != REQUEST:
+            by_key.setdefault(column.key, []).append(column)
+    changes: list[Column] = []
+    for key, found in sorted(by_key.items()):
+        for one, other in pairwise(found):
+            if len(changes) == _MOST_CHANGES:
+                return changes
+            both = None if one.passes is None or other.passes is None else one.passes & other.passes
+            with np.errstate(over="ignore"):
+                difference = other.values - one.values
+            difference[~np.isfinite(difference)] = np.nan
+            changes.append(
+                Column(f"{one.where} → {other.where}", key, difference, aggregate="change", passes=both)
+            )
+    return changes

@@ -1,0 +1,478 @@
+"""Grow an entropy tree in which every split must beat shuffled labels, and validate it (ALGORITHMS D.4, D.5).
+
+Columns become small integers, so that one sparse product counts every code of all for the true and all
+shuffled labels at once. Validation is cross-validation over time, and how often resampling finds the same
+root.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from analyze.explain.columns import MISSING, OTHER, Column
+from analyze.explain.settings import ExplainSettings
+from analyze.stats.rank import midranks
+from schemas.arrays import B1, F8, I4, I8
+
+I2 = npt.NDArray[np.int16]
+F4 = npt.NDArray[np.float32]
+
+_Coded = tuple[I4, F8, F8, tuple[str, ...]]
+_LEAST = np.float32(1e-30)
+"""Instead of 0 under a logarithm: 0 · log 0 is 0."""
+_TIE = 0.01
+"""Excess gains that differ by this share are equal."""
+_SAME_SPLIT = 0.8
+"""Correlation of two splits' answers from which they count as the same explanation."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodedColumns:
+    """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is missing."""
+
+    columns: tuple[Column, ...]
+    codes: I2
+    """[columns, requests] 0 … width-1; `width - 1` is missing."""
+    width: int
+    """Codes of the widest column, missing included; narrower ones leave the middle empty."""
+    numeric: B1
+    """[columns]"""
+    low: tuple[F8, ...]
+    """By column [bins] least value of each bin; of words empty."""
+    high: tuple[F8, ...]
+    """By column [bins] largest value."""
+    levels: tuple[tuple[str, ...], ...]
+    """By column the words of its codes; of numbers empty."""
+    askable: B1
+    """[columns, width] whether a split may ask for the code. Not for the rest of the words: "one of the
+    rare" says nothing, and which words are rare may follow from the order of equals."""
+
+    @property
+    def n_requests(self) -> int:
+        """Number of rows."""
+        return int(self.codes.shape[1])
+
+    def word(self, column: int, code: int) -> str:
+        """A code of a text column, as shown."""
+        return MISSING if code == self.width - 1 else self.levels[column][code]
+
+    def incidence(self, rows: I8) -> sparse.csr_array:
+        """[columns * width, rows] 1 where the request has the code."""
+        n_columns, n = len(self.columns), len(rows)
+        place = self.codes[:, rows].astype(np.int64) + np.arange(n_columns)[:, None] * self.width
+        # One entry a column and request: the transposed matrix is in compressed form as it stands.
+        by_request = sparse.csr_array(
+            (
+                np.ones(n_columns * n, np.float32),
+                np.ascontiguousarray(place.T).ravel(),
+                np.arange(n + 1, dtype=np.int64) * n_columns,
+            ),
+            shape=(n, n_columns * self.width),
+        )
+        return by_request.T.tocsr()
+
+
+def code_columns(columns: Sequence[Column], n_requests: int, bins: int, levels: int) -> CodedColumns:
+    """Codes of columns: at most `bins` bins of about equal counts, the `levels` most frequent words.
+
+    Bins and words are chosen without a look at the classes: if the words of the smaller class were kept
+    first, the rest would be of the other class, and noise would have an explanation. Equal values share a
+    bin. O(columns · requests log requests).
+    """
+    parts = [_bins(column.values, bins) if column.numeric else _levels(column, levels) for column in columns]
+    width = 1 + max((max(len(low), len(words)) for _, low, _, words in parts), default=0)
+    codes = np.zeros((len(parts), n_requests), np.int16)
+    for number, (code, _, _, _) in enumerate(parts):
+        codes[number] = np.where(code < 0, width - 1, code)
+    askable = np.ones((len(parts), width), dtype=np.bool_)
+    for number, (_, _, _, words) in enumerate(parts):
+        if words and words[-1] == OTHER:
+            askable[number, len(words) - 1] = False
+    return CodedColumns(
+        tuple(columns),
+        codes,
+        width,
+        np.array([column.numeric for column in columns], dtype=np.bool_),
+        tuple(low for _, low, _, _ in parts),
+        tuple(high for _, _, high, _ in parts),
+        tuple(words for _, _, _, words in parts),
+        askable,
+    )
+
+
+def _bins(values: F8, most: int) -> _Coded:
+    """Codes (-1 missing), least and largest value of each bin."""
+    known = ~np.isnan(values)
+    distinct, place, times = np.unique(values[known], return_inverse=True, return_counts=True)
+    if len(distinct) <= most:
+        of_value = np.arange(len(distinct))
+    else:
+        middle = np.cumsum(times) - times / 2
+        of_value = np.unique((middle * most / times.sum()).astype(np.int64), return_inverse=True)[1]
+    code = np.full(len(values), -1, np.int32)
+    code[known] = of_value[place]
+    first = (
+        np.flatnonzero(np.r_[True, of_value[1:] != of_value[:-1]]) if len(distinct) else np.zeros(0, np.int64)
+    )
+    last = np.r_[first[1:], len(distinct)] - 1 if len(distinct) else first
+    return code, distinct[first], distinct[last], ()
+
+
+def _levels(column: Column, most: int) -> _Coded:
+    """Codes (-1 missing) by falling frequency, rare words together last."""
+    assert column.levels is not None
+    known = ~np.isnan(column.values)
+    place = column.values[known].astype(np.int64)
+    times = np.bincount(place, minlength=len(column.levels))
+    order = np.argsort(-times, kind="stable")
+    order = order[times[order] > 0]
+    kept, rare = (order, order[:0]) if len(order) <= most + 1 else (order[:most], order[most:])
+    rank = np.zeros(len(column.levels), np.int32)
+    rank[kept] = np.arange(len(kept))
+    rank[rare] = len(kept)
+    code = np.full(len(column.values), -1, np.int32)
+    code[known] = rank[place]
+    words = (*(column.levels[int(k)] for k in kept), *((OTHER,) if len(rare) else ()))
+    return code, np.zeros(0), np.zeros(0), words
+
+
+class ClassWeights(NamedTuple):
+    """What one request counts, so that both classes count alike in the whole table."""
+
+    affected: float
+    others: float
+
+
+class Gains(NamedTuple):
+    """Best split of every column under every labelling; arrays are [columns, labellings]."""
+
+    gain: F4
+    """Bits; 0 where no split leaves enough requests on both sides."""
+    cut: I4
+    """Code: numbers go left up to it, words go left where they equal it."""
+    missing_left: B1
+    """Numbers: which side missing values take."""
+
+
+def class_weights(affected: B1) -> ClassWeights:
+    """Weights that make both classes half of the whole."""
+    n1 = int(affected.sum())
+    n0 = len(affected) - n1
+    return ClassWeights(0.5 / max(n1, 1), 0.5 / max(n0, 1))
+
+
+def best_splits(
+    coded: CodedColumns,
+    incidence: sparse.csr_array,
+    affected: F4,
+    others: F4,
+    weights: ClassWeights,
+    least_leaf: int,
+) -> Gains:
+    """Gains of the requests of `incidence` [columns * width, requests].
+
+    affected, others: [requests, labellings] how often each request counts in either class; every labelling
+    has the same totals but for bootstraps. Counts are exact in float32 (below 2**24), gains good to 1e-6.
+    O(columns · (requests + width) · labellings).
+    """
+    shape = (len(coded.columns), coded.width, affected.shape[1])
+    pos = np.asarray(incidence @ affected).reshape(shape)
+    neg = np.asarray(incidence @ others).reshape(shape)
+    gain = np.zeros((shape[0], shape[2]), np.float32)
+    cut = np.zeros((shape[0], shape[2]), np.int32)
+    missing_left = np.zeros((shape[0], shape[2]), dtype=np.bool_)
+    for numeric in (True, False):
+        rows = np.flatnonzero(coded.numeric == numeric)
+        if len(rows) == 0:
+            continue
+        used = 1 + int(coded.codes[rows][coded.codes[rows] < coded.width - 1].max(initial=0))
+        mine_pos, mine_neg = pos[rows], neg[rows]
+        whole = mine_pos.sum(axis=1, keepdims=True), mine_neg.sum(axis=1, keepdims=True)
+        if numeric:
+            left = np.cumsum(mine_pos[:, :used], axis=1), np.cumsum(mine_neg[:, :used], axis=1)
+            gone = mine_pos[:, -1:], mine_neg[:, -1:]
+            right_gain = _gains(left, whole, weights, least_leaf)
+            best = _best(right_gain)
+            if gone[0].any() or gone[1].any():
+                with_gone = left[0] + gone[0], left[1] + gone[1]
+                other = _best(_gains(with_gone, whole, weights, least_leaf))
+                better = other[0] > best[0]
+                missing_left[rows] = better
+                best = np.where(better, other[0], best[0]), np.where(better, other[1], best[1])
+            gain[rows], cut[rows] = best
+        else:
+            # The last code is the level "missing": kept where it is, whatever the columns' widths.
+            take = np.r_[np.arange(used), coded.width - 1]
+            gains = _gains((mine_pos[:, take], mine_neg[:, take]), whole, weights, least_leaf)
+            gains[~coded.askable[rows][:, take]] = 0.0
+            best = _best(gains)
+            gain[rows], cut[rows] = best[0], take[best[1]]
+    return Gains(gain, cut, missing_left)
+
+
+def shuffled(affected: B1, block: I4, n: int, rng: np.random.Generator) -> F4:
+    """[requests, n + 1] the labels (column 0) and `n` permutations of them inside each block, 0 or 1."""
+    rows = np.argsort(block, kind="stable")
+    keys = rng.random((n, len(rows)), dtype=np.float32) + block[rows].astype(np.float32)
+    order = np.argsort(keys, axis=1)
+    labels = np.empty((len(rows), n + 1), np.float32)
+    labels[:, 0] = affected
+    labels[rows, 1:] = affected[rows][order].T
+    return labels
+
+
+def _best(gains: F4) -> tuple[F4, I8]:
+    """Largest gain over the cuts [columns, cuts, labellings], the first of equals, and which it is."""
+    at = gains.argmax(axis=1)
+    return np.take_along_axis(gains, at[:, None], axis=1)[:, 0], at
+
+
+def _gains(left: tuple[F4, F4], whole: tuple[F4, F4], weights: ClassWeights, least_leaf: int) -> F4:
+    """Bits that each split gives a request of the node; 0 where a side is too small."""
+    n_left = left[0] + left[1]
+    n_right = whole[0] + whole[1] - n_left
+    one, other = np.float32(weights.affected), np.float32(weights.others)
+    a, b = left[0] * one, left[1] * other
+    p, q = whole[0] * one, whole[1] * other
+    c, d = (whole[0] - left[0]) * one, (whole[1] - left[1]) * other
+    gain: F4 = _bits(p, q) - _bits(a, b) - _bits(c, d)
+    gain /= np.maximum(p + q, _LEAST)
+    gain[(n_left < least_leaf) | (n_right < least_leaf)] = 0.0
+    np.maximum(gain, 0.0, out=gain)
+    return gain
+
+
+def _bits(p: F4, q: F4) -> F4:
+    """Entropy of two masses times their sum."""
+    return _xlog2(p + q) - _xlog2(p) - _xlog2(q)
+
+
+def _xlog2(x: F4) -> F4:
+    out: F4 = np.maximum(x, _LEAST)
+    np.log2(out, out=out)
+    out *= x
+    return out
+
+
+class Split(NamedTuple):
+    """A question about one column."""
+
+    column: int
+    cut: int
+    """Code: numbers go left up to it, words where they equal it."""
+    missing_left: bool
+    """Numbers: which side missing values take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the tree; a leaf has no split."""
+
+    n_affected: int
+    n_others: int
+    score: float
+    """Share of the affected with both classes weighted alike, pulled to one half by one request of each."""
+    split: Split | None = None
+    left: Node | None = None
+    right: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The best split of some requests, and how it stands against shuffled labels."""
+
+    split: Split
+    p: float
+    expected: F8
+    """[columns] mean best gain under shuffled labels."""
+
+
+def grow(
+    coded: CodedColumns, affected: B1, block: I4, rows: I8, settings: ExplainSettings, perms: int
+) -> Node:
+    """A tree over `rows`. Deterministic; a node costs what `best_splits` with `perms` labellings does."""
+    weights = class_weights(affected[rows])
+    least = least_leaf(len(rows), settings)
+    rng = np.random.default_rng(settings.seed)
+    return _grown(coded, affected, block, rows, weights, least, settings, perms, rng, settings.depth)
+
+
+def least_leaf(n: int, settings: ExplainSettings) -> int:
+    """Requests that each side of a split must keep."""
+    return max(settings.least_leaf, int(np.ceil(settings.least_leaf_share * n)))
+
+
+def _grown(
+    coded: CodedColumns,
+    affected: B1,
+    block: I4,
+    rows: I8,
+    weights: ClassWeights,
+    least: int,
+    settings: ExplainSettings,
+    perms: int,
+    rng: np.random.Generator,
+    depth: int,
+) -> Node:
+    label = affected[rows]
+    node = _leaf(label, weights)
+    if depth == 0 or len(rows) < 2 * least or label.all() or not label.any():
+        return node
+    question = ask(coded, label, block[rows], rows, weights, least, perms, rng)
+    if question is None or question.p > settings.gate:
+        return node
+    to_left = goes_left(coded, question.split, rows)
+    sides = [
+        _grown(coded, affected, block, part, weights, least, settings, perms, rng, depth - 1)
+        for part in (rows[to_left], rows[~to_left])
+    ]
+    return Node(node.n_affected, node.n_others, node.score, question.split, *sides)
+
+
+def ask(
+    coded: CodedColumns,
+    label: B1,
+    block: I4,
+    rows: I8,
+    weights: ClassWeights,
+    least: int,
+    perms: int,
+    rng: np.random.Generator,
+) -> Question | None:
+    """The split whose gain exceeds what shuffled labels give its column by most, and its p.
+
+    Shuffling takes from a column what it gains by having many cuts; the maximum over columns is compared with
+    the same maximum of every shuffling, so that many columns do not make one of them significant. None where
+    nothing can be split.
+    """
+    if len(coded.columns) == 0:
+        return None
+    labels = shuffled(label, block, perms, rng)
+    found = best_splits(coded, coded.incidence(rows), labels, 1 - labels, weights, least)
+    expected: F8 = found.gain[:, 1:].mean(axis=1, dtype=np.float64)
+    excess = found.gain - expected[:, None]
+    # Of columns that say the same the first: which one it is must not hang on the shuffling.
+    most = float(excess[:, 0].max())
+    column = int(np.flatnonzero(excess[:, 0] >= most - _TIE * abs(most))[0])
+    if found.gain[column, 0] <= 0:
+        return None
+    best = np.r_[excess[column, 0], excess[:, 1:].max(axis=0)]
+    p = (1 + int((best[1:] >= best[0] - 1e-6).sum())) / (perms + 1)
+    split = Split(column, int(found.cut[column, 0]), bool(found.missing_left[column, 0]))
+    return Question(split, p, expected)
+
+
+def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
+    """[rows] which requests answer a split's question with yes."""
+    code = coded.codes[split.column, rows]
+    if not coded.numeric[split.column]:
+        equal: B1 = code == split.cut
+        return equal
+    missing = code == coded.width - 1
+    left: B1 = np.where(missing, split.missing_left, code <= split.cut)
+    return left
+
+
+def _scores(coded: CodedColumns, node: Node, rows: I8) -> F8:
+    """[rows] the score of the leaf that each request comes to."""
+    out = np.full(len(rows), node.score)
+    if node.split is not None and node.left is not None and node.right is not None:
+        to_left = goes_left(coded, node.split, rows)
+        out[to_left] = _scores(coded, node.left, rows[to_left])
+        out[~to_left] = _scores(coded, node.right, rows[~to_left])
+    return out
+
+
+def _leaf(label: B1, weights: ClassWeights) -> Node:
+    n1 = int(label.sum())
+    n0 = len(label) - n1
+    a = (n1 + 1) * weights.affected
+    b = (n0 + 1) * weights.others
+    return Node(n1, n0, a / (a + b))
+
+
+class Stability(NamedTuple):
+    """How often resampled requests have the same root."""
+
+    share: float
+    competing: tuple[int, ...]
+    """Columns of other roots, most frequent first."""
+
+
+def cross_validated_auc(
+    coded: CodedColumns, affected: B1, block: I4, fold: I4, settings: ExplainSettings
+) -> float | None:
+    """Mean area under the ROC curve over folds of time, each scored by a tree of the others.
+
+    None where no fold has both classes inside and outside.
+    """
+    areas: list[float] = []
+    for number in range(int(fold.max(initial=-1)) + 1):
+        inside = fold == number
+        train, test = np.flatnonzero(~inside), np.flatnonzero(inside)
+        if any(len(np.unique(affected[rows])) < 2 for rows in (train, test)):
+            continue
+        tree = grow(coded, affected, block, train, settings, settings.fold_perms)
+        areas.append(auc(_scores(coded, tree, test), affected[test]))
+    return float(np.mean(areas)) if areas else None
+
+
+def auc(score: F8, affected: B1) -> float:
+    """Probability that an affected request scores higher than another one, ties half. Both must be there."""
+    n1 = int(affected.sum())
+    n0 = len(affected) - n1
+    ranks = midranks(score)
+    return float((ranks[affected].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
+
+
+def root_stability(
+    coded: CodedColumns, affected: B1, question: Question, settings: ExplainSettings
+) -> Stability:
+    """Share of bootstraps whose root parts the requests as the tree's root does.
+
+    Two columns that say the same (a size and its encoding) part them alike and do not compete. The expected
+    gains are those of the tree's root.
+    """
+    n = len(affected)
+    rng = np.random.default_rng(settings.seed + 1)
+    drawn = np.zeros((n, settings.bootstraps), np.float32)
+    for side in (np.flatnonzero(affected), np.flatnonzero(~affected)):
+        picks = side[rng.integers(len(side), size=(settings.bootstraps, len(side)))]
+        for number in range(settings.bootstraps):
+            drawn[:, number] += np.bincount(picks[number], minlength=n).astype(np.float32)
+    label = affected[:, None].astype(np.float32)
+    rows = np.arange(n)
+    found = best_splits(
+        coded,
+        coded.incidence(rows),
+        drawn * label,
+        drawn * (1 - label),
+        class_weights(affected),
+        least_leaf(n, settings),
+    )
+    roots = (found.gain - question.expected[:, None]).argmax(axis=0)
+    base = goes_left(coded, question.split, rows)
+    same = 0
+    others: Counter[int] = Counter()
+    for number, column in enumerate(roots):
+        split = Split(int(column), int(found.cut[column, number]), bool(found.missing_left[column, number]))
+        if column == question.split.column or agreement(base, goes_left(coded, split, rows)) >= _SAME_SPLIT:
+            same += 1
+        else:
+            others[int(column)] += 1
+    ordered = sorted(others, key=lambda column: (-others[column], column))
+    return Stability(same / settings.bootstraps, tuple(ordered))
+
+
+def agreement(one: B1, other: B1) -> float:
+    """Absolute correlation of two answers; 0 where one of them is always the same."""
+    if one.all() or other.all() or not one.any() or not other.any():
+        return 0.0
+    return abs(float(np.corrcoef(one, other)[0, 1]))

@@ -1,0 +1,302 @@
+"""Make the table that is clustered, and the space that it is clustered in (HOT §2.1, §2.2; ALGORITHMS F).
+
+A row a request, a column a feature, equal rows merged. Three sets of features. *Points*: 1 for every trace
+point (with its semantic label) that a request reaches. *Latencies*: mean latency of each ordered pair of
+points it passes, µs, 0 where it does not. *Counts*: how often it passes the pair. Points and counts are the
+same for all requests of a category.
+
+In the space, columns are scaled, rare ones left out, and as few dimensions kept as carry most of the
+variance. Paper style: the values as they are (raw Euclid); of several sets each is scaled to the same total
+variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from analyze.methods.clusters.settings import ClustersSettings
+from analyze.paths.critical_path import edge_latency_ns
+from analyze.population import Category, Graph, Population
+from schemas.arrays import F8, I8
+from schemas.windows import NS_PER_US
+from stitch.graph.placed import END
+
+Points = Any
+"""[rows, dimensions]: a dense array, or scipy's CSR where there are many columns that are mostly 0."""
+_SVD_ROWS: Final = 20_000
+"""Rows drawn for the directions of the SVD; all are then put into them."""
+_CONSTANT: Final = 1e-9
+"""Variance, relative to the mean square, below which a column is constant but for rounding."""
+_DENSE_CELLS: Final = 20_000_000
+"""160 MB; a larger table stays sparse."""
+
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+class FeatureSet(StrEnum):
+    """What columns are made of."""
+
+    POINTS = "points"
+    LATENCIES = "latencies"
+    COUNTS = "counts"
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRows:
+    """Distinct rows."""
+
+    sets: tuple[FeatureSet, ...]
+    """[columns] set that a column belongs to."""
+    names: tuple[str, ...]
+    """[columns]"""
+    matrix: csr_matrix
+    """[rows, columns] values >= 0."""
+    weight: F8
+    """[rows] summed weight of the requests."""
+    row_of: tuple[I8, ...]
+    """[categories] of [requests]: row of every request."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of distinct rows."""
+        return len(self.weight)
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Numbers columns as they are first asked for."""
+
+    known: dict[tuple[FeatureSet, str], int] = field(default_factory=dict)
+
+    def number(self, kind: FeatureSet, name: str) -> int:
+        return self.known.setdefault((kind, name), len(self.known))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Ordered pairs of points of one graph; arrays are [pairs] unless told."""
+
+    names: tuple[str, ...]
+    order: I8
+    """[edges] edges by pair."""
+    first: I8
+    """Place in `order` of the first edge of a pair."""
+    count: I8
+
+    def mean_us(self, category: Category) -> F8:
+        """[pairs, requests] mean latency of a pair."""
+        if not len(self.order):
+            return np.zeros((0, category.n_requests))
+        latency = edge_latency_ns(category).T
+        sums: I8 = np.add.reduceat(latency[self.order], self.first, axis=0)
+        return np.asarray(sums / (self.count[:, None] * NS_PER_US))
+
+
+def feature_rows(population: Population, sets: Sequence[FeatureSet]) -> FeatureRows:
+    """Distinct rows of all requests of all samples, and their weights. O(requests · edges).
+
+    Deterministic; no loop over requests. Rows that are equal in unlike categories are one.
+    """
+    columns = _Columns()
+    families: dict[tuple[Any, ...], list[tuple[int, F8]]] = {}
+    for number, category in enumerate(population.categories):
+        pairs = _pairs(category.graph)
+        fixed = _fixed(category.graph, pairs, sets, columns)
+        timed: tuple[int, ...] = ()
+        block = np.zeros((0, category.n_requests))
+        if FeatureSet.LATENCIES in sets:
+            timed = tuple(columns.number(FeatureSet.LATENCIES, name) for name in pairs.names)
+            block = pairs.mean_us(category)
+        families.setdefault((fixed, timed), []).append((number, block))
+    row_of: list[I8] = [np.zeros(0, np.int64)] * len(population.categories)
+    parts: list[tuple[tuple[tuple[int, float], ...], tuple[int, ...], F8]] = []
+    weights: list[F8] = []
+    n_rows = 0
+    for (fixed, timed), members in families.items():
+        values, place = _distinct(np.concatenate([block for _, block in members], axis=1))
+        weight = np.concatenate([population.categories[number].weight for number, _ in members])
+        weights.append(np.bincount(place, weight, len(values)).astype(np.float64))
+        begin = 0
+        for number, block in members:
+            row_of[number] = place[begin : begin + block.shape[1]] + n_rows
+            begin += block.shape[1]
+        parts.append((fixed, timed, values))
+        n_rows += len(values)
+    return FeatureRows(
+        tuple(kind for kind, _ in columns.known),
+        tuple(name for _, name in columns.known),
+        _stacked(parts, n_rows, len(columns.known)),
+        np.concatenate([np.zeros(0), *weights]),
+        tuple(row_of),
+    )
+
+
+def _point_name(graph: Graph, position: int) -> str:
+    """A trace point as a column: both sides of a span are one point."""
+    node = graph.nodes[position]
+    return f"{node.host}/{node.operation}" if node.host else node.operation
+
+
+def _pairs(graph: Graph) -> _Pairs:
+    labels = [f"{graph.labels[src]} -> {graph.labels[dst]}" for src, dst in graph.edges.tolist()]
+    names = tuple(sorted(set(labels)))
+    place = {name: i for i, name in enumerate(names)}
+    code = np.array([place[label] for label in labels], dtype=np.int64)
+    order = np.argsort(code, kind="stable")
+    count = np.bincount(code, minlength=len(names)).astype(np.int64)
+    return _Pairs(names, order, np.cumsum(count) - count, count)
+
+
+def _fixed(
+    graph: Graph, pairs: _Pairs, sets: Sequence[FeatureSet], columns: _Columns
+) -> tuple[tuple[int, float], ...]:
+    """(column, value) of what all requests of a category have alike."""
+    found: list[tuple[int, float]] = []
+    if FeatureSet.POINTS in sets:
+        points = {_point_name(graph, i) for i, node in enumerate(graph.nodes) if node.side != END}
+        found += [(columns.number(FeatureSet.POINTS, name), 1.0) for name in sorted(points)]
+    if FeatureSet.COUNTS in sets:
+        found += [
+            (columns.number(FeatureSet.COUNTS, name), float(count))
+            for name, count in zip(pairs.names, pairs.count.tolist(), strict=True)
+        ]
+    return tuple(sorted(found))
+
+
+def _distinct(block: F8) -> tuple[F8, I8]:
+    """([rows, columns] distinct columns of a block, [requests] row of each). O(requests log requests)."""
+    n_columns, n_requests = block.shape
+    if n_columns == 0 or n_requests == 0:
+        return np.zeros((1 if n_requests else 0, n_columns)), np.zeros(n_requests, np.int64)
+    rows = np.ascontiguousarray(block.T)
+    keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * n_columns))).reshape(-1)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    return rows[first], place.astype(np.int64).reshape(-1)
+
+
+def _stacked(
+    parts: Sequence[tuple[tuple[tuple[int, float], ...], tuple[int, ...], F8]], n_rows: int, n_columns: int
+) -> csr_matrix:
+    """All rows below each other, sparse, without stored zeros."""
+    from scipy.sparse import csr_matrix
+
+    data, indices, lengths = [np.zeros(0)], [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for fixed, timed, values in parts:
+        n = len(values)
+        width = len(fixed) + len(timed)
+        row = np.empty((n, width))
+        row[:, : len(fixed)] = [value for _, value in fixed]
+        row[:, len(fixed) :] = values
+        data.append(row.reshape(-1))
+        indices.append(np.tile(np.array([*(c for c, _ in fixed), *timed], np.int32), n))
+        lengths.append(np.full(n, width, np.int64))
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths))])
+    matrix = csr_matrix((np.concatenate(data), np.concatenate(indices), start), shape=(n_rows, n_columns))
+    matrix.sort_indices()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def drawn_rows(weight: F8, most: int, seed: int) -> tuple[I8, F8]:
+    """(rows, weights) of at most so many rows: all of them, or `most` requests drawn with replacement.
+
+    A row that is drawn several times is there once, with that weight. Deterministic.
+    """
+    if len(weight) <= most:
+        return np.arange(len(weight), dtype=np.int64), weight
+    counts = np.random.default_rng(seed).multinomial(most, weight / weight.sum())
+    rows = np.flatnonzero(counts)
+    return rows.astype(np.int64), counts[rows].astype(np.float64)
+
+
+def halves(weight: F8, seed: int) -> tuple[F8, F8]:
+    """Weights of two halves: every request goes to one, by a fair coin. Fractions of a weight go along."""
+    rng = np.random.default_rng(seed)
+    whole = np.maximum(np.rint(weight), 1).astype(np.int64)
+    part = rng.binomial(whole, 0.5) / whole
+    return weight * part, weight * (1 - part)
+
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSpace:
+    """Rows as points."""
+
+    points: Points
+    columns: int
+    """Columns that were used, before the SVD."""
+    explained: float
+    """Part of the sum of squares that the dimensions keep."""
+
+    @property
+    def dimensions(self) -> int:
+        """Of a point."""
+        return int(self.points.shape[1])
+
+
+def feature_space(rows: FeatureRows, settings: ClustersSettings) -> FeatureSpace:
+    """Rows as points. Deterministic in its arguments. O(values · dimensions)."""
+    matrix = rows.matrix.copy()
+    kinds = np.array([list(FeatureSet).index(kind) for kind in rows.sets], dtype=np.int64)
+    robust = settings.style == "robust"
+    if robust:
+        counted = kinds[matrix.indices] != list(FeatureSet).index(FeatureSet.POINTS)
+        matrix.data = np.where(counted, np.log1p(matrix.data), matrix.data)
+    variance, square, presence = _spreads(matrix, rows.weight)
+    varies = variance > _CONSTANT * square
+    kept = varies & (presence >= settings.least_presence) if robust else varies
+    kept_columns = np.flatnonzero(kept)
+    if not len(kept_columns):
+        return FeatureSpace(np.zeros((rows.n_rows, 1)), 0, 1.0)
+    scale = np.ones(len(kinds))
+    if robust:
+        scale[kept] = 1 / np.sqrt(variance[kept])
+    sets = np.unique(kinds[kept])
+    for kind in sets.tolist() if len(sets) > 1 else []:
+        mine = kept & (kinds == kind)
+        scale[mine] /= np.sqrt((variance * scale**2)[mine].sum())
+    from scipy.sparse import diags
+
+    scaled: csr_matrix = (matrix @ diags(scale)).tocsr()[:, kept_columns]
+    if robust and len(kept_columns) > settings.dimensions:
+        return _reduced(scaled, rows.weight, settings)
+    dense = rows.n_rows * len(kept_columns) <= _DENSE_CELLS
+    return FeatureSpace(scaled.toarray() if dense else scaled, len(kept_columns), 1.0)
+
+
+def _spreads(matrix: csr_matrix, weight: F8) -> tuple[F8, F8, F8]:
+    """[columns] weighted variance, mean square and share of requests that have the column."""
+    total = weight.sum()
+    rows = np.repeat(weight, np.diff(matrix.indptr))
+    n = matrix.shape[1]
+    mean = np.bincount(matrix.indices, rows * matrix.data, n) / total
+    square = np.bincount(matrix.indices, rows * matrix.data**2, n) / total
+    presence = np.bincount(matrix.indices, rows, n) / total
+    return square - mean**2, square, presence
+
+
+def _reduced(scaled: csr_matrix, weight: F8, settings: ClustersSettings) -> FeatureSpace:
+    """The directions that keep most of the weighted sum of squares, not centred: sparse stays sparse."""
+    from scipy.sparse import diags
+    from sklearn.decomposition import TruncatedSVD
+
+    rows, drawn = drawn_rows(weight, _SVD_ROWS, settings.seed)
+    told = diags(np.sqrt(drawn)) @ scaled[rows]
+    dimensions = min(settings.dimensions, min(told.shape) - 1)
+    if dimensions < 1:
+        return FeatureSpace(scaled.toarray(), scaled.shape[1], 1.0)
+    svd = TruncatedSVD(dimensions, random_state=settings.seed).fit(told)
+    points = np.ascontiguousarray(svd.transform(scaled))
+    whole = weight @ np.asarray(scaled.multiply(scaled).sum(axis=1)).reshape(-1)
+    kept = weight @ (points**2).sum(axis=1)
+    return FeatureSpace(points, scaled.shape[1], float(kept / whole))

@@ -1,0 +1,131 @@
+"""Test which features diverge between the classes (DIST §3.2; ALGORITHMS G.3, G.4).
+
+Where response times have a heavy tail, slow instances weigh by cost (DIST §3.1, §5.2.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from analyze.methods.distalyze.features import REPEATS, TYPES, FeatureMaker, FeatureType
+from analyze.methods.distalyze.instance_logs import Instances, LogType, Series, VariableName
+from analyze.stats.welch import WelchTests, welch_tests
+from schemas.arrays import B1, F8
+
+_BLOCK: Final = 128
+"""Variables worked on at once: 128 of 10,000 instances are 10 MB a matrix."""
+MOSTLY: Final = 0.5
+"""A variable in a smaller share of a class's instances is tested on its presence only."""
+_HEAVY: Final = 0.011
+"""Share outside of mean ± 3 sigma from which a tail is heavy: four times that of a normal distribution."""
+_MOST_WEIGHT: Final = 1000.0
+_TAIL_QUANTILE: Final = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Tests of all features of a log; matrices are [types, variables]."""
+
+    log_type: LogType
+    names: tuple[VariableName, ...]
+    types: tuple[FeatureType, ...]
+    t: F8
+    """NaN where not tested: features that are the same in all instances among them."""
+    p: F8
+    """The larger of Welch's and that with the spread of both classes together."""
+    distinct: B1
+    """What was tested, less what repeats another test: of a variable that occurs once at most, first, median
+    and last are one value. The number of these is what Bonferroni's level is divided by."""
+    mean0: F8
+    mean1: F8
+    when_us: F8
+    """[variables] `FeatureMaker.when_us`."""
+
+    def significant(self, level: float) -> B1:
+        """[types, variables] at this level of p."""
+        return np.asarray(~np.isnan(self.p) & (self.p <= level))
+
+    def strength(self, level: float, ranking: Literal["sum_of_abs", "abs_of_sum"]) -> F8:
+        """[variables] what variables are ranked by: sum over their significant features."""
+        t = np.where(self.significant(level), self.t, 0.0)
+        return np.asarray(np.abs(t).sum(axis=0) if ranking == "sum_of_abs" else np.abs(t.sum(axis=0)))
+
+
+def divergence(series: Series, instances: Instances, weight: F8) -> Divergence:
+    """Test every feature of a log, block by block; weight [instances]. O(types · variables · instances)."""
+    n = len(series.names)
+    blocks = [
+        _block(FeatureMaker.of(series.between(first, min(first + _BLOCK, n)), instances), weight)
+        for first in range(0, max(n, 1), _BLOCK)
+    ]
+    columns = [np.concatenate(column, axis=-1) for column in zip(*blocks, strict=True)]
+    t, p, again, mean0, mean1, when_us = columns
+    types = (*TYPES[series.log_type], FeatureType.PRESENCE)
+    distinct = ~np.isnan(p) & (again == 0)
+    return Divergence(series.log_type, series.names, types, t, p, distinct, mean0, mean1, when_us)
+
+
+def _block(maker: FeatureMaker, weight: F8) -> tuple[F8, F8, F8, F8, F8, F8]:
+    """(t, p, 1 for what repeats another type, means of C0 and C1) [types, variables], times [variables]."""
+    seldom = (np.minimum(*maker.present()) if maker.shape[0] else np.zeros(0)) < MOSTLY
+    once = maker.once()
+    done: dict[FeatureType, tuple[WelchTests, B1]] = {}
+    rows = []
+    for type_ in (*TYPES[maker.series.log_type], FeatureType.PRESENCE):
+        same = maker.same_as(type_)
+        if same not in done:
+            values = maker.matrix(same)
+            done[same] = welch_tests(values, maker.instances.problem, weight), _varies(values)
+        tests, varies = done[same]
+        wanted = varies & (seldom if type_ is FeatureType.PRESENCE else ~seldom)
+        rows.append(
+            (
+                np.where(wanted, tests.t, np.nan),
+                np.where(wanted, np.maximum(tests.p, tests.p_pooled), np.nan),
+                once * float(type_ in REPEATS),
+                tests.mean0,
+                tests.mean1,
+            )
+        )
+    t, p, again, mean0, mean1 = (np.stack(column) for column in zip(*rows, strict=True))
+    return t, p, again, mean0, mean1, maker.when_us()
+
+
+def _varies(values: F8) -> B1:
+    """[variables] whether not all values are the same: what is cannot differ, and is no test."""
+    low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
+    return np.asarray(high > low)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What the tail of P looks like."""
+
+    outside: float
+    """Share of the instances outside of mean ± 3 sigma."""
+    half_us: float
+    """The h of the weights: P of this much counts twice."""
+
+    @property
+    def heavy(self) -> bool:
+        """Whether weights are worth thinking of."""
+        return self.outside > _HEAVY
+
+
+def tail_of(performance_us: F8, weight: F8, half_us: float = 0.0) -> Tail:
+    """The tail of P over all instances; half_us: h, 0 for the 98th percentile."""
+    mean = np.average(performance_us, weights=weight)
+    sigma = np.sqrt(np.average((performance_us - mean) ** 2, weights=weight))
+    outside = np.average(np.abs(performance_us - mean) > 3 * sigma, weights=weight)
+    if half_us <= 0:
+        half_us = float(np.quantile(performance_us, _TAIL_QUANTILE))
+    return Tail(float(outside), half_us)
+
+
+def tail_weights(performance_us: F8, tail: Tail) -> F8:
+    """[instances] floor(2^(P/h)), 1 to 1000."""
+    power = np.minimum(performance_us / max(tail.half_us, 1e-9), np.log2(_MOST_WEIGHT) + 1)
+    return np.asarray(np.clip(np.floor(2.0**power), 1.0, _MOST_WEIGHT))

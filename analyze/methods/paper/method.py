@@ -1,0 +1,119 @@
+"""Register paper mode: what Spectroscope did, as published or as its source does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from analyze.methods.paper.sections.tables import CATEGORIES, ROOTS, SUMS
+from analyze.methods.paper.settings import PaperSettings
+from analyze.methods.port import Method, Result, SampleCount
+from analyze.population import Population, no_testable_request
+from analyze.report import wording
+from analyze.report.header import load_ratio
+from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import canonical
+from analyze.report.outcome import Weighed
+from analyze.report.sections.mutations.mutation_page import MUTATIONS
+from schemas.report.categories import CategoriesSection
+from schemas.report.mutations import MutationKind, MutationsSection
+from schemas.report.report import Verdict
+from schemas.report.roots import RootsSection
+
+_COUNT_NOTE_RATIO: Final = 1.2
+"""Numbers of requests further apart than this get a note: the papers assume a like workload (NSDI §5.2)."""
+_WEIGHT_NOTE_CHANGE: Final = 0.01
+"""Mean sampling weights further apart than this get a note: counts are then not comparable."""
+
+
+if TYPE_CHECKING:
+    from analyze.methods.paper.mutations import PaperResult
+
+
+def _analyse(
+    population: Population, _history: Population | None, settings: PaperSettings, limits: ReportLimits
+) -> Result:
+    """Mutations of the second sample against the first. History is not looked at: the papers had none.
+
+    Raises PeriodError where a sample has no request that tests may use.
+    """
+    for number, sample in enumerate(population.samples):
+        if not population.has_requests(number):
+            raise no_testable_request(sample.name)
+    # Here, so that the command line has the options without scipy.
+    from analyze.methods.paper.category_rows import category_rows, root_rows, sums
+    from analyze.methods.paper.mutation_rows import mutations_section
+    from analyze.methods.paper.mutation_tables import report_tables
+    from analyze.methods.paper.mutations import paper_mutations
+
+    found = paper_mutations(population, settings)
+    mutations = mutations_section(found, population, limits)
+    categories, roots = category_rows(found, population), root_rows(found, population)
+    return Result(
+        settings=settings.model_copy(update={"distance": settings.resolved_distance}),
+        verdict=_verdict(mutations, settings),
+        sections=(
+            mutations,
+            RootsSection(roots=tuple(roots[: limits.roots]), roots_total=len(roots)),
+            CategoriesSection(
+                categories=tuple(
+                    row.model_copy(update={"canonical": canonical(row.canonical, limits)})
+                    for row in categories[: limits.categories]
+                ),
+                categories_total=len(categories),
+            ),
+            sums(found),
+        ),
+        tables=report_tables(found, population, categories),
+        notes=_notes(population, found),
+        weighed=[Weighed(m.kind.value, m.contribution_us) for m in found.mutations],
+    )
+
+
+def _verdict(mutations: MutationsSection, settings: PaperSettings) -> Verdict:
+    """What was found, in a word and in a sentence."""
+    if not mutations.mutations_total:
+        return Verdict(
+            outcome="no-mutation",
+            text=(
+                "No mutation: no category's response times differ by the test, and no category's count moved "
+                f"by {settings.sm_threshold}. Paper mode cannot say how small a change it would have missed."
+            ),
+        )
+    kinds = ((mutations.structural_total, "structural"), (mutations.response_time_total, "response-time"))
+    found = [wording.counted(total, f"{kind} mutation") for total, kind in kinds if total]
+    return Verdict(outcome="mutations", text=f"{' and '.join(found)} found.")
+
+
+def _notes(population: Population, result: PaperResult) -> tuple[str, ...]:
+    """What counts may come from besides a change: load and sampling."""
+    notes = []
+    before, after = (int(n) for n in result.moments.count.sum(axis=1))
+    ratio = after / before if before and after else 1.0
+    if not 1 / _COUNT_NOTE_RATIO <= ratio <= _COUNT_NOTE_RATIO:
+        load = load_ratio(population)
+        rate = "" if load is None else f" ({wording.factor(load)} a second)"
+        notes.append(
+            f"The problem period holds {wording.factor(ratio)} as many requests{rate}. Paper mode compares "
+            "raw counts: structural mutations and precursors may come from that alone."
+        )
+    weights = result.moments.weighted.sum(axis=1) / np.maximum(result.moments.count.sum(axis=1), 1)
+    if weights[0] and weights[1] and abs(weights[1] / weights[0] - 1) > _WEIGHT_NOTE_CHANGE:
+        notes.append(
+            f"Sampling differs: a request stands for {wording.significant(weights[0])} in the reference and "
+            f"{wording.significant(weights[1])} in the problem period. Paper mode counts recorded requests; "
+            "means are weighted."
+        )
+    return tuple(notes)
+
+
+METHOD: Final = Method(
+    name="paper",
+    title="Spectroscope as published",
+    settings=PaperSettings,
+    samples=SampleCount(2, 2),
+    analyse=_analyse,
+    sections=(MUTATIONS, ROOTS, CATEGORIES, SUMS),
+    kinds=tuple(kind.value for kind in MutationKind),
+)

@@ -1,0 +1,304 @@
+"""Find and rank all mutations of a population (NSDI §5, TR §5; ALGORITHMS B.1, B.1b, C.1, C.7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.paper.settings import Distance, PaperSettings
+from analyze.methods.paper.structural import (
+    StructuralSets,
+    TokenTexts,
+    candidates,
+    edge_sequence,
+    similarity_weights,
+    structural_contribution,
+    structural_sets,
+)
+from analyze.methods.paper.timing import (
+    KsTests,
+    critical_edge_tests,
+    named_edge_tests,
+    response_time_contribution,
+    response_time_tests,
+)
+from analyze.paths.critical_path import Attribution, attribute, critical_path, edge_latency_ns
+from analyze.population import Category, Population
+from analyze.stats.moments import SampleMoments, category_moments, pooled
+from schemas.arrays import F8, I4, I8
+from schemas.report.mutations import Direction, MutationKind
+
+_INDEX = npt.NDArray[np.intp]
+
+_NOTHING_US: Final = 1e-3
+"""A contribution below this is none: it is less than one tick of the clock (1 ns) in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Candidate precursors of one structural mutation, most likely first."""
+
+    category: _INDEX
+    edits: I4
+    distance: F8
+    weight: F8
+    """Sum to 1."""
+    relaxed: bool
+    """`text`: the 1:N heuristic left none, so these are the candidates without it: many categories may have
+    given to one. The papers leave the case open; an empty `category` then means that nothing of the root lost
+    the threshold. `released` drops no rule: an empty `category` means that nothing passed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEvidence:
+    """What happened at the edges of one response-time mutation."""
+
+    tests: KsTests
+    """[edges]; `text`: where each was critical; `released`: of its name, all places pooled."""
+    attribution: Attribution
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One mutation; `category` indexes the population."""
+
+    category: int
+    kind: MutationKind
+    contribution_us: float
+    contribution_nsdi_us: float
+    contribution_tr_us: float
+    baseline_mean_us: float
+    """What the mean after is held against: the precursors', or the own before. Without a candidate the root
+    type's (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
+    virtual: str
+    candidates: Candidates | None
+    """Structural only; without candidates, `category` is empty."""
+    edges: EdgeEvidence | None
+    """Response time only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """Mutations that are read as one list, best first."""
+
+    direction: Direction | None
+    """Whose list it is; None: both ways in one list by signed contribution."""
+    mutations: tuple[Ranked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperResult:
+    """Everything paper mode found."""
+
+    moments: SampleMoments
+    root: I8
+    """[categories] code of the root type, in order of first appearance."""
+    times: KsTests
+    """[categories] KS on response time."""
+    sets: StructuralSets
+    lists: tuple[RankedList, ...]
+    """`text`: one a direction that has any; first the one in which the mean response time went, each by
+    |contribution|, largest first. `released`: one, by signed contribution, largest first. Ties by kind and
+    category key. None is empty."""
+    painted: tuple[KsTests, ...]
+    """`released`: [categories] tests of every edge of every category, mutated or not ([edges], by name).
+    Empty in `text`, where only response-time mutations have edges tested (`Ranked.edges`)."""
+    change_sign: float
+    """Sign of the change of the weighted mean over all requests; 0 where it is equal or a period is empty."""
+
+    @property
+    def mutations(self) -> tuple[Ranked, ...]:
+        """All lists, one after the other: the place in it is the rank."""
+        return tuple(mutation for ranked in self.lists for mutation in ranked.mutations)
+
+    def direction(self, mutation: Ranked) -> Direction:
+        """Whether a mutation made requests take longer in sum; one that did neither goes with the mean."""
+        return _direction(mutation.contribution_us, self.change_sign)
+
+
+def paper_mutations(population: Population, settings: PaperSettings) -> PaperResult:
+    """All mutations of both kinds, ranked as the variant does.
+
+    Complexity: one sort of each category's response times; for response-time mutations the critical path and
+    one sort of each edge (`released`: one sort of each edge of every category); one edit distance a distinct
+    pair of structural mutation and precursor of a root.
+    """
+    categories = population.categories
+    moments = category_moments(categories, len(population.samples))
+    root = _root_codes(categories)
+    times = response_time_tests(categories, settings)
+    painted: tuple[KsTests, ...] = ()
+    if settings.variant == "released":
+        painted = tuple(named_edge_tests(c, edge_latency_ns(c), settings) for c in categories)
+    sets = structural_sets(moments.count, settings)
+    found = _structural(categories, moments, root, sets, settings)
+    for index in np.flatnonzero(times.changed).tolist():
+        by_name = painted[index] if painted else None
+        found.append(_response_time(index, categories[index], moments, by_name, settings))
+    named = _name_virtual(found, sets, settings)
+    named.sort(key=lambda m: (m.kind, categories[m.category].graph.key))
+    change_sign = _change_sign(moments)
+    lists = _signed_list(named) if settings.variant == "released" else _lists_by_direction(named, change_sign)
+    return PaperResult(moments, root, times, sets, lists, painted, change_sign)
+
+
+def _signed_list(found: list[Ranked]) -> tuple[RankedList, ...]:
+    """One list, the most added time first, the most saved time last (B.1b)."""
+    ranked = sorted(found, key=lambda m: -m.contribution_us)
+    return (RankedList(None, tuple(ranked)),) if ranked else ()
+
+
+def _lists_by_direction(found: list[Ranked], change_sign: float) -> tuple[RankedList, ...]:
+    """The papers' separate lists (C.7), first that of the direction of the change."""
+    members: dict[Direction, list[Ranked]] = {way: [] for way in Direction}
+    for mutation in sorted(found, key=lambda m: -abs(m.contribution_us)):
+        members[_direction(mutation.contribution_us, change_sign)].append(mutation)
+    first = Direction.INCREASE if change_sign >= 0 else Direction.DECREASE
+    ways = sorted(Direction, key=lambda way: way is not first)
+    return tuple(RankedList(way, tuple(members[way])) for way in ways if members[way])
+
+
+def _direction(contribution_us: float, change_sign: float) -> Direction:
+    none = abs(contribution_us) < _NOTHING_US
+    towards = change_sign if none else contribution_us
+    return Direction.INCREASE if towards >= 0 else Direction.DECREASE
+
+
+def _change_sign(moments: SampleMoments) -> float:
+    before, after = pooled(moments, np.arange(moments.count.shape[1])).mean_us[:, 0]
+    return 0.0 if np.isnan(after - before) else float(np.sign(after - before))
+
+
+def _root_codes(categories: tuple[Category, ...]) -> I8:
+    place: dict[str, int] = {}
+    return np.array([place.setdefault(c.graph.root, len(place)) for c in categories], dtype=np.int64)
+
+
+def _structural(
+    categories: tuple[Category, ...],
+    moments: SampleMoments,
+    root: I8,
+    sets: StructuralSets,
+    settings: PaperSettings,
+) -> list[Ranked]:
+    """Structural mutations, root by root, each with its candidates and contribution."""
+    released = settings.variant == "released"
+    texts = TokenTexts([edge_sequence(c.graph) if released else c.graph.tokens for c in categories])
+    found: list[Ranked] = []
+    for code in np.unique(root[sets.mutations]):
+        mutations = sets.mutations[root[sets.mutations] == code]
+        precursors = sets.precursors[root[sets.precursors] == code]
+        distances = texts.distances(mutations, precursors)
+        root_mean = float(pooled(moments, np.flatnonzero(root == code)).mean_us[1, 0])
+        for row, m in enumerate(mutations):
+            chosen = candidates(int(m), precursors, moments.count, root, one_to_n=settings.one_to_n)
+            relaxed = settings.one_to_n and len(chosen) == 0 and not released
+            if relaxed:
+                chosen = candidates(int(m), precursors, moments.count, root, one_to_n=False)
+            column = np.searchsorted(precursors, chosen)
+            found.append(
+                _rank_candidates(
+                    int(m),
+                    chosen,
+                    distances.edits[row, column],
+                    distances.normalized[row, column],
+                    moments,
+                    root_mean,
+                    settings,
+                    relaxed=relaxed and len(chosen) > 0,
+                )
+            )
+    return found
+
+
+def _rank_candidates(
+    mutation: int,
+    chosen: _INDEX,
+    edits: I4,
+    normalized: F8,
+    moments: SampleMoments,
+    root_mean_us: float,
+    settings: PaperSettings,
+    *,
+    relaxed: bool,
+) -> Ranked:
+    """Contribution of one structural mutation by both papers' formulas; candidates by distance.
+
+    Ties of distance go to the precursor that lost more requests, then to category order.
+    """
+    gained = int(moments.count[1, mutation] - moments.count[0, mutation])
+    mean1 = float(moments.mean_us[1, mutation])
+    precursor_means = moments.filled_mean_us()[1, chosen]
+
+    def held_against(distance: Distance) -> tuple[float, F8]:
+        if len(chosen) == 0:
+            return (mean1 if settings.variant == "released" else root_mean_us), np.zeros(0)
+        weight = similarity_weights(edits, normalized, distance, settings)
+        return float((weight * precursor_means).sum()), weight
+
+    in_force = settings.resolved_distance
+    baseline, weight = held_against(in_force)
+    # The released tool has one distance only: both papers' columns show the same there.
+    nsdi, _ = held_against("raw" if settings.variant == "text" else in_force)
+    tr, _ = held_against("normalized" if settings.variant == "text" else in_force)
+    distance = edits.astype(np.float64) if in_force == "raw" else normalized
+    lost = moments.count[0, chosen] - moments.count[1, chosen]
+    order = np.lexsort((chosen, -lost, distance))
+    return Ranked(
+        category=mutation,
+        kind=MutationKind.STRUCTURAL,
+        contribution_us=structural_contribution(gained, mean1, baseline),
+        contribution_nsdi_us=structural_contribution(gained, mean1, nsdi),
+        contribution_tr_us=structural_contribution(gained, mean1, tr),
+        baseline_mean_us=baseline,
+        virtual="",
+        candidates=Candidates(chosen[order], edits[order], distance[order], weight[order], relaxed),
+        edges=None,
+    )
+
+
+def _response_time(
+    index: int,
+    category: Category,
+    moments: SampleMoments,
+    by_name: KsTests | None,
+    settings: PaperSettings,
+) -> Ranked:
+    """One response-time mutation with the tests of its edges: `by_name`, else of the critical ones."""
+    mean0, mean1 = (float(x) for x in moments.mean_us[:, index])
+    value = response_time_contribution(int(moments.count[0, index]), mean0, mean1)
+    latency, critical = edge_latency_ns(category), critical_path(category)
+    tests = by_name if by_name is not None else critical_edge_tests(category, latency, critical, settings)
+    return Ranked(
+        category=index,
+        kind=MutationKind.RESPONSE_TIME,
+        contribution_us=value,
+        contribution_nsdi_us=value,
+        contribution_tr_us=value,
+        baseline_mean_us=mean0,
+        virtual="",
+        candidates=None,
+        edges=EdgeEvidence(tests, attribute(category, latency_ns=latency, on_path=critical)),
+    )
+
+
+def _name_virtual(found: list[Ranked], sets: StructuralSets, settings: PaperSettings) -> list[Ranked]:
+    """Mark the rows of a category that is several things at once (C.7: the papers split it).
+
+    Both papers split response time + structural; the tech report also response time + precursor.
+    """
+    slower = {m.category for m in found if m.kind is MutationKind.RESPONSE_TIME}
+    both = slower & set(sets.mutations.tolist())
+    also_precursor = slower & set(sets.precursors.tolist()) if settings.ranking == "tr" else set()
+    named = []
+    for m in found:
+        note = ""
+        if m.category in both:
+            note = "structural and response-time mutation: ranked once as each"
+        elif m.category in also_precursor:
+            note = "response-time mutation that is also a precursor: ranked as the mutation"
+        named.append(replace(m, virtual=note))
+    return named

@@ -1,0 +1,1 @@
+"""Sections of paper mode: what each says, as blocks."""

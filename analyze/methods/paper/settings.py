@@ -1,0 +1,39 @@
+"""Set what paper mode tests, and how it ranks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.config import Config
+
+Variant = Literal["text", "released"]
+Distance = Literal["raw", "normalized"]
+_Ranking = Literal["nsdi", "tr"]
+
+
+class PaperSettings(Config):
+    """Paper mode: Spectroscope as its text says, or as its released source does (B.1, B.1b, C.1)."""
+
+    variant: Variant = "text"
+    sm_threshold: int = Field(default=50, ge=1)
+    """Change of a category's raw request count that makes it a structural mutation or a precursor."""
+    alpha: float = Field(default=0.05, ge=0, le=1)
+    """A KS test rejects at p < alpha; no correction for the number of tests, as published."""
+    min_requests: int = Field(default=10, ge=1)
+    """`text`: a test needs more than this many values in both periods (the papers' large categories)."""
+    one_to_n: bool = True
+    """A candidate precursor must have lost at least as many requests as the mutation gained."""
+    distance: Distance | None = None
+    """Edit distance, plain or over the longer sequence; None: as the ranking's paper (NSDI raw, TR
+    normalized), normalized in `released`."""
+    ranking: _Ranking = "nsdi"
+    """Whose formula orders the mutations (C.7)."""
+
+    @property
+    def resolved_distance(self) -> Distance:
+        """The distance in force."""
+        if self.distance is not None:
+            return self.distance
+        return "raw" if self.variant == "text" and self.ranking == "nsdi" else "normalized"

@@ -1,0 +1,144 @@
+"""Find response-time mutations: KS tests of response times and edges, in both variants (B.1, B.1b).
+
+Edges are tested where they are critical, one by one (`text`), or all of them by name (`released`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.paper.settings import PaperSettings
+from analyze.population import Category, Graph
+from analyze.stats.ks import KsColumns, ks_columns, p_one_sided, p_two_sided
+from schemas.arrays import B1, F8, I8
+
+_INDEX = npt.NDArray[np.intp]
+
+_PROBLEM: Final = 1
+"""The sample of a comparison that may have changed."""
+_NS_PER_MS: Final = 1_000_000
+_RELEASED_LEAST_SIZE: Final = 4.0
+_RELEASED_SIZE_MARGIN: Final = 0.0001
+"""`released` runs a test where n0·n1/(n0+n1+margin) is at least the least size, and so not where it would be
+4 exactly: (8,8), (6,12) and (5,20) are not tested (B.1b)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KsTests:
+    """KS tests, one an entry; `d` and `p` are NaN where the test was not run."""
+
+    n0: I8
+    n1: I8
+    d: F8
+    p: F8
+    changed: B1
+    """Rejected at p < alpha."""
+
+
+def response_time_tests(categories: Sequence[Category], settings: PaperSettings) -> KsTests:
+    """KS of every category's response times, as the variant does it."""
+    parts = [
+        run_tests(category.response_ns[:, None], category.sample == _PROBLEM, settings)
+        for category in categories
+    ]
+    if not parts:
+        none = np.zeros(0)
+        return KsTests(none.astype(np.int64), none.astype(np.int64), none, none, none.astype(np.bool_))
+    return KsTests(
+        n0=np.concatenate([part.n0 for part in parts]),
+        n1=np.concatenate([part.n1 for part in parts]),
+        d=np.concatenate([part.d for part in parts]),
+        p=np.concatenate([part.p for part in parts]),
+        changed=np.concatenate([part.changed for part in parts]),
+    )
+
+
+def run_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
+    """KS of each column of [rows, columns] times, as the variant does it. problem: [rows]."""
+    if settings.variant == "released":
+        return released_tests(values_ns, problem, settings)
+    return text_tests(values_ns, problem, None, settings)
+
+
+def text_tests(values_ns: I8, problem: B1, critical: B1 | None, settings: PaperSettings) -> KsTests:
+    """KS of each column, on the values with `critical` set (None: all), as the papers say.
+
+    Two-sided on ns, run where both periods have more than `min_requests` values.
+    """
+    tested = ks_columns(values_ns, problem, critical)
+    run = np.minimum(tested.n0, tested.n1) > settings.min_requests
+    return _decide(tested, tested.d, p_two_sided(tested.d, tested.n0, tested.n1), run, settings)
+
+
+def released_tests(values_ns: I8, problem: B1, settings: PaperSettings) -> KsTests:
+    """KS of each column as the released source does it.
+
+    In this order: zeros are dropped; the test is run where `_RELEASED_LEAST_SIZE` are left, so that an
+    edge in one period only is never significant; what is left is rounded half up to whole ms; the test is
+    one-sided (slower).
+    """
+    tested = ks_columns((values_ns + _NS_PER_MS // 2) // _NS_PER_MS, problem, values_ns > 0)
+    size = tested.n0.astype(np.float64) * tested.n1 / (tested.n0 + tested.n1 + _RELEASED_SIZE_MARGIN)
+    p = p_one_sided(tested.d_slower, tested.n0, tested.n1)
+    return _decide(tested, tested.d_slower, p, size >= _RELEASED_LEAST_SIZE, settings)
+
+
+def _decide(tested: KsColumns, d: F8, p: F8, run: B1, settings: PaperSettings) -> KsTests:
+    p = np.where(run, p, np.nan)
+    return KsTests(tested.n0, tested.n1, np.where(run, d, np.nan), p, run & (p < settings.alpha))
+
+
+def critical_edge_tests(category: Category, latency_ns: I8, critical: B1, settings: PaperSettings) -> KsTests:
+    """[edges] tests of each edge over the requests in which it was critical (NSDI §5.1).
+
+    `latency_ns`, `critical`: [requests, edges].
+    """
+    return text_tests(latency_ns, category.sample == _PROBLEM, critical, settings)
+
+
+def named_edge_tests(category: Category, latency_ns: I8, settings: PaperSettings) -> KsTests:
+    """[edges] tests of each edge's *name*: the latencies of all places of it in the category are one sample.
+
+    The released tool knows an edge by the names of its ends only, and looks at all of them, critical or not
+    (B.1b); so the edges of one name share their numbers here. A category a → b, b → a, a → b has the names
+    a → b, with the latencies of its first and third edge, and b → a. `latency_ns`: [requests, edges].
+    O(requests · log requests · edges).
+    """
+    problem = category.sample == _PROBLEM
+    of_edge, places = _names(category.graph)
+    n0, n1 = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
+    d, p = np.full(len(places), np.nan), np.full(len(places), np.nan)
+    changed = np.zeros(len(places), np.bool_)
+    times = np.array([len(edges) for edges in places], dtype=np.int64)
+    for k in np.unique(times).tolist():
+        names = np.flatnonzero(times == k)
+        columns = np.array([places[name] for name in names], dtype=np.intp)
+        pooled = np.concatenate([latency_ns[:, columns[:, place]] for place in range(k)])
+        tested = released_tests(pooled, np.tile(problem, k), settings)
+        n0[names], n1[names], d[names], p[names] = tested.n0, tested.n1, tested.d, tested.p
+        changed[names] = tested.changed
+    return KsTests(n0[of_edge], n1[of_edge], d[of_edge], p[of_edge], changed[of_edge])
+
+
+def _names(graph: Graph) -> tuple[_INDEX, list[list[int]]]:
+    """([edges] number of each edge's name, the edges of each name)."""
+    number: dict[tuple[object, object], int] = {}
+    places: list[list[int]] = []
+    of_edge = np.zeros(len(graph.edges), dtype=np.intp)
+    for edge, (src, dst) in enumerate(graph.edges.tolist()):
+        name = number.setdefault((graph.nodes[src], graph.nodes[dst]), len(places))
+        if name == len(places):
+            places.append([])
+        places[name].append(edge)
+        of_edge[edge] = name
+    return of_edge, places
+
+
+def response_time_contribution(count0: int, mean0_us: float, mean1_us: float) -> float:
+    """Reference-period requests times the change of the mean, requests·µs."""
+    return count0 * (mean1_us - mean0_us)

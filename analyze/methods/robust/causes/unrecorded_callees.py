@@ -1,0 +1,183 @@
+"""Whom calls go to that recorded nothing of them: a database, a cache, somebody else's service.
+
+Such a call is a span that calls nothing. Its parameters say where it goes, so that calls of one database by
+several services can be one finding. Only what changed is asked, so few parameters are read, and no name that
+tests are made of depends on them: a service that begins to record itself, or falls silent, is no other site.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.explain.chosen_requests import ChosenRequests, chosen_rows
+from analyze.explain.parameters import parameter_words
+from analyze.methods.robust.changes import NO_SHAPE, Change
+from analyze.population import Graph, Population
+from analyze.profile.build import Pattern
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import Names, SiteKind
+from schemas.events import EventKind
+
+I8 = npt.NDArray[np.int64]
+I4 = npt.NDArray[np.int32]
+
+KEYS: Final = (
+    *("peer.service", "server.address", "net.peer.name"),
+    *("db.system.name", "db.system", "messaging.system"),
+)
+"""Parameters that name who is called, the best first (OpenTelemetry's conventions, old and new). The last say
+what kind of system it is: several callers may each have one, but those that change at once will hardly."""
+_MOST_OPERATIONS: Final = 50
+"""Asked, those whose changes are the largest."""
+_MOST_REQUESTS: Final = 100
+"""Looked at for each operation."""
+_NEARLY_ALL: Final = 0.9
+"""Of the calls of an operation must say one name."""
+_CALLED: Final = frozenset({EventKind.SPAN_SERVER, EventKind.SPAN_CONSUMER})
+_NO_NAME: Final = re.compile(r"|localhost|unknown|none|null|nan|.*[/\\].*", re.IGNORECASE)
+"""Text that names nobody: the machine itself, a socket's path."""
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls of an operation that call nothing, in requests that have no other call of its place."""
+
+    place: tuple[str, str]
+    """(component, point) as they are stored."""
+    patterns: list[tuple[int, I8, int]] = field(default_factory=list)
+    """(category, rows, calls a request)"""
+
+
+def unrecorded_callees(
+    population: Population,
+    patterns: Sequence[Pattern],
+    names: Names,
+    changes: Sequence[Change],
+    failing: Iterable[int] = (),
+) -> dict[int, str]:
+    """Operation -> name of whom it calls: of operations that changed, that changed shapes call, or `failing`.
+
+    Those that call something in any request, begin a request or are a server's side are not asked. Requests
+    must be at hand; else nothing is known. Reads parameters of at most _MOST_REQUESTS requests an operation.
+    """
+    calls = _ends(population, patterns, names, _wanted(names, changes, failing))
+    if not calls:
+        return {}
+    chosen, n_calls = _chosen(population, calls)
+    said: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    operations = list(calls)
+    for word in parameter_words(population, chosen, KEYS):
+        operation = operations[int(chosen.group[word.request])]
+        if word.where == "/".join(calls[operation].place):
+            said[operation, word.key][word.text] += 1
+    named = {}
+    for operation, found in calls.items():
+        component = found.place[0]
+        for key in KEYS:
+            name = _nearly_all(said[operation, key], n_calls[operation])
+            if name and name != component:
+                named[operation] = name
+                break
+    return named
+
+
+def _wanted(names: Names, changes: Sequence[Change], failing: Iterable[int]) -> list[int]:
+    """Operations to ask, the largest changes first."""
+    found: dict[int, None] = {}
+    for change in sorted(changes, key=lambda change: -abs(change.contribution_ns)):
+        if names.sites[change.site].kind is SiteKind.CALL:
+            found[names.sites[change.site].operation] = None
+    if changes:
+        found |= dict.fromkeys(failing)
+    for change in changes:
+        if change.shape != NO_SHAPE:
+            found |= dict.fromkeys(child.operation for child in names.shapes[change.shape])
+    return [operation for operation in found if not names.operations[operation].callee]
+
+
+def _ends(
+    population: Population, patterns: Sequence[Pattern], names: Names, wanted: Sequence[int]
+) -> dict[int, _Calls]:
+    """By operation, the most wanted first; those that do not qualify are left out. O(patterns · units)."""
+    operation_of = np.array([site.operation for site in names.sites], dtype=np.int64)
+    asked = np.array(sorted(wanted), dtype=np.int64)
+    found: dict[int, _Calls] = {}
+    others: set[int] = set()
+    for pattern in patterns if len(asked) else ():
+        sites, graph = pattern.sites, population.categories[pattern.category].graph
+        if not sites.are_calls or graph.nesting is None:
+            continue
+        operation = operation_of[sites.site]
+        units = np.flatnonzero(np.isin(operation, asked)).tolist()
+        places = _places(graph, sites) if units else []
+        counts = Counter(places)
+        for number in dict.fromkeys(int(operation[unit]) for unit in units):
+            mine = [unit for unit in units if operation[unit] == number]
+            if any(not _is_end(unit, sites, graph, names) for unit in mine):
+                others.add(number)
+            place = places[mine[0]]
+            calls = found.setdefault(number, _Calls(place))
+            # Parameters are known by place: of other calls there, whom they go to is not told apart.
+            if counts[place] == len(mine):
+                calls.patterns.append((pattern.category, pattern.rows, len(mine)))
+    kept = [number for number in wanted if number in found and number not in others]
+    return {number: found[number] for number in kept[:_MOST_OPERATIONS] if found[number].patterns}
+
+
+def _places(graph: Graph, sites: GraphSites) -> list[tuple[str, str]]:
+    nodes = (graph.nodes[position] for position in sites.start.tolist())
+    return [(node.component, node.point) for node in nodes]
+
+
+def _is_end(unit: int, sites: GraphSites, graph: Graph, names: Names) -> bool:
+    """Whether a call is the last that was recorded, on the caller's side."""
+    assert graph.nesting is not None
+    kind = int(graph.nesting.kind[int(sites.start[unit])])
+    return not names.shapes[int(sites.shape[unit])] and sites.above[unit] >= 0 and kind not in _CALLED
+
+
+def _chosen(population: Population, calls: Mapping[int, _Calls]) -> tuple[ChosenRequests, dict[int, int]]:
+    """(some requests of each operation, evenly spaced, grouped in its order; calls that they have)."""
+    groups: list[I4] = []
+    categories: list[I4] = []
+    rows: list[I8] = []
+    n_calls = {}
+    for group, (operation, found) in enumerate(calls.items()):
+        first = np.cumsum([0, *(len(mine) for _, mine, _ in found.patterns)])
+        n = int(first[-1])
+        picked = np.unique(np.linspace(0, n - 1, min(_MOST_REQUESTS, n)).astype(np.int64))
+        at = (np.searchsorted(first, picked, side="right") - 1).tolist()
+        row = [found.patterns[p][1][k - first[p]] for p, k in zip(at, picked.tolist(), strict=True)]
+        groups.append(np.full(len(picked), group, dtype=np.int32))
+        categories.append(np.array([found.patterns[p][0] for p in at], dtype=np.int32))
+        rows.append(np.array(row, dtype=np.int64))
+        n_calls[operation] = sum(found.patterns[p][2] for p in at)
+    return (
+        chosen_rows(population, np.concatenate(categories), np.concatenate(rows), np.concatenate(groups)),
+        n_calls,
+    )
+
+
+def _nearly_all(said: Counter[str], n_calls: int) -> str:
+    """The name that nearly all calls say; empty where there is none, or it is a mere address."""
+    name, times = max(said.items(), key=lambda item: (item[1], item[0]), default=("", 0))
+    return name if times >= _NEARLY_ALL * n_calls and _is_name(name) else ""
+
+
+def _is_name(text: str) -> bool:
+    if _NO_NAME.fullmatch(text):
+        return False
+    without_port = re.sub(r"(?<=[\d\]]):\d+$", "", text)
+    try:
+        ip_address(without_port.strip("[]"))
+    except ValueError:
+        return True
+    return False

@@ -1,0 +1,62 @@
+"""A change at a call site: one thing that was tested, what came out, and the families of its kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.report.findings import ChangeKind, Unit
+
+NO_SHAPE = -1
+
+TIME_KINDS = frozenset({ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL})
+PATH_KINDS = frozenset({ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.LOST_PATH})
+CALL_KINDS = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
+ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
+ALIKE_KINDS = ERROR_KINDS | {ChangeKind.SERIAL, ChangeKind.PARALLEL}
+"""What happens to all operations of a component from one cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One candidate of a family of tests; numbers are those of the profile's names."""
+
+    kind: ChangeKind
+    site: int
+    p: float
+    z: float
+    """Effect over its standard error, noise included; positive: more, longer, more often."""
+    unit: Unit
+    before: float
+    after: float
+    low: float
+    high: float
+    """95 % interval of after - before."""
+    n0: int
+    n1: int
+    contribution_ns: float
+    """Part of the change of the mean response time, ns a request of the period."""
+    weight: float = 0.0
+    """Structure: share of the requests that changed, by which a change without much time is ranked."""
+    shape: int = NO_SHAPE
+    shapes: tuple[int, ...] = ()
+    """All shapes that the change is about, where they are several; `shape` is then the most frequent."""
+    child: int = NO_SHAPE
+    """Operation that these shapes have in common, where that is what changed."""
+    error: int = -1
+    new: bool = False
+    """The shape (error) was never there before, or is gone."""
+    call_ratio: float = 1.0
+    """Calls of the site a request, after over before."""
+    threshold_us: float = 0.0
+    """Tail: calls that take this or longer are very slow."""
+    q: float = 1.0
+
+    @property
+    def every_shape(self) -> tuple[int, ...]:
+        """Shapes that the change is about; none where it is about any."""
+        return self.shapes or (() if self.shape == NO_SHAPE else (self.shape,))
+
+    @property
+    def ups(self) -> bool:
+        """Whether it became more."""
+        return self.after > self.before

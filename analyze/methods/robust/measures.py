@@ -1,0 +1,487 @@
+"""MEASURES: everything that is tested at call sites, a row each (ALGORITHMS L.3, L.4, L.9).
+
+To add a measure: write a function from a `View` to what it observed (an `Estimate` of every place, and what
+else a place must show to count), add its row to MEASURES with the case that fails without it, and a
+sentence for its kinds in `titles`. All p are corrected together, and the same is asked of every row:
+significant by q, `min_z` standard errors with the noise of ordinary times in them, over the floor, outside
+of the envelope (`testing`).
+
+One request has one say: several calls of a site in one request are not independent, so what is compared is
+a value a request (a mean of its calls, a number of calls, a share of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from analyze.methods.robust.view import View
+from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
+from analyze.stats.histograms import Histograms
+from analyze.stats.log_bins import BINS_PER_OCTAVE, value_of
+from analyze.stats.noise import LogMedians
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.report.findings import ChangeKind, Unit
+
+_ONE_CALL: Final = int(np.log2(RATIO_SCALE) * BINS_PER_OCTAVE)
+"""Bin of one call."""
+_LEAST_SPREAD: Final = 0.02
+"""Standard deviation of a request's number of calls, relative to the mean, is taken to be this at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a measure saw; arrays are [rows]."""
+
+    site: I8
+    estimate: Estimate
+    tested: B1
+    """Enough requests on both sides, and something to say."""
+    floor: F8 | float
+    """Least size that counts, in the estimate's unit."""
+    matters: B1
+    """What the measure asks besides: that requests felt it, that several show it."""
+    gain_ns: F8
+    """Part of the change of the mean response time, ns a request of the period."""
+    weight: F8
+    """Share of the requests that changed, by which a change without much time is ranked."""
+    call_ratio: F8
+    """Calls a request of the site, after over before."""
+    pattern: I8 | None = None
+    """Call pattern that the row is about."""
+    patterns: Callable[[int], tuple[int, ...]] | None = None
+    """All patterns of a row, where they are several; `pattern` is then the most frequent."""
+    child: I8 | None = None
+    """Operation that these patterns have in common."""
+    threshold_us: F8 | None = None
+    """Calls that take this or longer are very slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A row of MEASURES."""
+
+    name: str
+    doc: str
+    """What it is for."""
+    case: str
+    """The case that fails without it (docs/evaluation.md)."""
+    observe: Callable[[View], Observed | None]
+    kinds: tuple[ChangeKind, ChangeKind]
+    """Of more, of less; of patterns that are new or gone `NEW_PATH` and `LOST_PATH`."""
+    unit: Unit
+    scale: float = 1.0
+    """What exp of a logarithm is multiplied by for display."""
+    only_more: bool = False
+    """Less of it is no change."""
+    only_where_silent: bool = False
+    """Sums that say something only where no other measure of structure found anything; corrected by
+    themselves."""
+
+
+# ---------------------------------------------------------------- times
+
+
+def own_time(view: View) -> Observed:
+    """Observe the own time of a call given its pattern; the response must have waited for it, too."""
+    found = view.own_time
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
+    least = view.settings.time_share * view.mean_response_ns
+    matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
+    return _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
+
+
+def slow_calls(view: View) -> Observed:
+    """Observe the share of calls over max(98th percentile, 3 × median) of what was ordinary (B.8).
+
+    A rise below the floor counts where very slow calls take much of the response time. Without a history a
+    rise must also show without the block of the problem that has most of it: a burst is one event, and
+    nobody says how often there is one.
+    """
+    values, settings, roles = view.own_times, view.settings, view.roles
+    limit = _slow_from(values.where(roles.side[values.column] == 0), view.n_sites)
+    over = values.bin > limit[values.place]
+    n = view.sums(values.place, values.column, values.n, view.n_sites)
+    x = view.sums(values.place, values.column, values.n * over, view.n_sites)
+    late_ns = value_of(values.bin + 0.5) - value_of(limit[values.place] + 1)
+    excess = totals(values.place, values.n * over * roles.problem[values.column] * late_ns, view.n_sites)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess_ns = excess / n[:, AFTER] * view.calls_a_visit
+        much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
+    found = replace(share_change(x, n, one_sided=True), margin=np.where(much, 0.0, settings.share_margin))
+    least = settings.time_share * view.mean_response_ns
+    matters = (
+        (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
+    )
+    if roles.cold:
+        matters &= _without_worst_block(view, values, over, found)
+    floor = np.where(much, 0.0, settings.tail_floor)
+    seen = _at_sites(view, found, floor, matters, view.slower_ns)
+    return replace(seen, threshold_us=value_of(limit + 1.0) / 1e3)
+
+
+def _slow_from(ordinary: Histograms, n_sites: int) -> I8:
+    """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
+    pooled = Histograms.of(ordinary.place, np.zeros_like(ordinary.column), ordinary.bin, ordinary.n)
+    there, (high, middle) = pooled.holding(n_sites, (0.98, 0.5))
+    limit = np.zeros(n_sites, dtype=np.int64)
+    limit[there] = np.maximum(high, middle + round(np.log2(3.0) * BINS_PER_OCTAVE))
+    return limit
+
+
+def _without_worst_block(view: View, values: Histograms, over: B1, found: Estimate) -> B1:
+    """Tell where a rise shows without the block of the problem that has most very slow calls."""
+    slots = np.flatnonzero(view.roles.problem)
+    mine = view.roles.problem[values.column]
+    cell = values.place[mine] * len(slots) + np.searchsorted(slots, values.column[mine])
+    x, n = (
+        totals(cell, value, view.n_sites * len(slots)).reshape(view.n_sites, len(slots))
+        for value in (values.n[mine] * over[mine], values.n[mine])
+    )
+    few = (n > 0).sum(axis=1) < view.settings.least_blocks
+    rows, worst = np.arange(view.n_sites), x.argmax(axis=1)
+    rest_x, rest_n = x.sum(axis=1) - x[rows, worst], n.sum(axis=1) - n[rows, worst]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        longer = (1 / found.n0 + 1 / rest_n) / (1 / found.n0 + 1 / found.n1)
+        rise = rest_x / rest_n - found.before
+        return np.asarray(few | (rise > view.settings.min_z * found.se * np.sqrt(longer)))
+
+
+def overlap(view: View) -> Observed | None:
+    """Observe how many children of a call run at a time.
+
+    That number also falls where one of them gets slower by itself, and all still begin together. They run
+    one after the other only if they also take longer together than the longest of them does, by more than
+    before.
+    """
+    values, pattern = view.values(OVERLAP)
+    if not len(values.n):
+        return None
+    found = view.level(view.given_pattern(values, pattern))
+    together = view.level(view.given_pattern(*view.values(STRETCH)))
+    with np.errstate(invalid="ignore"):
+        matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
+    return _at_sites(view, found, np.log1p(2 * view.settings.time_floor), matters, np.zeros(view.n_sites))
+
+
+# ---------------------------------------------------------------- numbers of calls
+
+
+def steps(view: View) -> Observed | None:
+    """Observe how often a request walks a step of activity records: a loop shows only so."""
+    return _calls(view, SiteKind.STEP)
+
+
+def calls(view: View) -> Observed | None:
+    """Observe how often a request that calls at all calls: from 5 calls to 8 the pattern is the same."""
+    return _calls(view, SiteKind.CALL)
+
+
+def _calls(view: View, kind: SiteKind) -> Observed | None:
+    """Estimate the mean, not the median: most requests call once, whatever a loop does."""
+    settings, n_sites = view.settings, view.n_sites
+    values, _ = view.values(CALLS)
+    chosen = np.array([s.kind is kind and s.caller != NO_CALLER for s in view.names.sites], dtype=np.bool_)
+    # A site that is called once by every request has nothing to tell.
+    wanted = chosen & (totals(values.place, values.n * (values.bin > _ONE_CALL), n_sites) > 0)
+    if not wanted.any():
+        return None
+    values = values.where(wanted[values.place])
+    periods, n = _log_means(values.pooled(view.roles.side), n_sites, 2)
+    blocks, blocks_n = _log_means(values.pooled(view.roles.noise), n_sites, view.n_blocks)
+    least_tau = max(settings.min_tau, settings.cold_calls_tau) if view.roles.cold else settings.min_tau
+    p = values.pooled(view.roles.side).rank_p(n_sites)
+    found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a_call_ns = np.nan_to_num(
+            (view.before.critical_ns + view.after.critical_ns) / (view.before.calls + view.after.calls)
+        )
+        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * a_call_ns
+        weight = view.after.w / max(view.after.requests, 1e-300) * np.minimum(np.abs(found.change), 1.0)
+    of_steps = kind is SiteKind.STEP  # of a call the time lies mostly below: what it costs its account says
+    matters = (
+        moved_ns > settings.time_share * view.mean_response_ns if of_steps else np.ones(n_sites, np.bool_)
+    )
+    floor = float(np.log1p(settings.time_floor * (1 if of_steps else 2)))
+    before, after = view.rates
+    seen = _at_sites(view, found, floor, matters, (after - before) * a_call_ns)
+    return replace(seen, weight=weight, tested=seen.tested & wanted)
+
+
+def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
+    """Give logarithms of mean numbers, with their sampling variance, and requests: [places, columns]."""
+    # Counts were put in bins of ratios; small ones are told apart exactly.
+    number = np.rint(value_of(values.bin + 0.5) / RATIO_SCALE)
+    n, total, squares = (
+        values.sums(values.n * v, n_places, n_columns) for v in (np.ones_like(number), number, number**2)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / n
+        spread = np.maximum(np.sqrt(np.maximum(squares / n - mean**2, 0)) / mean, _LEAST_SPREAD)
+        return LogMedians(np.log(mean), spread**2 / n), n
+
+
+# ---------------------------------------------------------------- call patterns and failures
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    """Pairs of a call site and a pattern; arrays are [pairs, columns]."""
+
+    site: I8
+    pattern: I8
+    votes: F8
+    """Weight of requests, each shared out over its calls' patterns."""
+    requests: F8
+    """Requests in which the pattern shows."""
+    calls: F8
+    inclusive_ns: F8
+
+    @staticmethod
+    def of(view: View) -> _Patterns:
+        table = view.profile.shapes
+        site, pattern, slot = (table[k].to_numpy().astype(np.int64) for k in ("site", "shape", "slot"))
+        width = int(pattern.max(initial=0)) + 1
+        pair, code = np.unique(site * width + pattern, return_inverse=True)
+        sums = (
+            view.sums(code, slot, table[k].to_numpy(), len(pair))
+            for k in ("votes", "n", "calls", "inclusive_ns")
+        )
+        return _Patterns(pair // width, pair % width, *sums)
+
+    def added(self, code: I8, pairs: I8, n: int) -> tuple[F8, F8]:
+        """Add pairs up by code: ([n, columns] votes, requests)."""
+        columns = self.votes.shape[1]
+        cell = (code[:, None] * columns + np.arange(columns)).reshape(-1)
+        votes, requests = (
+            totals(cell, values[pairs].reshape(-1), n * columns).reshape(n, columns)
+            for values in (self.votes, self.requests)
+        )
+        return votes, requests
+
+
+def call_pattern(view: View) -> Observed:
+    """Observe the share of a site's requests that take each call pattern (L.3)."""
+    patterns = _Patterns.of(view)
+    at = patterns.site
+    # Structure's part by the nested account (L.3): more calls of a pattern times how much longer it takes.
+    # Records do not nest: there a request is one call, and takes what it takes.
+    is_point = view.of_kind(SiteKind.POINT)[at][:, None]
+    made = np.where(is_point, patterns.votes, patterns.calls)
+    site_calls = np.where(
+        is_point, view.touching[at, :2], np.stack([view.before.calls, view.after.calls], axis=1)[at]
+    )
+    periods = np.maximum([view.before.requests, view.after.requests], 1e-300)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.nan_to_num(made[:, :2] / site_calls)
+        a_call = np.nan_to_num(patterns.inclusive_ns[:, :2].sum(axis=1) / made[:, :2].sum(axis=1))
+        usual = totals(at, patterns.inclusive_ns[:, AFTER], view.n_sites)[at]
+        usual = np.nan_to_num(usual / site_calls[:, AFTER])
+    gain = (site_calls / periods).mean(axis=1) * (share[:, AFTER] - share[:, BEFORE]) * (a_call - usual)
+    # A site with one pattern has nothing to choose.
+    several = np.bincount(at, minlength=view.n_sites)[at] > 1
+    found = _shares(view, at, patterns.votes, patterns.requests)
+    return replace(found, tested=found.tested & several, gain_ns=gain, pattern=patterns.pattern)
+
+
+def called_child(view: View) -> Observed:
+    """Observe the share of a site's requests that call a child, whatever else they call.
+
+    Where requests scatter over many patterns none of them moves by enough. Children that every call has, or
+    that are of one pattern only, say nothing that the pattern does not.
+    """
+    patterns = _Patterns.of(view)
+    children = [sorted({child.operation for child in pattern}) for pattern in view.names.shapes]
+    count = np.array([len(mine) for mine in children], dtype=np.int64)
+    pairs = np.repeat(np.arange(len(patterns.pattern)), count[patterns.pattern])
+    child = np.array([c for pattern in patterns.pattern.tolist() for c in children[pattern]], dtype=np.int64)
+    width = len(view.names.operations) + 1
+    key, code = np.unique(patterns.site[pairs] * width + child, return_inverse=True)
+    votes, requests = patterns.added(code, pairs, len(key))
+    at = key // width
+    touching = view.touching[at]
+    found = _shares(view, at, np.minimum(votes, touching), requests)
+    of_several = np.bincount(code, minlength=len(key)) > 1
+    always = (votes[:, :2] > touching[:, :2] - 0.5).all(axis=1)
+    by_code = np.argsort(code, kind="stable")
+    ends = np.searchsorted(code[by_code], np.arange(len(key) + 1))
+    up = (found.estimate.change > 0).astype(np.int64)
+
+    def mine(row: int) -> I8:
+        found: I8 = pairs[by_code[ends[row] : ends[row + 1]]]
+        return found
+
+    # Shown by the pattern that has most of it in the period in which it is more frequent.
+    first = [int(mine(row)[np.argmax(patterns.votes[mine(row), up[row]])]) for row in range(len(key))]
+    return replace(
+        found,
+        tested=found.tested & of_several & ~always,
+        pattern=patterns.pattern[first],
+        patterns=lambda row: tuple(sorted(patterns.pattern[mine(row)].tolist())),
+        child=key % width,
+    )
+
+
+def unseen_patterns(view: View) -> Observed:
+    """Observe the share of a site's requests of patterns that were not there before.
+
+    New patterns come by themselves where there are many. How often, those tell that one request alone had
+    before (Good and Turing): their share is what is expected.
+    """
+    patterns = _Patterns.of(view)
+    before, after = patterns.requests[:, BEFORE], patterns.requests[:, AFTER]
+    unseen = np.flatnonzero((before < 0.5) & (after > 0.5))
+    single = np.flatnonzero((before > 0.5) & (before < 1.5))
+    new, requests = patterns.added(patterns.site[unseen], unseen, view.n_sites)
+    alone, _ = patterns.added(patterns.site[single], single, view.n_sites)
+    votes = np.concatenate([alone[:, :1], new[:, 1:2], alone[:, FIRST_BLOCK:]], axis=1)
+    found = _shares(view, np.arange(view.n_sites), votes, requests)
+    several = np.bincount(patterns.site[unseen], minlength=view.n_sites) > 1
+
+    def mine(site: int) -> I8:
+        found: I8 = unseen[patterns.site[unseen] == site]
+        return found
+
+    first = np.full(view.n_sites, -1, dtype=np.int64)
+    for site in np.flatnonzero(several).tolist():
+        first[site] = patterns.pattern[mine(site)[np.argmax(after[mine(site)])]]
+    return replace(
+        found,
+        tested=found.tested & several,
+        pattern=first,
+        patterns=lambda site: tuple(sorted(patterns.pattern[mine(site)].tolist())),
+    )
+
+
+def failing_calls(view: View) -> Observed:
+    """Observe the share of a request's calls here that fail."""
+    failing, requests = view.visits("failing"), view.visits("failing_n")
+    found = _shares(view, np.arange(view.n_sites), failing, requests)
+    return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
+
+
+def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
+    """Estimate weighted shares of the requests that touch sites; rows of several may be of one site.
+
+    requests: [rows, columns] those in which it shows, at least.
+    """
+    settings = view.settings
+    worth = view.worth[at]
+    found = share_change(
+        weighted * worth, view.touching[at] * worth, prior_phi=settings.cold_phi if view.roles.cold else 1.0
+    )
+    weight = np.abs(found.change) * view.touching[at, AFTER] / max(view.after.requests, 1e-300)
+    return Observed(
+        at,
+        found,
+        (np.minimum(found.n0, found.n1) >= settings.min_requests),
+        np.where(found.new, settings.new_floor, settings.shape_floor),
+        np.maximum(requests[:, BEFORE], requests[:, AFTER]) >= settings.least_affected,
+        np.zeros(len(at)),
+        np.nan_to_num(weight),
+        view.visit_ratio[at],
+    )
+
+
+def _at_sites(view: View, found: Estimate, floor: F8 | float, matters: B1, gain_ns: F8) -> Observed:
+    """Observe an estimate of every site."""
+    return Observed(
+        np.arange(view.n_sites),
+        found,
+        np.minimum(found.n0, found.n1) >= view.settings.min_requests,
+        floor,
+        matters,
+        gain_ns,
+        np.zeros(view.n_sites),
+        view.call_ratio,
+    )
+
+
+MEASURES: Final = (
+    Measure(
+        "own-time",
+        "A call takes longer by itself, its children apart.",
+        "shop: network delays; 8.6",
+        own_time,
+        (ChangeKind.SLOWER, ChangeKind.FASTER),
+        "us",
+        1e-3,
+    ),
+    Measure(
+        "slow-calls",
+        "Few calls take very long: medians do not see them.",
+        "F9, F14",
+        slow_calls,
+        (ChangeKind.TAIL, ChangeKind.TAIL),
+        "share",
+        only_more=True,
+    ),
+    Measure(
+        "overlap",
+        "Children of a call run one after the other that ran side by side.",
+        "F8",
+        overlap,
+        (ChangeKind.PARALLEL, ChangeKind.SERIAL),
+        "ratio",
+        1 / RATIO_SCALE,
+    ),
+    Measure(
+        "steps",
+        "A loop of activity records turns more often.",
+        "F13",
+        steps,
+        (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
+        "calls",
+    ),
+    Measure(
+        "call-pattern",
+        "A call makes other calls than it did: another path, one that is new, one that is gone.",
+        "8.2, 8.3; shop: returns and exceptions",
+        call_pattern,
+        (ChangeKind.PATH, ChangeKind.PATH),
+        "share",
+    ),
+    Measure(
+        "failing-calls",
+        "Calls fail that did not.",
+        "F10",
+        failing_calls,
+        (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
+        "share",
+    ),
+    Measure(
+        "calls",
+        "A call is made more often, by less than patterns tell apart.",
+        "systems: N+1 queries",
+        calls,
+        (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS),
+        "calls",
+        only_where_silent=True,
+    ),
+    Measure(
+        "called-child",
+        "A child is called, or not, in many patterns of which none moves by enough.",
+        "systems: cache",
+        called_child,
+        (ChangeKind.PATH, ChangeKind.PATH),
+        "share",
+        only_where_silent=True,
+    ),
+    Measure(
+        "unseen-patterns",
+        "Many patterns come that were never there, each in few requests.",
+        "systems: one tenant",
+        unseen_patterns,
+        (ChangeKind.NEW_PATH, ChangeKind.NEW_PATH),
+        "share",
+        only_more=True,
+        only_where_silent=True,
+    ),
+)

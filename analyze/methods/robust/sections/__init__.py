@@ -1,0 +1,1 @@
+"""Sections of robust mode: what each says, as blocks."""

@@ -1,0 +1,393 @@
+"""Findings: a card each, with what a person needs in sight and the evidence on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from analyze.report import measures
+from analyze.report.bars import Axis, shift
+from analyze.report.blocks import (
+    Bar,
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Fact,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Row,
+    Run,
+    Table,
+    Text,
+    Words,
+    code,
+    dim,
+    joined,
+    strong,
+    tag,
+)
+from analyze.report.drawing.plot import histogram_drawing
+from analyze.report.section_view import SectionView
+from analyze.report.steps import steps_blocks
+from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
+from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
+from schemas.report.findings import (
+    ChangeKind,
+    Evidence,
+    Example,
+    Factor,
+    Finding,
+    FindingsSection,
+    FurtherView,
+    Site,
+    Unexplained,
+)
+
+INDEXED: Final = 3
+"""More findings than this are listed above their cards."""
+PRINTED: Final = 5
+"""Findings on a terminal."""
+CHAIN: Final = 2
+"""Consequences in a line."""
+ID_CHARACTERS: Final = 64
+_MOST_Q: Final = 1e-12
+"""A q-value below this is not told apart from others."""
+
+KIND: Final = {
+    ChangeKind.SLOWER: ("slower", "worse", "median a request"),
+    ChangeKind.FASTER: ("faster", "better", "median a request"),
+    ChangeKind.TAIL: ("longer tail", "worse", "requests over the limit"),
+    ChangeKind.MORE_CALLS: ("more calls", "", "calls a request"),
+    ChangeKind.FEWER_CALLS: ("fewer calls", "", "calls a request"),
+    ChangeKind.PATH: ("other path", "", "requests on this path"),
+    ChangeKind.NEW_PATH: ("new path", "", "requests on this path"),
+    ChangeKind.LOST_PATH: ("path gone", "", "requests on this path"),
+    ChangeKind.ERRORS: ("fails", "failing", "requests in which it fails"),
+    ChangeKind.FEWER_ERRORS: ("fails less", "better", "requests in which it fails"),
+    ChangeKind.SERIAL: ("one after the other", "", "time side by side"),
+    ChangeKind.PARALLEL: ("side by side", "", "time side by side"),
+    ChangeKind.WORKLOAD: ("workload", "", "share of the requests"),
+}
+"""What happened in a word; its colour, where it is good or bad by itself; what the numbers are."""
+
+_EVIDENCE: Final = (
+    Column("site", "Call site", "text", lambda e: _follows(e)),
+    Column("what", "What", "text", lambda e: (_tag(e.kind), " ", clip(e.what, 80))),
+    Column("", "Before → after", "figure", lambda e: moved(e)),
+    Column("", "Change, 95 %", "figure", lambda e: interval(e), far=1),
+    Column("requests{}", "Requests", "count", far=1),
+    Column("q", "q", "p"),
+    Column("z", "× noise", "figure", lambda e: significant(abs(e.z), 2), far=1),
+    Column("contribution_us", "Of the mean", "change"),
+)
+_MEMBERS: Final = (
+    Column("root", "Root type", "name"),
+    Column("category", "Category", "key"),
+    Column("requests{}", "Requests", "count"),
+)
+_ATTRIBUTES: Final = (
+    Column("key", "Parameter", "text", lambda a: (strong(clip(a.key, 80)), " ", dim(clip(a.where, 96)))),
+    Column("", "Affected", "text", lambda a: _values(a, a.median_affected, "share_affected")),
+    Column("", "Others", "text", lambda a: _values(a, a.median_others, "share_others")),
+    Column("", "", "bar", lambda a: Axis(0.0, 1.0).share(a.distance, f"{significant(a.distance, 2)} of 1")),
+    Column("distance", "Unlike by", "figure", lambda a: significant(a.distance, 2)),
+    Column("q", "q", "p", far=1),
+)
+
+
+def findings_blocks(section: FindingsSection) -> Blocks:
+    """An index where there are many, the cards, and what made no finding."""
+    found, total = section.findings, section.findings_total
+    note = "each cause once, most important first" if found else ""
+    if len(found) < total:
+        note += f"; {count(len(found))} of {count(total)}, the table findings beside this page has all"
+    index = Items(
+        [(Run(f.title, href=f"#f{f.rank}"), " ", dim(part_sentence(f))) for f in found], ordered=True
+    )
+    cards = [_card(finding) for finding in found]
+    rest = rest_sentence(section.rest)
+    more = total - min(len(found), PRINTED)
+    return (
+        Only(
+            "page",
+            (
+                Part(
+                    "Findings",
+                    (
+                        *((index,) if len(found) > INDEXED else ()),
+                        *(cards or (Text("None."),)),
+                        *((Text(rest, "dim"),) if rest else ()),
+                    ),
+                    note=note,
+                    anchor="findings",
+                ),
+            ),
+        ),
+        Only(
+            "terminal",
+            (
+                *cards[:PRINTED],
+                *((Text(f"\nand {counted(more, 'more finding')}", "dim"),) if more else ()),
+                *((Text(f"\n{rest}", "dim"),) if rest else ()),
+            ),
+        ),
+    )
+
+
+def _card(finding: Finding) -> Part:
+    glance: list[Block] = [_numbers(finding)]
+    if finding.histogram is not None:
+        glance.append(histogram_drawing(finding.histogram))
+    return Part(
+        (f"{finding.rank}. ", finding.title),
+        (
+            Only("page", (Text(_where(finding)), Row(glance))),
+            Only("terminal", tuple(_printed(finding))),
+            Facts(list(_facts(finding))),
+            Only("page", (Facts(list(_more_facts(finding))),)),
+            *(Only("terminal", (Text(further(finding.views), "pre"),)) for _ in finding.views[:1]),
+            *_details(finding),
+        ),
+        anchor=f"f{finding.rank}",
+        look="card",
+    )
+
+
+def _where(finding: Finding) -> Words:
+    """The kind, the call site, and what to look at first."""
+    site = finding.site
+    look: Words = (dim(" Look first at "), strong(finding.suspect), dim(".")) if finding.suspect else ""
+    return (_tag(finding.kind), " ", strong(site.component), f"/{site.operation}", dim(whence(site)), look)
+
+
+def _numbers(finding: Finding) -> Facts:
+    f = finding
+    values = (
+        f"{measures.value(f.unit, f.before)} → ",
+        strong(measures.value(f.unit, f.after)),
+        Run(interval(f), "span"),
+        shift(f.unit, f.before, f.after, f.change),
+    )
+    share: list[Words] = [strong(amount(f))]
+    if told := share_sentence(f):
+        share.append(Run(told, "span"))
+        if f.share_of_change is not None:
+            bounds = Axis(0.0, 1.0)
+            both = bounds.stretch("quiet", f.share_of_change.low, f.share_of_change.high)
+            share.append(Bar((bounds.stretch("mark", 0.0, f.share_of_change.low), both), told))
+    affected = (f"{count(f.affected0)} → ", strong(count(f.affected1)))
+    return Facts(
+        (
+            Fact(KIND[f.kind][2], values),
+            Fact("part of the change of the mean", share),
+            Fact(
+                "requests affected",
+                (*affected, Run(f"{percent(f.share0)} → {percent(f.share1)} of all", "span")),
+            ),
+            Fact("how sure", sureness(f)),
+        ),
+        look="numbers",
+    )
+
+
+def _printed(finding: Finding) -> Iterator[Block]:
+    """The numbers on a terminal."""
+    yield Text(f"{moved(finding)} ({interval(finding)}), {part_sentence(finding)}")
+    after = counted(finding.affected1, "request")
+    told = f"{count(finding.affected0)} → {after} ({percent(finding.share1)} of all)"
+    yield Text(f"{told}, {sureness(finding)}", "dim")
+
+
+def _facts(finding: Finding) -> Iterator[Fact]:
+    """What a person on call needs."""
+    f = finding
+    if f.explanation is not None:
+        yield Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
+    for one in f.factors:
+        there = f" {counted(one.requests1, 'request')} there"
+        yield Fact("where", (factor_sentence(one), Run(there, "dim", title=f"p = {p_value(one.p)}")))
+    if f.chain:
+        told = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
+        left = len(f.chain) - CHAIN
+        yield Fact("then", told + (f"; and {count(left)} more" if left > 0 else ""))
+    look: list[Words] = [strong(f.suspect)] if f.suspect else []
+    look += [_example(e) for e in f.examples if e.sample == "problem"][:1]
+    if look:
+        yield Fact("look at", joined(look))
+
+
+def _more_facts(finding: Finding) -> Iterator[Fact]:
+    """What the page has room for."""
+    f = finding
+    first = next((e for e in f.examples if e.sample == "problem"), None)
+    if others := [(f"{e.sample} ", _example(e)) for e in f.examples if e is not first]:
+        yield Fact("other requests", joined(others))
+    for one in () if f.explanation is None else f.explanation.identifiers:
+        values = (code(clip(one.before, 60)), " → ", code(clip(one.after, 60)))
+        yield Fact("changed with it", (strong(one.key), f" of {one.where}, ", *values))
+    if f.saves_us is not None and f.saves_us > 0:
+        yield Fact("would save", f"{duration(f.saves_us)} a request, if it were as before")
+    if f.first_window_ns is not None:
+        began = datetime.fromtimestamp(f.first_window_ns / 1e9, UTC)
+        yield Fact("first seen", f"{began:%Y-%m-%d %H:%MZ}")
+
+
+def _example(example: Example) -> Words:
+    told = f" ({example.what}, {duration(example.response_us)})"
+    return (code(clip(example.request_id, ID_CHARACTERS)), dim(told))
+
+
+def _details(finding: Finding) -> Iterator[Block]:
+    f = finding
+    if f.views:
+        views = [_view(view) for view in f.views]
+        yield Details("Look further, with other analyses", (Items(views),))
+    if f.chain[CHAIN:]:
+        yield Details("All that follows from it", (Items(f.chain, ordered=True),))
+    if f.account is not None:
+        steps = steps_blocks(f.account, f"Steps of finding {f.rank}", names=False)
+        yield Details("Where the time went, on a typical path", steps, open=f.rank == 1)
+    if f.explanation is not None and (f.explanation.rules or f.explanation.attributes):
+        yield Details("What tells affected requests from others", tuple(_explained(f.explanation)))
+    if f.evidence:
+        tests = f"Evidence: {counted(f.evidence_total, 'test')}"
+        table = Table(f"Evidence of finding {f.rank}", _EVIDENCE, f.evidence, f.evidence_total, "evidence")
+        yield Details(tests, (table,))
+    if f.members:
+        paths = Table(f"Paths of finding {f.rank}", _MEMBERS, f.members, f.members_total)
+        yield Details(f"Paths it occurs in: {count(f.members_total)}", (paths,))
+
+
+def _view(view: FurtherView) -> Words:
+    name: Words = strong(view.method) if view.page is None else Run(view.method, href=view.page)
+    return (name, dim(f" {view.about} "), code(view.command))
+
+
+def _explained(found: Explanation) -> Iterator[Block]:
+    if found.rules:
+        of = found.contrast
+        told = f"{count(of.n_affected)} {of.affected}, {count(of.n_others)} {of.others}"
+        told += "" if found.auc is None else f"; AUC {significant(found.auc, 2)}"
+        if found.root_stability is not None:
+            told += f", the first split in {percent(found.root_stability)} of repeated trees"
+        yield Part("Rules", (Items([_rule(rule) for rule in found.rules]),), note=told)
+    if found.attributes:
+        table = Table("Parameters", _ATTRIBUTES, found.attributes, found.attributes_total)
+        yield Part("Parameters", (table,), note="most unlike first")
+    if found.competing:
+        yield Text(f"As good at the first split: {', '.join(found.competing)}.", "dim")
+    if found.excluded:
+        yield Text(f"Left out as asked: {', '.join(found.excluded)}.", "dim")
+
+
+def _rule(rule: Rule) -> Words:
+    told = f" {count(rule.n_affected)} affected, {count(rule.n_others)} others "
+    purity = f"(purity {percent(rule.purity)}, lift {factor(rule.lift)})"
+    return (code(" and ".join(rule.conditions) or "everything else"), told, dim(purity))
+
+
+def _values(row: AttributeRow, median: float | None, share: str) -> Words:
+    if row.numeric:
+        return "–" if median is None else f"median {significant(median)}"
+
+    def level(one: LevelShare) -> Words:
+        return (clip(one.value, 40), dim(f" {percent(getattr(one, share))}"))
+
+    return joined(map(level, row.levels))
+
+
+def _follows(evidence: Evidence) -> Words:
+    cause = evidence.consequence_of
+    mark: Words = "" if cause is None else Run("↳ ", "dim", title=f"follows from row {cause + 1}")
+    return (mark, clip(evidence.site.text, 96), dim(clip(whence(evidence.site), 96)))
+
+
+def _tag(kind: ChangeKind) -> Run:
+    word, colour, _ = KIND[kind]
+    return tag(word, colour)
+
+
+def whence(site: Site) -> str:
+    """`, from …`: who calls, or where a step begins; empty for a root."""
+    if site.caller is not None:
+        return f", from {site.caller.text}"
+    return f", from {count(site.callers)} places" if site.callers > 1 else ""
+
+
+def moved(thing: Finding | Evidence) -> str:
+    """`12.1 ms → 264 ms`."""
+    return measures.moved(thing.unit, thing.before, thing.after)
+
+
+def interval(thing: Finding | Evidence) -> str:
+    """`+238 to +266 ms`."""
+    return measures.span(thing.unit, thing.change)
+
+
+def amount(finding: Finding) -> str:
+    """What it adds to the mean, or takes away: `+99.2 ms a request`."""
+    return f"{measures.shift('us', finding.contribution_us)} a request"
+
+
+def share_sentence(finding: Finding) -> str:
+    """`78 to 86 % of all added time`; empty where the mean did not change, or the other way."""
+    if finding.share_of_change is None or not finding.contribution_us:
+        return ""
+    whole = "all added time" if finding.contribution_us > 0 else "all saved time"
+    return f"{measures.share_span(finding.share_of_change)} of {whole}"
+
+
+def part_sentence(finding: Finding) -> str:
+    """The share where there is one, else the amount."""
+    return share_sentence(finding) or amount(finding)
+
+
+def sureness(finding: Finding) -> str:
+    """How sure a finding is, by its leading evidence: `q < 1e-12, 41 × its noise`."""
+    told = "< 1e-12" if finding.q < _MOST_Q else f"= {p_value(finding.q)}"
+    noise = f", {significant(abs(finding.evidence[0].z), 2)} × its noise" if finding.evidence else ""
+    return f"q {told}{noise}"
+
+
+def factor_sentence(found: Factor) -> str:
+    """`Where service.version = v2: +252 ms; elsewhere: +0.3 ms.`"""
+    here = measures.shift(found.unit, found.effect_here)
+    elsewhere = measures.shift(found.unit, found.effect_elsewhere)
+    return f"{found.attribute} = {found.value}: {here}; elsewhere: {elsewhere}."
+
+
+def differs(explanation: Explanation) -> str:
+    """What tells affected requests apart, where that can be relied on; else why nothing does."""
+    if explanation.reliable:
+        sentence = explanation.sentence.strip()
+        return sentence if not sentence or sentence[-1] in ".!?" else f"{sentence}."
+    return {
+        "no-parameters": "no parameters were recorded.",
+        "too-few": "too few requests to tell.",
+        "unstable": f"nothing stable ({', '.join(explanation.competing[:2])} compete)."
+        if explanation.competing
+        else "nothing stable.",
+    }.get(explanation.reason, "no parameter that was recorded.")
+
+
+def further(views: Sequence[FurtherView]) -> str:
+    """The command of the most telling view; what others there are."""
+    others = ", ".join(view.method for view in views[1:])
+    return f"More: {views[0].command}" + (f"  # also on the page: {others}" if others else "")
+
+
+def rest_sentence(rest: Unexplained) -> str:
+    """What changed significantly and made no finding; empty where nothing did.
+
+    Without an amount: their parts lie within each other, and are part of what findings account for.
+    """
+    if not rest.evidence:
+        return rest.text
+    return f"{counted(rest.evidence, 'other significant change')}. {rest.text}".strip()
+
+
+FINDINGS: Final = SectionView(FindingsSection, findings_blocks)

@@ -1,0 +1,180 @@
+"""The verdict: what came out, why, how good the data are, and what size of change would have been seen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from analyze.report import measures
+from analyze.report.blocks import (
+    Blocks,
+    Column,
+    Details,
+    Items,
+    Only,
+    Part,
+    Run,
+    Table,
+    Text,
+    Words,
+    dim,
+    tag,
+)
+from analyze.report.section_view import SectionView
+from analyze.report.wording import counted, percent
+from schemas.periods import Period
+from schemas.report.accounts import VerdictSection
+
+OUTCOME: Final = {
+    "unchanged": "Unchanged",
+    "changed": "Changed",
+    "partly-explained": "Changed, partly explained",
+    "not-explained": "Changed, not explained",
+    "cannot-tell": "Cannot tell",
+}
+_MEANS: Final = {
+    "unchanged": "Nothing changed significantly, and a change large enough to matter would have been seen.",
+    "changed": "The findings explain most of the change.",
+    "partly-explained": "Something changed; the findings explain a part of it.",
+    "not-explained": "Something changed significantly, and no finding says what.",
+    "cannot-tell": "Too little was recorded to decide.",
+}
+_OPEN: Final = ("unchanged", "cannot-tell", "not-explained")
+"""Outcomes that raise the question what would have been seen."""
+
+_QUALITY: Final = (
+    Column("kind", "About"),
+    Column(
+        "text",
+        "What the data are like",
+        value=lambda row: (tag("severe", "worse"), " ", row.text) if row.severe else row.text,
+    ),
+)
+_VISIBLE: Final = (
+    Column("root", "Root type", "name"),
+    Column("requests{}", "Requests", "count"),
+    Column("ratio", "Smallest visible change of a call site's time", "figure", lambda row: _time(row.ratio)),
+    Column("share", "of a share", "figure", lambda row: _points(row.share)),
+)
+
+
+def verdict_blocks(section: VerdictSection) -> Blocks:
+    """The outcome and its reasons in sight, the rest on demand."""
+    is_open = section.outcome in _OPEN
+    reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
+    same = equivalent(section)
+    told = (equivalent(section), visible_sentence(section)) if is_open else ()
+    title = Run(outcome(section), "strong", f"outcome {section.outcome}")
+    return (
+        Part(
+            title,
+            (
+                Items(reasons),
+                *((Only("page", (Text(same, "dim"),)),) if same else ()),
+                Only("terminal", tuple(Text(text, "dim") for text in (*told, section.calibration) if text)),
+                Details(
+                    "How sure: the data, and the smallest change that would have been seen",
+                    (
+                        Table("Data quality", _QUALITY, section.quality),
+                        Table("Smallest visible change", _VISIBLE, section.visible),
+                        Text(section.calibration, "dim"),
+                    ),
+                    open=is_open,
+                ),
+            ),
+            note=meaning(section),
+            anchor="sure",
+            look="lead",
+        ),
+    )
+
+
+def outcome(section: VerdictSection) -> str:
+    """`Changed, partly explained`; who is the cause, where it is the clients."""
+    if section.by_load:
+        return "Changed by load"
+    return OUTCOME[section.outcome] + (": the cause is outside" if section.external else "")
+
+
+def meaning(section: VerdictSection) -> str:
+    """What the outcome stands for, in a sentence."""
+    if section.external:
+        return "The service answered as before, and clients sent something else or less."
+    if section.by_load:
+        return "Requests wait longer, or less, as another load makes them; no call site changed beyond that."
+    return _MEANS[section.outcome]
+
+
+def warnings(section: VerdictSection) -> tuple[str, ...]:
+    """What a reader must know before the headline."""
+    severe = tuple(row.text for row in section.quality if row.severe)
+    return (*severe, held_back(section)) if _matters(section) else severe
+
+
+def gaps(section: VerdictSection) -> tuple[str, ...]:
+    """What is missing, unless a reason tells it, and what was not tested."""
+    told = []
+    missing = section.missing_requests
+    if missing is not None and not any(str(missing) in reason for reason in section.reasons):
+        told.append(f"About {counted(missing, 'more request')} would have been needed.")
+    if section.untested_requests:
+        verb = "was" if section.untested_requests == 1 else "were"
+        told.append(
+            f"{counted(section.untested_requests, 'problem request')} {verb} reached by no test: too few "
+            "of their kind."
+        )
+    if section.held_back is not None and not _matters(section):
+        told.append(held_back(section))
+    return tuple(told)
+
+
+def _matters(section: VerdictSection) -> bool:
+    """Whether what the baseline keeps from being found may be what is looked for."""
+    return section.held_back is not None and section.outcome not in ("unchanged", "changed")
+
+
+def held_back(section: VerdictSection) -> str:
+    """What changed significantly and is no finding, and which window held such a value; empty for nothing."""
+    held = section.held_back
+    if held is None:
+        return ""
+    where = "history" if held.in_history else "reference"
+    one = held.places == 1
+    usual = measures.value(held.unit, held.usual)
+    window = Period(None, held.start_ns, held.end_ns).text
+    return (
+        f"At {counted(held.places, 'place')} a change by test is no finding, as ordinary times held such "
+        f"values{':' if one else '. The largest:'} {held.title} (in the {where} {usual}, {window}). "
+        f"Leave incidents out of the {where} to see {'it' if one else 'them'}."
+    )
+
+
+def equivalent(section: VerdictSection) -> str:
+    """What is shown to be the same; empty where nothing is."""
+    if not section.equivalent_share:
+        return ""
+    return (
+        f"Root types with {percent(section.equivalent_share)} of the time are shown to be as fast as before."
+    )
+
+
+def visible_sentence(section: VerdictSection) -> str:
+    """What would have been seen at the best tested root type; empty where none was tested."""
+    ratios = [row.ratio for row in section.visible if row.ratio is not None]
+    shares = [row.share for row in section.visible if row.share is not None]
+    told = []
+    if ratios:
+        told.append(f"{_time(min(ratios))} of a call site's time")
+    if shares:
+        told.append(f"{_points(min(shares))} of a path's or an error's share")
+    return f"Smallest visible change, at the best tested root type: {' and '.join(told)}." if told else ""
+
+
+def _time(ratio: float | None) -> str:
+    return "not tested" if ratio is None else percent(ratio - 1, sign=True)
+
+
+def _points(share: float | None) -> str:
+    return "not tested" if share is None else f"{percent(share).removesuffix('%')}points"
+
+
+VERDICT: Final = SectionView(VerdictSection, verdict_blocks, leads=True, warnings=warnings)

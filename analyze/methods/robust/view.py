@@ -1,0 +1,215 @@
+"""Look at a profile's call sites as a comparison does: before, after, and the blocks of ordinary times.
+
+Measures are made of a `View`, confounders adjust one, and the verdict asks it. Whatever several of them
+need is worked out here once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.roles import Roles
+from analyze.profile.names import SiteKind
+from analyze.profile.profile import OWN_TIME, Profile
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change
+from analyze.stats.histograms import Histograms
+from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.sums import numbered, totals
+from analyze.stats.weights import in_requests
+from schemas.arrays import B1, F8, I8
+
+_LEAST_OF_A_PATTERN = 3
+"""Requests before that a call pattern needs for its median."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisitSums:
+    """Sums over the requests of one period that touch a call site; arrays are [sites]."""
+
+    requests: float
+    """Weight of all requests of the period."""
+    n: F8
+    """Recorded requests that touch the site."""
+    w: F8
+    calls: F8
+    critical_ns: F8
+    response_ns: F8
+    failing: F8
+
+
+class View:
+    """What both periods and the blocks of ordinary times hold; arrays are [sites] but where they say."""
+
+    def __init__(self, profile: Profile, roles: Roles, settings: RobustSettings) -> None:
+        self.profile, self.roles, self.settings = profile, roles, settings
+        self.names = profile.names
+        self.n_sites = len(profile.names.sites)
+        self.n_blocks = max(roles.n_noise, 1)
+        self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
+
+    def _visited(self, slots: B1) -> VisitSums:
+        visits, responses = self.profile.visits, self.profile.responses
+        mine = slots[visits["slot"].to_numpy()]
+        site = visits["site"].to_numpy()[mine]
+        column = {
+            name: totals(site, visits[name].to_numpy()[mine], self.n_sites)
+            for name in ("n", "w", "calls", "critical_ns", "response_ns", "failing")
+        }
+        return VisitSums(
+            float(responses["w"].to_numpy()[slots[responses["slot"].to_numpy()]].sum()), **column
+        )
+
+    # -- shares: sums by column
+
+    def sums(self, row: I8, slot: I8, value: F8, n_rows: int) -> F8:
+        """Add values of rows up by period and block: [rows, columns]."""
+        n_columns = FIRST_BLOCK + self.n_blocks
+        found = np.zeros((n_rows, n_columns))
+        for column, inside in ((BEFORE, self.roles.ordinary[slot]), (AFTER, self.roles.problem[slot])):
+            found[:, column] = totals(row[inside], value[inside], n_rows)
+        noise = self.roles.noise[slot]
+        inside = noise >= 0
+        cell = row[inside] * n_columns + FIRST_BLOCK + noise[inside]
+        found += totals(cell, value[inside], n_rows * n_columns).reshape(n_rows, n_columns)
+        return found
+
+    def visits(self, column: str) -> F8:
+        """Add a column of `visits` up: [sites, columns]."""
+        table = self.profile.visits
+        site, slot = (table[key].to_numpy().astype(np.int64) for key in ("site", "slot"))
+        return self.sums(site, slot, table[column].to_numpy(), self.n_sites)
+
+    @cached_property
+    def touching(self) -> F8:
+        """[sites, columns] weight of the requests that touch a site."""
+        return self.visits("w")
+
+    @cached_property
+    def worth(self) -> F8:
+        """[sites, columns] requests that a unit of weight is worth there."""
+        return in_requests(self.touching, self.visits("w2"))
+
+    # -- levels: per-request values
+
+    def values(self, measure: int) -> tuple[Histograms, I8]:
+        """Give the per-request values of a measure by site and slot, and the call pattern of each row."""
+        return values_of(self.profile, measure)
+
+    def given_pattern(self, values: Histograms, pattern: I8) -> Histograms:
+        """Take values relative to the median before of their call pattern, scaled to the site's own median.
+
+        A call that took another path is no slower call. A pattern that was not there before is for the test
+        of patterns alone: its values are left out.
+        """
+        code, first = numbered((values.place, pattern))
+        ordinary = np.where(self.roles.ordinary, 0, -1).astype(np.int64)
+        mine = Histograms(code, values.column, values.bin, values.n).pooled(ordinary)
+        medians, n = mine.log_medians(len(first), 1)
+        of_site, _ = values.pooled(ordinary).log_medians(int(values.place.max(initial=0)) + 1, 1)
+        site_median = of_site.value[values.place[first], 0]
+        usable = (n[:, 0] >= _LEAST_OF_A_PATTERN) & ~np.isnan(site_median)
+        shift = np.zeros(len(first), dtype=np.int64)
+        shift[usable] = np.rint((site_median[usable] - medians.value[usable, 0]) / BIN_LOG)
+        keep = usable[code]
+        here = values.where(keep)
+        return Histograms.of(here.place, here.column, here.bin + shift[code[keep]], here.n)
+
+    @cached_property
+    def own_times(self) -> Histograms:
+        """Own times of calls, given their patterns, by site and slot."""
+        return self.given_pattern(*self.values(OWN_TIME))
+
+    @cached_property
+    def own_time(self) -> Estimate:
+        """The change of the median own time of every site."""
+        return self.level(self.own_times)
+
+    def level(self, values: Histograms) -> Estimate:
+        """Estimate the change of the median of values at every site."""
+        rows = values.pooled(self.roles.side)
+        periods, n = rows.log_medians(self.n_sites, 2)
+        blocks, blocks_n = values.pooled(self.roles.noise).log_medians(self.n_sites, self.n_blocks)
+        return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=self.least_tau)
+
+    @property
+    def least_tau(self) -> float:
+        """Noise of log medians between windows that is assumed at least."""
+        settings = self.settings
+        return max(settings.min_tau, settings.cold_tau) if self.roles.cold else settings.min_tau
+
+    # -- what a site has to do with the response
+
+    @property
+    def rates(self) -> tuple[F8, F8]:
+        """Calls a request of the period, before and after."""
+        return tuple(side.calls / max(side.requests, 1e-300) for side in (self.before, self.after))  # type: ignore[return-value]
+
+    @cached_property
+    def slower_ns(self) -> F8:
+        """Part of the change of the mean from calls of the site taking another time, ns a request (L.2)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, last = (side.critical_ns / side.calls for side in (self.before, self.after))
+        change = sum(self.rates) / 2 * (last - first)
+        return np.nan_to_num(change, nan=0.0, posinf=0.0, neginf=0.0)
+
+    @property
+    def slower_a_visit_ns(self) -> F8:
+        """The same, ns a request after that touches the site."""
+        return self.slower_ns * self.after.requests / np.maximum(self.after.w, 1e-300)
+
+    @cached_property
+    def call_ratio(self) -> F8:
+        """Calls a request, after over before; infinite where there was none."""
+        before, after = self.rates
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(before > 0, after / before, np.inf)
+
+    @cached_property
+    def visit_ratio(self) -> F8:
+        """`call_ratio` by what tests of patterns take for calls.
+
+        At points of records a request is one, however often it passes there.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, last = (side.w / side.requests for side in (self.before, self.after))
+            visits = np.where(first > 0, last / first, np.inf)
+        return np.where(self.of_kind(SiteKind.POINT), visits, self.call_ratio)
+
+    def of_kind(self, kind: SiteKind) -> B1:
+        """Tell which sites are of a kind."""
+        return np.array([site.kind is kind for site in self.names.sites], dtype=np.bool_)
+
+    @property
+    def calls_a_visit(self) -> F8:
+        """Calls a touching request, after."""
+        return self.after.calls / np.maximum(self.after.w, 1e-300)
+
+    @property
+    def mean_response_ns(self) -> F8:
+        """Mean response time of the requests after that touch the site."""
+        return self.after.response_ns / np.maximum(self.after.w, 1e-300)
+
+
+def values_of(profile: Profile, measure: int) -> tuple[Histograms, I8]:
+    """Give the per-request values of a measure by site and slot, and the call pattern of each row.
+
+    Weighted requests count as the requests that they are worth (A.7).
+    """
+    table = profile.votes
+    of = table["measure"].to_numpy()
+    first, past = np.searchsorted(of, np.array([measure, measure + 1], dtype=of.dtype)).tolist()
+    rows: pa.Table = table.slice(first, past - first)
+    site, slot, bins, pattern = (
+        rows[k].to_numpy().astype(np.int64) for k in ("site", "slot", "bin", "shape")
+    )
+    w = rows["w"].to_numpy()
+    group = site * (int(slot.max(initial=0)) + 1)
+    group += slot
+    n = int(group.max(initial=-1)) + 1
+    worth = in_requests(totals(group, w, n), totals(group, rows["w2"].to_numpy(), n))
+    return Histograms(site, slot, bins, w * worth[group]), pattern

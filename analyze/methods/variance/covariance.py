@@ -1,0 +1,284 @@
+"""Share the variance of a group of requests among its parts, and correlate the parts (VF §4.3).
+
+A part is an edge of the group's graph, or a call site. y_e is the critical time of part e and Σ_e y_e = T, so
+share_e = Cov(y_e, T)/Var(T) adds up to 1. A part of negative share compensates: it is short where the others
+are long. Two parts that are long together may be a queue and the busy component behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from analyze.methods.variance.markers import LabelRules
+from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
+from analyze.methods.variance.variance_decomposition import TOLERANCE
+from analyze.population import Graph, Population
+from analyze.profile.names import PartName, edge_name, site_name
+from analyze.profile.times import AllPathTimes, at_sites
+from analyze.stats.multiple import q_values
+from analyze.stats.rank import midranks
+from analyze.stats.time_blocks import autocorrelation_time, blocks_for
+from schemas.arrays import B1, F8, I8
+
+_MOST_SITES: Final = 60
+"""Sites of rare paths told apart, those of the largest variance; the others are one part."""
+_WINSORISED_AT: Final = 0.995
+"""Quantile that longer times are cut to, to see what of a share rests on few requests."""
+_LEAST_REQUESTS: Final = 24
+"""Three to each of the fewest blocks that can be shuffled."""
+_MOST_PARTS: Final = 40
+"""Parts that are held against each other, those of the largest share: 780 pairs."""
+_MOST_REQUESTS: Final = 5_000
+"""More are thinned, evenly in time: a rank correlation of 0.1 is then 7 standard errors."""
+_LEAST_RHO: Final = 0.1
+_LEVEL: Final = 0.05
+_WAITS: Final = re.compile(r"queue|wait|(?<![bc])lock|pend|acquire|schedul", re.IGNORECASE)
+"""Words of a trace point at which requests wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupParts:
+    """One group of requests, in the order of their starts; Σ of a column of `us` is the response time."""
+
+    names: tuple[PartName, ...]
+    """[parts]"""
+    us: F8
+    """[parts, requests]"""
+    marked: B1
+    """[parts] has a marker that takes it out of the residual."""
+    weight: F8
+    category: I8
+    row: I8
+    """[requests] where each request is in the population."""
+
+    @property
+    def response_us(self) -> F8:
+        """[requests]"""
+        total: F8 = self.us.sum(axis=0)
+        return total
+
+
+def group_parts(
+    population: Population,
+    times: AllPathTimes,
+    groups: RequestGroups,
+    group: int,
+    rules: LabelRules,
+    *,
+    by_sites: bool,
+) -> GroupParts:
+    """Parts of a group: of rare paths always by sites, since they share no edges. O(requests · edges)."""
+    members = groups.members(group)
+    alone = groups.category[group] != NOWHERE
+    if alone and not by_sites:
+        names, us, marked = _edges(population, times, groups, members[0], rules)
+    else:
+        names, us, marked = _sites(times, groups, members, rules)
+    rows = [np.arange(groups.rows[c].start, groups.rows[c].stop) for c in members]
+    category = np.concatenate([np.full(len(part), c) for c, part in zip(members, rows, strict=True)])
+    row = np.concatenate(rows)
+    start = np.concatenate([population.categories[c].start_ns[groups.rows[c]] for c in members])
+    weight = np.concatenate([groups.weight[c] for c in members])
+    order = np.argsort(start, kind="stable")
+    return GroupParts(
+        names, np.ascontiguousarray(us[:, order]), marked, weight[order], category[order], row[order]
+    )
+
+
+def _edges(
+    population: Population, times: AllPathTimes, groups: RequestGroups, number: int, rules: LabelRules
+) -> tuple[tuple[PartName, ...], F8, B1]:
+    graph, mine = population.categories[number].graph, times.categories[number]
+    names = tuple(edge_name(graph, edge, int(mine.site[edge])) for edge in range(len(graph.edges)))
+    return names, mine.us[:, groups.rows[number]], rules.unmarked(graph, mine.site) == 0
+
+
+def _sites(
+    times: AllPathTimes, groups: RequestGroups, members: list[int], rules: LabelRules
+) -> tuple[tuple[PartName, ...], F8, B1]:
+    """By site; only a marker of the site counts: single edges are marked in their own category."""
+    parts = [at_sites(times.categories[c], groups.rows[c]) for c in members]
+    codes = np.unique(np.concatenate([part.codes for part in parts])) if parts else np.zeros(0, np.int64)
+    energy = np.zeros(len(codes))
+    for part in parts:
+        energy[np.searchsorted(codes, part.codes)] += part.us.var(axis=1) * part.us.shape[1]
+    kept = np.sort(codes[np.argsort(-energy, kind="stable")[:_MOST_SITES]])
+    others = len(codes) > len(kept)
+    n = sum(part.us.shape[1] for part in parts)
+    us = np.zeros((len(kept) + others, n))
+    first = 0
+    for part in parts:
+        past = first + part.us.shape[1]
+        known = np.isin(part.codes, kept)
+        us[np.searchsorted(kept, part.codes[known]), first:past] = part.us[known]
+        if others:
+            us[-1, first:past] = part.us[~known].sum(axis=0)
+        first = past
+    names = [site_name(site, times.names) for site in kept.tolist()]
+    marked = [rules.marks_site(name) for name in names] + [False] * others
+    if others:
+        names.append(PartName(f"{len(codes) - len(kept)} other sites", "", NOWHERE, NOWHERE, NOWHERE))
+    return tuple(names), us, np.array(marked, dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class CovarianceShares:
+    """Parts of a variance; arrays are [parts]. µs, µs²."""
+
+    variance: float
+    """Of the response time; 0: there is nothing to share, and shares are 0."""
+    mean: F8
+    part_variance: F8
+    share: F8
+    share_winsorised: F8
+    """Of what is left when each part is cut at its own quantile; adds up to 1, too."""
+    kept: float
+    """The variance of the sum of cut parts, as a share of `variance`."""
+
+
+def covariance_shares(us: F8, weight: F8) -> CovarianceShares:
+    """Shares of parts us [parts, requests]. Raises ValueError where they do not add up to 1.
+
+    O(parts · requests).
+    """
+    mean, variance, part_variance, share = _shares(us, weight)
+    cut = np.minimum(us, np.quantile(us, _WINSORISED_AT, axis=1, keepdims=True))
+    _, left, _, share_cut = _shares(cut, weight)
+    return CovarianceShares(
+        variance, mean, part_variance, share, share_cut, left / variance if variance > 0 else 1.0
+    )
+
+
+def _shares(us: F8, weight: F8) -> tuple[F8, float, F8, F8]:
+    """(means, variance of the sum, variances of the parts, shares)."""
+    p = weight / weight.sum()
+    mean = us @ p
+    off = us - mean[:, None]
+    total = off.sum(axis=0)
+    variance = float(p @ total**2)
+    scale = float(p @ us.sum(axis=0) ** 2)
+    part_variance = (off * off) @ p
+    if variance <= 1e-15 * scale:
+        return mean, 0.0, part_variance, np.zeros(len(us))
+    share = off @ (p * total) / variance
+    if abs(float(share.sum()) - 1.0) > TOLERANCE:
+        raise ValueError(f"shares of a variance add up to {share.sum():.12f}")
+    return mean, variance, part_variance, share
+
+
+def _covariances(us: F8, weight: F8) -> F8:
+    """[parts, parts] weighted covariance matrix."""
+    p = weight / weight.sum()
+    off = us - (us @ p)[:, None]
+    found: F8 = (off * p) @ off.T
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelatedPair:
+    """Two parts, by number."""
+
+    one: int
+    other: int
+    rho: float
+    """Spearman's."""
+    q: float
+    covariance: float
+    """µs²"""
+
+
+def correlated_pairs(us: F8, weight: F8, share: F8) -> tuple[CorrelatedPair, ...]:
+    """Pairs of a correlation that is significant and worth telling, the largest |covariance| first.
+
+    us: [parts, requests] in order of time. The standard error of ρ is what it is when whole blocks of time of
+    one part are put in another order, over all orders, or that of independent requests where that is larger;
+    BH over all pairs. O(blocks · parts² · requests).
+    """
+    if us.shape[1] < _LEAST_REQUESTS:
+        return ()
+    varied = np.flatnonzero(us.max(axis=1) > us.min(axis=1))
+    kept = np.sort(varied[np.argsort(-np.abs(share[varied]), kind="stable")[:_MOST_PARTS]])
+    if len(kept) < 2:
+        return ()
+    step = -(-us.shape[1] // _MOST_REQUESTS)
+    thin = us[np.ix_(kept, np.arange(0, us.shape[1], step))]
+    # Of ranks, so that one slow request does not rule the autocorrelation.
+    z = np.stack([midranks(row) for row in thin])
+    z -= z.mean(axis=1, keepdims=True)
+    scale = np.sqrt((z * z).sum(axis=1, keepdims=True))
+    z = np.divide(z, scale, out=np.zeros_like(z), where=scale > 0)
+    first, second = np.triu_indices(len(kept), 1)
+    rho = (z @ z.T)[first, second]
+    se = np.maximum(_shuffled_se(z)[first, second], 1 / np.sqrt(z.shape[1] - 1))
+    q = q_values(2 * ndtr(-np.abs(rho) / se))
+    whole = _covariances(us[kept], weight)
+    found = [
+        CorrelatedPair(int(kept[i]), int(kept[j]), float(rho[k]), float(q[k]), float(whole[i, j]))
+        for k, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
+        if q[k] <= _LEVEL and abs(rho[k]) >= _LEAST_RHO
+    ]
+    return tuple(sorted(found, key=lambda pair: (-abs(pair.covariance), pair.one, pair.other)))
+
+
+def _shuffled_se(z: F8) -> F8:
+    """[parts, parts] root mean square of the correlations with blocks of one side in another order."""
+    n = z.shape[1]
+    blocks = blocks_for(n, max(autocorrelation_time(row) for row in z))
+    length = n // blocks
+    cut = z[:, : blocks * length].reshape(len(z), blocks, length)
+    found: F8 = np.sqrt(squares_over_orders(cut)) * (n / (blocks * length))
+    return found
+
+
+def squares_over_orders(cut: F8) -> F8:
+    """[parts, parts] mean over all orders of blocks of the squared product of one part with another's blocks.
+
+    cut: [parts, blocks, length]. With g[b, c] the product of block b of the one and c of the other, that in
+    the order π is Σ_b g[b, π(b)]: its mean over π is Σg / B, its variance Σd² / (B - 1), with d = g less the
+    means of its rows and columns (Hoeffding 1951, Theorem 2). O(parts² · blocks² · length).
+    """
+    parts, blocks, length = cut.shape
+    whole = cut.sum(axis=1)
+    off = (cut - whole[:, None] / blocks).reshape(parts * blocks, length)
+    squares = ((off @ off.T) ** 2).reshape(parts, blocks, parts, blocks).sum(axis=(1, 3))
+    found: F8 = (whole @ whole.T / blocks) ** 2 + squares / (blocks - 1)
+    return found
+
+
+class QueueHint(NamedTuple):
+    """Part `waiting` is long where `serving` is."""
+
+    waiting: int
+    serving: int
+
+
+def queue_hints(
+    graph: Graph, names: Sequence[PartName], pairs: Sequence[CorrelatedPair]
+) -> tuple[QueueHint, ...]:
+    """For each edge that leads into another component, or is named like a queue: the later edge of that
+    component, the server behind it, with which it has the largest positive covariance."""
+    found: dict[int, int] = {}
+    for pair in pairs:  # the largest covariance first
+        if pair.covariance <= 0 or pair.rho <= 0:
+            continue
+        one, other = sorted((pair.one, pair.other), key=lambda part: (names[part].src, names[part].dst))
+        if one not in found and _serves(graph, names[one], names[other]):
+            found[one] = other
+    return tuple(QueueHint(waiting, serving) for waiting, serving in sorted(found.items()))
+
+
+def _serves(graph: Graph, waiting: PartName, serving: PartName) -> bool:
+    if serving.src < waiting.dst:
+        return False
+    source, target = graph.nodes[waiting.src], graph.nodes[waiting.dst]
+    crosses = source.component != target.component
+    if not crosses and not _WAITS.search(f"{source.operation} {target.operation}"):
+        return False
+    begin, end = graph.nodes[serving.src], graph.nodes[serving.dst]
+    return begin.component == end.component and (not crosses or begin.component == target.component)

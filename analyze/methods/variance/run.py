@@ -1,0 +1,124 @@
+"""Run VarianceFinder: samples and markers in, sections and tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyze.methods.port import Result
+from analyze.methods.variance.change_rows import change_section
+from analyze.methods.variance.detail_rows import details_section
+from analyze.methods.variance.markers import LabelRules, Marker, day_of, marked_labels
+from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.site_table import site_table
+from analyze.methods.variance.variance_decomposition import sample_variance, unmarked_edges
+from analyze.methods.variance.variance_rows import category_rows, variance_section
+from analyze.methods.variance.variance_tables import variance_tables
+from analyze.population import Population
+from analyze.profile.times import path_times
+from analyze.report import wording
+from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Weighed
+from schemas.errors import PeriodError
+from schemas.report.report import Verdict
+from schemas.report.section import Section
+from schemas.report.variance import VarianceChangeSection, VarianceSection
+
+_RARE_NOTE = 0.1
+"""From this share of the requests in rare categories on, a reader is told."""
+
+
+def variance_result(
+    population: Population, markers: Sequence[Marker], settings: VarianceSettings, limits: ReportLimits
+) -> Result:
+    """Where the response times of the last sample vary, and what became more variable since the first.
+
+    Markers hold that have not expired on the last day of the samples. Raises ConfigError for a category
+    that is not there, PeriodError where a sample has no request.
+    """
+    _refuse_empty(population)
+    times = path_times(population)
+    day = day_of(max(sample.end_ns for sample in population.samples))
+    labels = marked_labels(population, times, LabelRules(tuple(markers), day, times.names))
+    unmarked = unmarked_edges(population, times, labels.rules)
+    samples = [
+        sample_variance(population, times, number, unmarked) for number in range(len(population.samples))
+    ]
+    shown = samples[-1]
+    sites = site_table(times, shown, labels)
+    categories = category_rows(population, shown, settings)
+    first = variance_section(population, times, samples, labels, sites, categories, limits)
+    second, looked = details_section(population, times, shown, labels, sites, settings, limits)
+    sections: tuple[Section, ...] = (first, second)
+    change = None
+    if len(samples) == 2:
+        change = change_section(population, times, samples, settings, limits)
+        sections = (change, *sections)
+    return Result(
+        settings=settings,
+        verdict=_verdict(first, change),
+        sections=sections,
+        tables=variance_tables(population, times, shown, labels, sites, categories, looked),
+        notes=_notes(first),
+        weighed=[] if change is None else _weighed(change),
+    )
+
+
+def _refuse_empty(population: Population) -> None:
+    """Raise PeriodError where a sample has no request: none was made, or none is complete."""
+    for number, sample in enumerate(population.samples):
+        if not any(
+            category.rows(number).stop > category.rows(number).start for category in population.categories
+        ):
+            told = "period" if sample.name == "period" else f"{sample.name} period"
+            raise PeriodError(
+                f"No request of the {told} has a variance.",
+                remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
+            )
+
+
+def _weighed(change: VarianceChangeSection) -> list[Weighed]:
+    return [Weighed("variance", None) for row in change.sites if row.ratio > 1]
+
+
+def _verdict(first: VarianceSection, change: VarianceChangeSection | None) -> Verdict:
+    if change is not None:
+        more = [row for row in change.sites if row.ratio > 1]
+        less = len(change.sites) - len(more)
+        if more:
+            top = more[0]
+            text = (
+                f"More variable at {wording.counted(len(more), 'place')}: most at {top.label} "
+                f"(its variance {wording.factor(top.ratio)}, its part "
+                f"{wording.percent(top.change, sign=True)} of the variance before)."
+            )
+            return Verdict(outcome="more-variable", text=text)
+        if less:
+            text = f"Less variable at {wording.counted(less, 'place')}, nowhere more."
+            return Verdict(outcome="less-variable", text=text)
+        return Verdict(outcome="as-variable", text="No place became more or less variable by test.")
+    if first.sd_us == 0:
+        return Verdict(outcome="constant", text="All response times are equal.")
+    text = (
+        f"Response times vary by {wording.duration(first.sd_us)} around {wording.duration(first.mean_us)} "
+        f"(C² {wording.significant(first.c2, 2)}); {wording.percent(first.parts[2].share)} of that variance "
+        "is between requests that took the same path."
+    )
+    source = next((site for site in first.sites if site.marker is None or site.marker == "inadvertent"), None)
+    if source is not None and source.within > 0:
+        text += f" Its largest source is {source.label}, {wording.percent(source.within)}."
+    return Verdict(outcome="measured", text=text)
+
+
+def _notes(first: VarianceSection) -> tuple[str, ...]:
+    notes = []
+    if first.rare_requests >= _RARE_NOTE:
+        notes.append(
+            f"{wording.percent(first.rare_requests)} of the requests lie in categories of at most 10. "
+            "Those of a root type are looked at together: part of their variance is one of paths."
+        )
+    notes += [
+        f"The marker '{row.label}' means no edge and no site of these requests."
+        for row in first.markers
+        if row.state == "unused"
+    ]
+    return tuple(notes)

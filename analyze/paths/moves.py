@@ -1,0 +1,482 @@
+"""Assign requests of gaining paths to losing ones, and account for the change of the mean (C.5 to C.8).
+
+How unlike two paths are is what moving a request from one to the other costs. Optimal transport assigns them,
+a linear program (HiGHS); its answer is exact to about 1e-7 only, so margins are repaired afterwards: every
+source gives exactly what it lost, every target takes exactly what it gained. What fits nobody goes through
+OTHER, the unchanged paths together, which is dearer than any pair. The change of the mean is then exactly
+
+    ΔM = Σ_r Δs_r·(m̄_r - M̄)                       workload mix
+       + Σ_r s̄_r Σ_{p→m} f_pm·(μ̄_m - μ̄_p)         structure: requests that took another path
+       + Σ_r s̄_r Σ_c q̄_c·Δμ_c                     response times of the paths
+
+Bars are midpoints. A path that is both a mutation and slower has a term in each: the papers' virtual
+categories, without double counting. Moves of one signature are one group, the largest first (J.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from rapidfuzz.distance import Levenshtein, Prefix
+
+from analyze.paths.alignment import Pair, Signature, aligned_steps, signature
+from analyze.paths.path_table import PathTable
+from analyze.paths.settings import PathSettings
+from schemas.arrays import B1, F8, I8
+
+_EDIT, _PREFIX = 0.7, 0.3
+"""Weights of the normalised edit distance and of the prefix that is not shared: paths that part late are
+likely to be the same requests (TR §5.2: both share the path up to the point of impact)."""
+OTHER = -1
+OTHER_COST = 1.2
+"""More than the dearest pair, so that OTHER takes what is left only."""
+_NOTHING = 1e-12
+"""Relative amount that is rounding."""
+_TOLERANCE = 1e-9
+"""Of the larger mean: what rounding may leave of the identity."""
+_SHARE_WEIGHT = 0.3
+"""What a share of requests counts in the rank, beside its part of the mean (L.9 item 9)."""
+_ALIKE = 0.6
+"""Jaccard index of two signatures from which on they are the same change."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePairs:
+    """Pairs that may exchange requests; [pairs], sorted by (target, source)."""
+
+    source: I8
+    target: I8
+    cost: F8
+    """0 to 1."""
+
+
+def path_cost(left: str, right: str) -> float:
+    """0.7·d/longer + 0.3·(1 - common prefix/shorter), 0 for equal texts, at most 1."""
+    longer, shorter = max(len(left), len(right)), min(len(left), len(right))
+    if longer == 0:
+        return 0.0
+    edits = Levenshtein.distance(left, right) / longer
+    prefix = Prefix.similarity(left, right) / shorter if shorter else 0.0
+    return _EDIT * edits + _PREFIX * (1 - prefix)
+
+
+def as_texts(sequences: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Sequences of tokens as texts of one character a token, so that distances run on text."""
+    alphabet = {token: chr(i) for i, token in enumerate(dict.fromkeys(t for s in sequences for t in s))}
+    return tuple("".join(alphabet[token] for token in sequence) for sequence in sequences)
+
+
+def candidate_pairs(
+    sequences: Mapping[int, tuple[str, ...]], root: I8, sources: I8, targets: I8, most: int
+) -> CandidatePairs:
+    """For each target its `most` nearest sources of the same root.
+
+    sources, targets: categories; sequences: their tokens. Where a root has more sources, those with the
+    most alike bags of tokens (cosine) are kept before the edit distances are computed; ties by index.
+    """
+    used = np.union1d(sources, targets).tolist()
+    texts = dict(zip(used, as_texts([sequences[i] for i in used]), strict=True))
+    found: list[tuple[int, int, float]] = []
+    costs: dict[tuple[str, str], float] = {}
+    for r in np.unique(root[targets]).tolist():
+        givers, takers = sources[root[sources] == r], targets[root[targets] == r]
+        if len(givers) == 0:
+            continue
+        near = _nearest([texts[i] for i in takers.tolist()], [texts[i] for i in givers.tolist()], most)
+        for target, chosen in zip(takers.tolist(), near, strict=True):
+            for source in givers[chosen].tolist():
+                pair = texts[source], texts[target]
+                if pair not in costs:
+                    costs[pair] = path_cost(*pair)
+                found.append((target, source, costs[pair]))
+    found.sort()
+    return CandidatePairs(
+        np.array([f[1] for f in found], np.int64),
+        np.array([f[0] for f in found], np.int64),
+        np.array([f[2] for f in found], np.float64),
+    )
+
+
+def _nearest(takers: Sequence[str], givers: Sequence[str], most: int) -> list[npt.NDArray[np.intp]]:
+    """For each taker the givers with the most alike bags of tokens, at most `most`, ascending."""
+    if len(givers) <= most:
+        return [np.arange(len(givers))] * len(takers)
+    left, right = _bags(takers, givers)
+    alike = np.einsum("ik,jk->ij", left, right)
+    order = np.argsort(-np.round(alike, 12), axis=1, kind="stable")[:, :most]
+    return [np.sort(row) for row in order]
+
+
+def _bags(takers: Sequence[str], givers: Sequence[str]) -> tuple[F8, F8]:
+    """Token counts of unit length, [texts, tokens]."""
+    place = {token: i for i, token in enumerate(sorted(set("".join([*takers, *givers]))))}
+
+    def of(texts: Sequence[str]) -> F8:
+        bags = np.zeros((len(texts), len(place)))
+        for row, text in zip(bags, texts, strict=True):
+            tokens = np.array([place[t] for t in text], np.int64)
+            row += np.bincount(tokens, minlength=len(place))
+        norm = np.sqrt((bags**2).sum(axis=1, keepdims=True))
+        unit: F8 = bags / np.where(norm > 0, norm, 1.0)
+        return unit
+
+    return of(takers), of(givers)
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """[flows], amounts > 0, sorted by (source, target)."""
+
+    source: I8
+    target: I8
+    """Category, or OTHER."""
+    amount: F8
+
+
+class TransportError(RuntimeError):
+    """The linear program has no answer: a bug, as OTHER always is one."""
+
+
+def transport(supply: F8, demand: F8, pairs: CandidatePairs) -> Flows:
+    """Cheapest assignment. supply, demand: [categories] >= 0, what each lost or gained.
+
+    Amounts from a source add up to its supply, amounts to a target to its demand (exactly, but for rounding
+    of the last digit). Deterministic. Raises TransportError.
+    """
+    usable = (supply[pairs.source] > 0) & (demand[pairs.target] > 0)
+    source, target, cost = pairs.source[usable], pairs.target[usable], pairs.cost[usable]
+    amount = _solved(supply, demand, source, target, cost) if len(source) else np.zeros(0)
+    amount = _repaired(supply, demand, source, target, amount)
+    left = np.maximum(0.0, supply - np.bincount(source, amount, len(supply)))
+    open_ = np.maximum(0.0, demand - np.bincount(target, amount, len(demand)))
+    gone = np.flatnonzero(left > _NOTHING * supply)
+    come = np.flatnonzero(open_ > _NOTHING * demand)
+    kept = amount > 0
+    sources = np.concatenate([source[kept], gone, np.full(len(come), OTHER)])
+    targets = np.concatenate([target[kept], np.full(len(gone), OTHER), come])
+    amounts = np.concatenate([amount[kept], left[gone], open_[come]])
+    order = np.lexsort((targets, sources))
+    return Flows(sources[order].astype(np.int64), targets[order].astype(np.int64), amounts[order])
+
+
+def _solved(supply: F8, demand: F8, source: I8, target: I8, cost: F8) -> F8:
+    """[pairs] amounts of the linear program, scaled to the largest margin while it is solved."""
+    from scipy.optimize import linprog  # a quarter of a second, and only where paths exchanged requests
+    from scipy.sparse import coo_array
+
+    givers, row = np.unique(source, return_inverse=True)
+    takers, column = np.unique(target, return_inverse=True)
+    n, p, m = len(source), len(givers), len(takers)
+    scale = max(float(supply[givers].max()), float(demand[takers].max()))
+    rows = np.concatenate([row, p + column, np.arange(p), p + np.arange(m)])
+    columns = np.concatenate([np.arange(n), np.arange(n), n + np.arange(p), n + p + np.arange(m)])
+    equal = coo_array((np.ones(len(rows)), (rows, columns)), shape=(p + m, n + p + m)).tocsr()
+    solved = linprog(
+        np.concatenate([cost, np.zeros(p), np.full(m, OTHER_COST)]),
+        A_eq=equal,
+        b_eq=np.concatenate([supply[givers], demand[takers]]) / scale,
+        bounds=(0, None),
+        method="highs-ds",
+    )
+    if solved.x is None:
+        raise TransportError(f"transport of {n} pairs: {solved.message}")
+    amount: F8 = np.asarray(solved.x[:n], np.float64) * scale
+    return amount
+
+
+def _repaired(supply: F8, demand: F8, source: I8, target: I8, amount: F8) -> F8:
+    """Amounts >= 0 whose sums nowhere pass supply or demand; OTHER has the rest. Dust is dropped."""
+    clipped = np.where(amount > 1e-7 * np.minimum(supply[source], demand[target]), amount, 0.0)
+    for place, margin in ((source, supply), (target, demand)):
+        total = np.bincount(place, clipped, len(margin))
+        over = total > margin
+        clipped *= np.where(over, margin / np.where(over, total, 1.0), 1.0)[place]
+    # A source and a target that both have a hair left belong together, not to OTHER.
+    for k in np.lexsort((target, source, -clipped)).tolist():
+        if clipped[k] <= 0:
+            break
+        left = supply[source[k]] - clipped[source == source[k]].sum()
+        open_ = demand[target[k]] - clipped[target == target[k]].sum()
+        hair = min(left, open_)
+        if 0 < hair <= 1e-5 * clipped[k]:
+            clipped[k] += hair
+    return clipped
+
+
+@dataclass(frozen=True, slots=True)
+class PathShares:
+    """Weighted shares and means of two periods; [2, categories] and [2, roots]."""
+
+    of_all: F8
+    """s: each root's share of all requests; of a period without requests the other's."""
+    of_root: F8
+    """q: each category's share of its root's requests. A root without requests in one period has there
+    the shares of the other, so that all it changes is the mix."""
+    mean_us: F8
+    """μ, [2, categories]; of an empty category the other period's."""
+    root: I8
+
+    @property
+    def change(self) -> F8:
+        """[categories] Δq."""
+        moved: F8 = self.of_root[1] - self.of_root[0]
+        return moved
+
+    @property
+    def total_us(self) -> F8:
+        """[2] M."""
+        sums: F8 = (self.of_all[:, self.root] * self.of_root * self.mean_us).sum(axis=1)
+        return sums
+
+
+def path_shares(weight: F8, mean_us: F8, root: I8, n_roots: int) -> PathShares:
+    """From sums of weights and weighted means, [2, categories]; NaN means where a category is empty."""
+    of_root_total = np.stack([np.bincount(root, w, n_roots) for w in weight])
+    total = of_root_total.sum(axis=1, keepdims=True)
+    of_all = of_root_total / np.where(total > 0, total, 1.0)
+    of_all = np.where(total > 0, of_all, of_all[::-1])
+    base = of_root_total[:, root]
+    q = weight / np.where(base > 0, base, 1.0)
+    q = np.where(base > 0, q, q[::-1])
+    mean = np.where(weight > 0, mean_us, mean_us[::-1])
+    return PathShares(of_all, q, np.where(np.isnan(mean), 0.0, mean), root)
+
+
+@dataclass(frozen=True, slots=True)
+class PathAccount:
+    """Parts of ΔM, µs a request; the five sums add up to `change_us` to rounding."""
+
+    before_us: float
+    after_us: float
+    mix_us: F8
+    """[roots]"""
+    flow_us: F8
+    """[flows]"""
+    timing_us: F8
+    """[categories] every category's response-time part."""
+    timed: B1
+    """[categories] whose response times changed by test."""
+    structure_rest_us: F8
+    """[roots] moves among paths that did not change by test."""
+
+    @property
+    def change_us(self) -> float:
+        """ΔM."""
+        return self.after_us - self.before_us
+
+    @property
+    def sums_us(self) -> tuple[float, float, float, float]:
+        """Mix, structure, response times, and what is not attributed (noise)."""
+        timing = float(self.timing_us[self.timed].sum())
+        rest = float(self.structure_rest_us.sum() + self.timing_us[~self.timed].sum())
+        return float(self.mix_us.sum()), float(self.flow_us.sum()), timing, rest
+
+
+def decompose(shares: PathShares, flows: Flows, timed: B1) -> PathAccount:
+    """The account. flows: amounts are shares of the root's requests, as `shares.change` has them.
+
+    Raises ArithmeticError where the parts do not add up to the change: a bug, for the identity is exact.
+    """
+    root, n_roots = shares.root, shares.of_all.shape[1]
+    s_mid, ds = shares.of_all.mean(axis=0), np.diff(shares.of_all, axis=0)[0]
+    q_mid, mean_mid = shares.of_root.mean(axis=0), shares.mean_us.mean(axis=0)
+    per_root = np.stack(
+        [np.bincount(root, q * m, n_roots) for q, m in zip(shares.of_root, shares.mean_us, strict=True)]
+    )
+    total = shares.total_us
+    mix = ds * (per_root.mean(axis=0) - total.mean())
+    timing = s_mid[root] * q_mid * np.diff(shares.mean_us, axis=0)[0]
+    involved = np.zeros(len(root), np.bool_)
+    for end in (flows.source, flows.target):
+        involved[end[end != OTHER]] = True
+    others = _mean_of_others(root, n_roots, q_mid, mean_mid, involved)
+    flow_root = root[np.where(flows.source == OTHER, flows.target, flows.source)]
+    ends = [np.where(end == OTHER, others[flow_root], mean_mid[end]) for end in (flows.source, flows.target)]
+    flow = s_mid[flow_root] * flows.amount * (ends[1] - ends[0])
+    moved = np.where(involved, 0.0, shares.change)
+    rest = s_mid * np.bincount(root, moved * (mean_mid - others[root]), n_roots)
+    account = PathAccount(float(total[0]), float(total[1]), mix, flow, timing, timed, rest)
+    off = abs(sum(account.sums_us) - account.change_us)
+    if off > _TOLERANCE * max(float(np.abs(total).max()), 1e-300):
+        raise ArithmeticError(f"the account of paths is off by {off:g} of {account.change_us:g} µs")
+    return account
+
+
+def _mean_of_others(root: I8, n_roots: int, q_mid: F8, mean_mid: F8, involved: B1) -> F8:
+    """[roots] mean response time of the paths that take no part in a move; of all where there are none.
+
+    Any value keeps the identity; this one makes a move from or to OTHER cost what it seems to.
+    """
+
+    def mean(weight: F8) -> F8:
+        total = np.bincount(root, weight, n_roots)
+        sums = np.bincount(root, weight * mean_mid, n_roots)
+        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
+
+    quiet = mean(np.where(involved, 0.0, q_mid))
+    found: F8 = np.nan_to_num(np.where(np.isnan(quiet), mean(q_mid), quiet))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PathMove:
+    """Requests that took another path."""
+
+    source: int
+    """Category they came from, or OTHER: no precursor."""
+    target: int
+    """Category they went to, or OTHER: they are spread over paths that did not change by test."""
+    share: float
+    """Of all requests (midpoint share of the root x share of the root's)."""
+    contribution_us: float
+    confidence: float | None
+    """Share of draws of uncertain shares in which at least half of it is there; None: not drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathGroup:
+    """Moves that are one change."""
+
+    signature: Signature | None
+    """None: there is no path to hold it against."""
+    new: bool
+    """The leading move has no precursor; it is held against the usual path of its root."""
+    lost: bool
+    """It has no successor."""
+    moves: tuple[PathMove, ...]
+    """The leading one first, by score."""
+    partners: tuple[int, int]
+    """Categories of the first move that were aligned, before and after; equal: there was no other."""
+    pairs: tuple[Pair, ...]
+    """Their steps."""
+    share: float
+    contribution_us: float
+    score: float
+
+
+@dataclass(slots=True)
+class _Looked:
+    """A move and what its paths differ in."""
+
+    move: PathMove
+    signature: Signature | None
+    partners: tuple[int, int]
+    pairs: list[Pair]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.signature.key if self.signature is not None else self.partners
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """Moves like the first of them."""
+
+    members: list[_Looked] = field(default_factory=list)
+
+    def takes(self, other: _Looked) -> bool:
+        mine = self.members[0].signature
+        return mine is not None and other.signature is not None and mine.alike(other.signature) >= _ALIKE
+
+
+def flow_roots(table: PathTable, flows: Flows) -> I8:
+    """[flows] root of each."""
+    root: I8 = table.root[np.where(flows.source == OTHER, flows.target, flows.source)]
+    return root
+
+
+def grouped_moves(
+    table: PathTable,
+    shares: PathShares,
+    flows: Flows,
+    account: PathAccount,
+    confidence: F8,
+    settings: PathSettings,
+) -> tuple[tuple[PathGroup, ...], list[PathMove]]:
+    """Groups by score, and the moves that were not looked at.
+
+    Moves come largest first; each joins the first group whose leading move has the same signature, or one
+    with a Jaccard index of 0.6. O(moves · (groups + steps²/64)).
+    """
+    of_all = shares.of_all.mean(axis=0)[flow_roots(table, flows)] * flows.amount
+    scale = max(float(shares.total_us.max()), 1e-300)
+    score = np.maximum(np.abs(account.flow_us) / scale, _SHARE_WEIGHT * of_all)
+    moves = [
+        PathMove(
+            int(flows.source[k]),
+            int(flows.target[k]),
+            float(of_all[k]),
+            float(account.flow_us[k]),
+            None if np.isnan(confidence[k]) else float(confidence[k]),
+        )
+        for k in np.lexsort((flows.target, flows.source, -score)).tolist()
+    ]
+    looked = _looked(table, moves, settings)
+    clusters: list[_Cluster] = []
+    exact: dict[tuple[object, ...], _Cluster] = {}
+    for one in looked:
+        mine = exact.get(one.key) or next((c for c in clusters if c.takes(one)), None)
+        if mine is None:
+            mine = _Cluster()
+            clusters.append(mine)
+        mine.members.append(one)
+        exact.setdefault(one.key, mine)
+    groups = [_group(cluster.members, scale) for cluster in clusters]
+    groups.sort(key=lambda g: (-g.score, g.partners))
+    return tuple(groups), moves[len(looked) :]
+
+
+def _looked(table: PathTable, moves: Sequence[PathMove], settings: PathSettings) -> list[_Looked]:
+    """The first moves, compared step by step, as many as the settings allow."""
+    usual = _usual(table)
+    looked: list[_Looked] = []
+    cells = 0
+    for move in moves[: settings.aligned]:
+        before, after = _partners(table, move, usual)
+        graphs = table.graphs[before], table.graphs[after]
+        cells += graphs[0].n_nodes * graphs[1].n_nodes
+        if looked and cells > settings.aligned_cells:
+            break
+        pairs = aligned_steps(*graphs)
+        mark = signature(*graphs, pairs) if before != after else None
+        looked.append(_Looked(move, mark, (before, after), pairs))
+    return looked
+
+
+def _group(members: Sequence[_Looked], scale_us: float) -> PathGroup:
+    """What a cluster's leading move says, for all of them."""
+    first = members[0]
+    share = sum(m.move.share for m in members)
+    us = sum(m.move.contribution_us for m in members)
+    return PathGroup(
+        signature=first.signature,
+        new=first.move.source == OTHER,
+        lost=first.move.target == OTHER,
+        moves=tuple(m.move for m in members),
+        partners=first.partners,
+        pairs=tuple(first.pairs),
+        share=share,
+        contribution_us=us,
+        score=max(abs(us) / scale_us, _SHARE_WEIGHT * share),
+    )
+
+
+def _usual(table: PathTable) -> I8:
+    """[2, roots] the category with most requests of each root, in the reference and in the problem."""
+    usual = np.zeros((2, len(table.roots)), np.int64)
+    for t in (0, 1):
+        order = np.lexsort((np.arange(len(table.root)), -table.weight[t], table.root))
+        usual[t] = order[np.searchsorted(table.root[order], np.arange(len(table.roots)))]
+    return usual
+
+
+def _partners(table: PathTable, move: PathMove, usual: I8) -> tuple[int, int]:
+    """Which paths are held against each other: one from or to nowhere against the usual one of its root."""
+    if move.source == OTHER:
+        return int(usual[0, table.root[move.target]]), move.target
+    if move.target == OTHER:
+        return move.source, int(usual[1, table.root[move.source]])
+    return move.source, move.target

@@ -1,0 +1,522 @@
+"""Correct clock skew between hosts, from both sides of remote calls or of ways there and back (A.6 S3).
+
+The serving span cannot start before the calling span nor end after it, so every such pair on two hosts
+bounds the correction of the server's clock: `client start - server start <= correction <= client end -
+server end`. Other children say nothing: one that ends after its parent may as well be asynchronous (S7).
+Times inside one host are never moved against each other.
+
+Records have no calling span around them; their order is explicit, and every edge between two hosts bounds the
+correction of one clock against the other: from a to b from below, from b to a from above. A request that goes
+there and comes back bounds it from both sides, as a remote call of spans does.
+
+A remote call says `lower <= correction <= upper`: the serving span lies inside the calling one. Time spent on
+the network only moves the two bounds apart, so whatever the network does, intervals of one clock keep a point
+in common. Hence the rules:
+
+* Bounds that allow 0 say nothing against the clocks. Otherwise the smallest correction that they allow is
+  taken: what is left of the interval is the network's, and is not divided among the two legs by guessing.
+* One correction serves all samples as long as one fits. That no single one does, but one before and another
+  one after some moment, is what no network delay can bring about: the clock was set then (a step).
+* Where that does not fit either (a drift), every minute is tried by itself, and what is left is *loose*: to
+  be corrected request by request.
+
+"Fits" means that at most one call in `_ONE_IN` contradicts, among all calls and in every sample that has
+enough of them to speak for itself (else a short problem period would vanish in a long reference).
+
+Example, in ms: the server's clock is 2 ahead, a call spends 0.5 on either leg, so the correction lies in
+[-2.5, -1.5] and is -1.5. A release adds 500 to the first leg: [-502.5, -1.5], still -1.5, and the 500 stay
+where they were spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from analyze.population import ClockMove
+from analyze.refine.span_tree import SpanTree
+from analyze.refine.stored import FlowMatrices, StoredCategory
+from schemas.arrays import B1, I8, U1
+from schemas.periods import format_instant
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+
+_Pair = tuple[int, int]
+_BLOCK_CELLS = 1 << 18
+"""Spans looked at in one block: a dozen arrays of 2 MB each."""
+_MAX_NOTES = 5
+_ONE_IN = 20
+"""One call in so many may contradict: `lo` is the 95th, `hi` the 5th percentile of the bounds."""
+_BLOCKS = 64
+"""Blocks of calls among which steps are sought; a found step is then placed between two calls."""
+_MAX_STEPS = 3
+"""A clock that would have to be set more often drifts."""
+NOT_BOUNDED = np.int64(1) << 61
+"""Stands for a bound that a request does not give: larger than any time, far from overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrections:
+    """What to add to the times of each host, constant in slices of time."""
+
+    from_ns: I8
+    """[slices - 1] where each slice but the first begins, ascending."""
+    add_ns: I8
+    """[hosts, slices]"""
+    loose: dict[_Pair, B1]
+    """Hosts (ascending) -> [slices] whether their calls are corrected request by request instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks of all hosts, for all samples."""
+
+    corrections: _Corrections | None
+    """None: no clock needs one."""
+    host_code: I8
+    """[hosts + 1] host of a matrix -> host here; -1 for unknown hosts and those past the limit."""
+    notes: tuple[str, ...]
+    moves: tuple[ClockMove, ...] = ()
+    """Pairs of hosts whose clocks did not stay as far apart as they were."""
+
+
+def estimate_clocks(
+    flows: FlowMatrices, trees: Sequence[SpanTree | None], *, max_hosts: int, min_calls: int, n_compared: int
+) -> Clocks:
+    """Estimate the clock correction of every host.
+
+    `trees` go with `flows.categories`. A pair of hosts with fewer than `min_calls` remote calls decides
+    nothing: where they contradict, they are corrected request by request. O(spans); the second pass over
+    the data runs only if some pair of hosts contradicts, in some sample. Notes are on pairs that call each
+    other in the first `n_compared` samples.
+    """
+    host_code = _frequent_hosts(flows, trees, max_hosts)
+    n_hosts = int(host_code.max(initial=-1)) + 1
+    if n_hosts < 2:
+        return no_clocks(host_code)
+    n_pairs = n_hosts * n_hosts
+    calls, above, below = np.zeros((3, flows.n_samples * n_pairs), dtype=np.int64)
+    for bounds in _bounds(flows, trees, host_code, n_hosts):
+        code = bounds.pair + bounds.sample.astype(np.int64) * n_pairs
+        calls += np.bincount(code, minlength=len(calls))
+        above += np.bincount(code[bounds.lower > 0], minlength=len(calls))
+        below += np.bincount(code[bounds.upper < 0], minlength=len(calls))
+    in_sample = _contradicted(calls, np.maximum(above, below)).reshape(-1, n_pairs)
+    suspect: B1 = np.logical_or.reduce(in_sample, axis=0)
+    if not suspect.any():
+        return no_clocks(host_code)
+    parts = [part[suspect[part.pair]] for part in _bounds(flows, trees, host_code, n_hosts)]
+    fitted = {
+        divmod(pair, n_hosts): fit_clock(calls_of_pair, min_calls)
+        for pair, calls_of_pair in _by_pair(_concatenate(parts))
+    }
+    n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
+    hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
+    told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
+    compared = {pair: clock for pair, clock in fitted.items() if told[pair]}
+    moves = tuple(
+        ClockMove(hosts[a], hosts[b], by_ns)
+        for (a, b), clock in compared.items()
+        if (by_ns := _moved(clock)) != 0
+    )
+    return Clocks(_solve(fitted, n_calls), host_code, _notes(compared, hosts), moves)
+
+
+def _moved(clock: PairClock) -> int | None:
+    """How far a clock moved against the other over all pieces of time, ns; None: nobody knows; 0: not."""
+    return None if any(clock.loose) else max(clock.add_ns) - min(clock.add_ns)
+
+
+def no_clocks(host_code: I8) -> Clocks:
+    """Nothing to correct."""
+    return Clocks(None, host_code, ())
+
+
+def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_hosts: int) -> I8:
+    counts = np.zeros(len(flows.hosts) + 1, dtype=np.int64)
+    for category, tree in zip(flows.categories, trees, strict=True):
+        if tree is not None or not category.structure.has_spans:
+            nodes = slice(None) if tree is None else list(tree.start)
+            codes = category.host[nodes].reshape(-1)
+            counts += np.bincount(np.where(codes < 0, len(flows.hosts), codes), minlength=len(counts))
+    host_code = np.full(len(counts), -1, dtype=np.int64)
+    chosen = np.argsort(-counts[:-1], kind="stable")[:max_hosts]
+    chosen = np.sort(chosen[counts[chosen] > 0])
+    host_code[chosen] = np.arange(len(chosen))
+    return host_code
+
+
+def _bounds(
+    flows: FlowMatrices, trees: Sequence[SpanTree | None], host_code: I8, n_hosts: int
+) -> Iterator[Bounds]:
+    """Bounds from all remote calls between two hosts, category by category."""
+    for category, tree in zip(flows.categories, trees, strict=True):
+        if tree is None:
+            if not category.structure.has_spans:
+                yield from record_bounds(category, host_code, n_hosts)
+            continue
+        units = [unit for unit in range(1, tree.n_units) if tree.is_remote_call(unit)]
+        if not units:
+            continue
+        above = [tree.parent[unit] for unit in units]
+        step = max(1, _BLOCK_CELLS // tree.n_units)
+        for at in range(0, category.n_requests, step):
+            rows = slice(at, at + step)
+            hosts = host_code[category.host[list(tree.start), rows]]
+            a, b = hosts[above], hosts[units]
+            apart = (a != b) & (a >= 0) & (b >= 0)
+            if not apart.any():
+                continue
+            starts = category.node_ns[list(tree.start), rows]
+            ends = category.node_ns[list(tree.end), rows]
+            lower = starts[above] - starts[units]
+            upper = ends[above] - ends[units]
+            # A server span longer than its client's fits by no correction: it went on after the reply.
+            apart &= lower <= upper
+            request = np.nonzero(apart)[1]
+            a, b, lower, upper = a[apart], b[apart], lower[apart], upper[apart]
+            # Seen from the other host of the pair, a correction has the other sign.
+            swap = a > b
+            yield Bounds(
+                pair=np.where(swap, b * n_hosts + a, a * n_hosts + b),
+                sample=category.sample[rows][request],
+                start_ns=category.start_ns[rows][request],
+                lower=np.where(swap, -upper, lower),
+                upper=np.where(swap, -lower, upper),
+            )
+
+
+def _concatenate(parts: list[Bounds]) -> Bounds:
+    return Bounds(
+        np.concatenate([part.pair for part in parts]),
+        np.concatenate([part.sample for part in parts]),
+        np.concatenate([part.start_ns for part in parts]),
+        np.concatenate([part.lower for part in parts]),
+        np.concatenate([part.upper for part in parts]),
+    )
+
+
+def _by_pair(bounds: Bounds) -> Iterator[tuple[int, Bounds]]:
+    bounds = bounds[np.argsort(bounds.pair, kind="stable")]
+    pairs, first = np.unique(bounds.pair, return_index=True)
+    for pair, begin, end in zip(pairs.tolist(), first, [*first[1:], len(bounds)], strict=True):
+        yield pair, bounds[begin:end]
+
+
+def _notes(fitted: dict[_Pair, PairClock], names: dict[int, str]) -> tuple[str, ...]:
+    notes: list[str] = []
+    for (a, b), clock in fitted.items():
+        if not any(clock.loose):
+            notes += _statements(names[a], names[b], clock)
+    if len(notes) > _MAX_NOTES:
+        notes = [*notes[:_MAX_NOTES], f"{len(notes) - _MAX_NOTES} more statements about clocks: corrected."]
+    loose = [pair for pair, clock in fitted.items() if any(clock.loose)]
+    if loose:
+        a, b = loose[0]
+        pairs = "1 pair" if len(loose) == 1 else f"{len(loose)} pairs"
+        notes.append(
+            f"{pairs} of clocks (for example {names[a]} and {names[b]}) drift, or share too few "
+            "calls to tell: where they contradict, each call is moved into its caller's span by itself."
+        )
+    return tuple(notes)
+
+
+def _statements(a: str, b: str, clock: PairClock) -> Iterator[str]:
+    if not any(clock.add_ns):
+        return
+    if len(clock.add_ns) > _MAX_STEPS + 1:
+        low, high = min(clock.add_ns) / 1e6, max(clock.add_ns) / 1e6
+        yield f"The clock of {b} drifts against {a}: {low:+.3f} to {high:+.3f} ms added, minute by minute."
+        return
+    for at, add_ns in enumerate(clock.add_ns):
+        ahead, behind = (b, a) if add_ns < 0 else (a, b)
+        # A bound is all that the calls tell: the network's share of the contradiction is not known.
+        runs = f"runs at least {abs(add_ns) / 1e6:.3f} ms ahead of {behind}: corrected"
+        said = f"clock of {ahead} {runs}" if add_ns else f"clocks of {a} and {b} agree"
+        yield (
+            f"From {format_instant(clock.from_ns[at - 1] // NS_PER_SECOND * NS_PER_SECOND)} on the {said}."
+            if at
+            else f"The {said}."
+        )
+
+
+def _solve(fitted: dict[_Pair, PairClock], n_calls: I8) -> _Corrections | None:
+    """Corrections of all hosts in the slices that the pieces of all pairs make."""
+    from_ns = np.unique(np.array([at for clock in fitted.values() for at in clock.from_ns], dtype=np.int64))
+    # The first slice has no beginning; any moment before the others will do.
+    begin_ns = np.concatenate((from_ns[:1] - 1, from_ns)) if len(from_ns) else np.zeros(1, dtype=np.int64)
+    theta, loose = {}, {}
+    for pair, clock in fitted.items():
+        piece = clock.piece_at(begin_ns)
+        theta[pair] = np.array(clock.add_ns, dtype=np.int64)[piece]
+        if any(clock.loose):
+            loose[pair] = np.array(clock.loose)[piece]
+    add_ns = _along_tree(theta, n_calls, len(begin_ns))
+    return _Corrections(from_ns, add_ns, loose) if loose or add_ns.any() else None
+
+
+def _along_tree(theta: dict[_Pair, I8], n_calls: I8, n_slices: int) -> I8:
+    """[hosts, slices] corrections along the spanning tree of the pairs of hosts with the most calls."""
+    # Not above: a tenth of a second at every start, and only clocks that contradict each other need it.
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
+
+    weights = coo_matrix(n_calls.astype(np.float64))
+    # The minimum tree of 1/count is the maximum tree of count.
+    weights.data = 1.0 / weights.data
+    tree = minimum_spanning_tree(weights.tocsr())
+    n_parts, part = connected_components(tree, directed=False)
+    add_ns = np.zeros((len(n_calls), n_slices), dtype=np.int64)
+    degree = n_calls.sum(axis=0) + n_calls.sum(axis=1)
+    for number in range(n_parts):
+        members = np.flatnonzero(part == number)
+        anchor = int(members[np.argmax(degree[members])])
+        order, above = breadth_first_order(tree, anchor, directed=False)
+        for host in order[1:].tolist():
+            parent = int(above[host])
+            step = theta.get((min(host, parent), max(host, parent)))
+            if step is not None:
+                add_ns[host] = add_ns[parent] + (step if host > parent else -step)
+            else:
+                add_ns[host] = add_ns[parent]
+    return add_ns
+
+
+def corrected_offsets(category: StoredCategory, tree: SpanTree | None, clocks: Clocks) -> I8:
+    """[nodes, requests] times after correction, relative to the root; the stored array itself if right."""
+    if clocks.corrections is None:
+        return category.node_ns
+    slices = np.searchsorted(clocks.corrections.from_ns, category.start_ns, side="right")
+    if tree is None:
+        moved = _record_shifts(category, clocks.host_code, clocks.corrections.add_ns, slices)
+        return category.node_ns + moved if moved.any() else category.node_ns
+    hosts = clocks.host_code[category.host[list(tree.start)]]
+    shift = _shifts(category.node_ns, tree, hosts, clocks.corrections, slices)
+    if not shift.any():
+        return category.node_ns
+    times = category.node_ns.copy()
+    for unit in range(1, tree.n_units):
+        times[tree.start[unit]] += shift[unit]
+        if tree.end[unit] != tree.start[unit]:
+            times[tree.end[unit]] += shift[unit]
+    return times
+
+
+def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: I8) -> I8:
+    """[units, requests] ns to add to a unit's times; the root stands still."""
+    shift = np.zeros((tree.n_units, times.shape[1]), dtype=np.int64)
+    extra = np.zeros_like(shift)  # by loose calls, handed down to everything below
+    base = np.where(hosts[0] < 0, 0, clocks.add_ns[hosts[0], slices])
+    for unit in range(1, tree.n_units):
+        above = tree.parent[unit]
+        known = hosts[unit] >= 0
+        by_host = clocks.add_ns[hosts[unit], slices] - base
+        extra[unit] = extra[above]
+        shift[unit] = np.where(known, by_host + extra[unit], shift[above])
+        if not clocks.loose or not tree.is_remote_call(unit):
+            continue
+        a, b = np.minimum(hosts[above], hosts[unit]), np.maximum(hosts[above], hosts[unit])
+        # Where the server's span is the longer one, no shift puts it inside.
+        lower = times[tree.start[above]] + shift[above] - times[tree.start[unit]] - shift[unit]
+        upper = times[tree.end[above]] + shift[above] - times[tree.end[unit]] - shift[unit]
+        step = np.where(lower <= upper, _smallest_shift(lower, upper), 0)
+        for (low, high), slices_of_pair in clocks.loose.items():
+            moved = np.where((a == low) & (b == high) & slices_of_pair[slices], step, 0)
+            extra[unit] += moved
+            shift[unit] += moved
+    return shift
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds on the correction of host b against host a < b, one entry a remote call."""
+
+    pair: I8
+    """a * hosts + b."""
+    sample: U1
+    start_ns: I8
+    """When the request began."""
+    lower: I8
+    upper: I8
+
+    def __getitem__(self, chosen: slice | B1 | I8) -> Bounds:
+        """Some of the calls."""
+        return Bounds(
+            self.pair[chosen],
+            self.sample[chosen],
+            self.start_ns[chosen],
+            self.lower[chosen],
+            self.upper[chosen],
+        )
+
+    def __len__(self) -> int:
+        """Number of calls."""
+        return len(self.pair)
+
+
+@dataclass(frozen=True, slots=True)
+class PairClock:
+    """Correction of host b against host a, constant in pieces of time."""
+
+    from_ns: tuple[int, ...]
+    """[pieces - 1] where each piece but the first begins, ascending."""
+    add_ns: tuple[int, ...]
+    """[pieces] ns to add to b's times."""
+    loose: tuple[bool, ...]
+    """[pieces] whether calls are to be corrected request by request instead."""
+
+    def piece_at(self, begin_ns: I8) -> I8:
+        """The piece that holds each moment."""
+        return np.searchsorted(np.array(self.from_ns, dtype=np.int64), begin_ns, side="right")
+
+
+def _contradicted(n_calls: I8, n_against: I8) -> B1:
+    """Whether more of the calls are against a correction than may be."""
+    against: B1 = n_against * _ONE_IN > n_calls
+    return against
+
+
+def _smallest_shift(lower: I8, upper: I8) -> I8:
+    """The correction nearest to 0 within [lower, upper], elementwise; lower <= upper."""
+    shift: I8 = np.minimum(np.maximum(lower, 0), upper)
+    return shift
+
+
+def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
+    """Fit the calls of one pair of hosts; see the module. O(calls log calls) if one correction fits."""
+    one = _correction(bounds, min_calls)
+    if one is not None:
+        return PairClock((), (one,), (False,))
+    if len(bounds) < min_calls:
+        return PairClock((), (0,), (True,))
+    bounds = bounds[np.lexsort((bounds.sample, bounds.start_ns))]
+    return _steps(bounds, min_calls) or _minutes(bounds, min_calls)
+
+
+def _correction(bounds: Bounds, min_calls: int) -> int | None:
+    """The smallest correction that fits; None for none, and where the calls are too few."""
+    if len(bounds) < min_calls:
+        return None
+    intervals = [_interval(bounds.lower, bounds.upper)]
+    for sample in np.flatnonzero(np.bincount(bounds.sample) >= min_calls).tolist():
+        mine = bounds.sample == sample
+        intervals.append(_interval(bounds.lower[mine], bounds.upper[mine]))
+    lo, hi = max(lo for lo, _ in intervals), min(hi for _, hi in intervals)
+    return min(max(lo, 0), hi) if lo <= hi else None
+
+
+def _interval(lower: I8, upper: I8) -> tuple[int, int]:
+    """(lo, hi): below `lo`, and above `hi`, more calls would contradict than may."""
+    spare = len(lower) // _ONE_IN
+    last = len(lower) - 1 - spare
+    return int(np.partition(lower, last)[last]), int(np.partition(upper, spare)[spare])
+
+
+def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
+    """As few pieces as can be, each with one correction; None if it takes more than `_MAX_STEPS` steps.
+
+    `bounds` ascend in time. Each piece is made as long as it fits, block by block; then the step goes between
+    the two calls that leave the fewest contradictions on both sides.
+    """
+    n_blocks = min(_BLOCKS, len(bounds) // min_calls)
+    _, first_of_sample = np.unique(bounds.sample, return_index=True)
+    edges = np.unique(
+        np.concatenate((np.linspace(0, len(bounds), n_blocks + 1).astype(int), first_of_sample))
+    )
+    begins, corrections = [0], [0]
+    fits = False
+    for begin, end in pairwise(edges.tolist()):
+        longer = _correction(bounds[begins[-1] : end], min_calls)
+        if longer is None and fits:
+            if len(begins) > _MAX_STEPS:
+                return None
+            begins.append(begin)
+            corrections.append(0)
+            longer = _correction(bounds[begin:end], min_calls)
+        # A piece may begin with blocks that are too short to say anything.
+        fits = longer is not None
+        if longer is not None:
+            corrections[-1] = longer
+        elif end - begins[-1] >= min_calls:
+            return None
+    if not fits:
+        return None
+    cuts = [0]
+    for at, (before, after) in enumerate(pairwise(corrections), start=1):
+        end = begins[at + 1] if at + 1 < len(begins) else len(bounds)
+        cuts.append(_cut(bounds, cuts[-1], end, before, after))
+    return PairClock(
+        tuple(bounds.start_ns[cuts[1:]].tolist()), tuple(corrections), (False,) * len(corrections)
+    )
+
+
+def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
+    """The call from which on `after` serves better than `before`, among the calls [begin, end)."""
+    lower, upper = bounds.lower[begin:end], bounds.upper[begin:end]
+    against_before = (lower > before) | (upper < before)
+    against_after = (lower > after) | (upper < after)
+    # The contradictions of a cut at call i, but for a constant: those of `before` up to i, less `after`'s.
+    gain = np.cumsum(against_before.astype(np.int64) - against_after)
+    return begin + 1 + int(np.argmin(gain[:-1]))
+
+
+def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
+    """Every minute by itself; loose where its calls are too few or do not fit."""
+    minutes, first = np.unique(bounds.start_ns // NS_PER_MINUTE, return_index=True)
+    pieces = [
+        _correction(bounds[begin:end], min_calls) for begin, end in pairwise([*first.tolist(), len(bounds)])
+    ]
+    return PairClock(
+        tuple((minutes[1:] * NS_PER_MINUTE).tolist()),
+        tuple(0 if found is None else found for found in pieces),
+        tuple(found is None for found in pieces),
+    )
+
+
+def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
+    """Bounds on the correction of host b against a < b, one a request and pair of hosts. O(nodes · requests).
+
+    host_code: [hosts + 1] number of each host; -1 for those that are not looked at.
+    """
+    found: dict[int, tuple[I8, I8]] = {}
+    n = category.n_requests
+    for src, dst in category.structure.edges:
+        one, other = host_code[category.host[src]], host_code[category.host[dst]]
+        apart = (one != other) & (one >= 0) & (other >= 0)
+        if not apart.any():
+            continue
+        gap = category.node_ns[src] - category.node_ns[dst]
+        pair = np.where(one < other, one * n_hosts + other, other * n_hosts + one)
+        for number in np.unique(pair[apart]).tolist():
+            lower, upper = found.setdefault(number, (np.full(n, -NOT_BOUNDED), np.full(n, NOT_BOUNDED)))
+            there = apart & (pair == number)
+            forth, back = there & (one < other), there & (one > other)
+            lower[forth] = np.maximum(lower[forth], gap[forth])
+            upper[back] = np.minimum(upper[back], -gap[back])
+    for number, (lower, upper) in found.items():
+        # Both legs, and room between them: else no correction fits, and the request says nothing.
+        rows = np.flatnonzero((lower > -NOT_BOUNDED) & (upper < NOT_BOUNDED) & (lower <= upper))
+        if len(rows):
+            yield Bounds(
+                pair=np.full(len(rows), number, dtype=np.int64),
+                sample=category.sample[rows],
+                start_ns=category.start_ns[rows],
+                lower=lower[rows],
+                upper=upper[rows],
+            )
+
+
+def _record_shifts(category: StoredCategory, host_code: I8, add_ns: I8, slices: I8) -> I8:
+    """[nodes, requests] ns to add to the times of records; the first record stands still.
+
+    add_ns: [hosts, slices of time] what each clock is corrected by; slices: [requests].
+    """
+    hosts = host_code[category.host]
+    added = np.where(hosts >= 0, add_ns[hosts, slices], 0)
+    # A record of an unknown host moves with what it follows.
+    for src, dst in category.structure.edges:
+        added[dst] = np.where(hosts[dst] < 0, added[src], added[dst])
+    shift: I8 = added - added[0]
+    return shift

@@ -1,0 +1,395 @@
+"""Draft refined graphs: sibling order laid over trees of spans, deferral and zoom over records (A.6 S5, S6).
+
+Requests of one stored structure may take several refined graphs: where two unlike calls of one operation
+run one after the other in either order, or where siblings are too rare for a consensus. The order of activity
+records is explicit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.refine.graphs import Columns, Draft, LeftOut, Node, equal_rows, make_node, own_columns
+from analyze.refine.hosts import HostLabels, split_by_hosts
+from analyze.refine.settings import RefineSettings
+from analyze.refine.sibling_order import (
+    Family,
+    Relation,
+    occurrence_times,
+    pair_rows,
+    relations_by_trace,
+    slack_ns,
+)
+from analyze.refine.span_tree import SpanTree
+from analyze.refine.stored import StoredCategory, StoredStructure
+from schemas.arrays import F8, I8
+from stitch.graph.placed import END, POINT, START
+
+I1 = npt.NDArray[np.int8]
+
+_SECOND_FIRST = int(Relation.SECOND_FIRST)
+_Edges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedFamily:
+    """A family and the relation of each pair of its rows, in the order of `pair_rows`."""
+
+    family: Family
+    relation: I1
+
+
+def span_drafts(
+    category: StoredCategory,
+    times: I8,
+    tree: SpanTree,
+    families: list[OrderedFamily],
+    left_out: tuple[LeftOut, ...],
+    labels: HostLabels,
+    settings: RefineSettings,
+) -> Iterator[Draft]:
+    """All refined graphs of a stored span category.
+
+    `times` [stored nodes, requests] is skew-corrected; `tree` is what is left of the structure after
+    zooming, asynchrony and deferral. Every request is in exactly one draft.
+    """
+    for rows, hosts in split_by_hosts(category, labels):
+        part = times if len(rows) == category.n_requests else times[:, rows]
+        shapes = _shapes(tree, hosts)
+        part, moved = _sort_twins(part, tree, shapes)
+        choices = [_choices(part, tree, shapes, ordered, settings) for ordered in families]
+        signature = np.concatenate(
+            [np.zeros((len(rows), 0), dtype=np.int64), *(c.columns for c in choices)], axis=1
+        )
+        first, variant = equal_rows(signature)
+        for number, row in enumerate(first.tolist()):
+            mine = slice(None) if len(first) == 1 else np.flatnonzero(variant == number)
+            own = part[:, mine]
+            mean_ns = own.mean(axis=1)
+            before = [pair for choice in choices for pair in choice.pairs(row, tree, mean_ns)]
+            nodes, edges, responses = _graph(category.structure, tree, hosts, before, mean_ns)
+            yield Draft(
+                category=category,
+                rows=rows[mine],
+                times=own,
+                nodes=nodes,
+                edges=edges,
+                responses=responses,
+                moved=None if moved is None else moved[:, mine],
+                nested=True,
+                left_out=left_out,
+            )
+
+
+def _shapes(tree: SpanTree, hosts: tuple[str, ...]) -> list[int]:
+    """[units] equal numbers for interchangeable subtrees (labels, hosts where labelled, children)."""
+    known: dict[tuple[object, ...], int] = {}
+    shapes = [0] * tree.n_units
+    for unit in range(tree.n_units - 1, -1, -1):
+        key = (
+            tree.operation[unit],
+            hosts[tree.start[unit]],
+            tree.awaited[unit],
+            tree.start[unit] == tree.end[unit],
+            tuple(sorted(shapes[child] for child in tree.children[unit])),
+        )
+        shapes[unit] = known.setdefault(key, len(known))
+    return shapes
+
+
+def _sort_twins(times: I8, tree: SpanTree, shapes: list[int]) -> tuple[I8, Columns | None]:
+    """Order interchangeable siblings by start in every request, moving the times of whole subtrees.
+
+    Innermost siblings first, so that a branch is in order before it moves. Returns the times, and which
+    column each was moved from; `times` itself and None if all stand in order already.
+    """
+    sorted_times = times
+    moved: Columns | None = None
+    for unit in range(tree.n_units - 1, -1, -1):
+        by_shape: dict[int, list[int]] = {}
+        for child in tree.children[unit]:
+            by_shape.setdefault(shapes[child], []).append(child)
+        for twins in by_shape.values():
+            if len(twins) == 1:
+                continue
+            starts = sorted_times[[tree.start[twin] for twin in twins]]
+            if (starts[1:] >= starts[:-1]).all():
+                continue
+            order = np.argsort(starts, axis=0, kind="stable")
+            if moved is None:
+                sorted_times, moved = times.copy(), own_columns(*times.shape)
+            for columns in zip(*(_columns(tree, shapes, twin) for twin in twins), strict=True):
+                rows = list(columns)
+                sorted_times[rows] = np.take_along_axis(sorted_times[rows], order, axis=0)
+                moved[rows] = np.take_along_axis(moved[rows], order, axis=0)
+    return sorted_times, moved
+
+
+def _columns(tree: SpanTree, shapes: list[int], top: int) -> list[int]:
+    """Columns of a subtree in an order that is the same for every subtree of that shape."""
+    columns: list[int] = []
+    stack = [top]
+    while stack:
+        unit = stack.pop()
+        columns += dict.fromkeys((tree.start[unit], tree.end[unit]))  # one column of a point
+        stack += sorted(tree.children[unit], key=lambda child: (shapes[child], child))
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """What each request decides about one family, as columns of small integers."""
+
+    ordered: OrderedFamily
+    columns: I8
+    """[requests, choices]: first the permutations, then the relations."""
+    permuted: tuple[tuple[int, ...], ...]
+    """Groups of rows whose branches differ in shape: occurrence j is the branch that the column says."""
+    open_pairs: tuple[int, ...]
+    """Pairs that each request decides."""
+
+    def pairs(self, row: int, tree: SpanTree, mean_ns: F8) -> Iterator[tuple[int, int]]:
+        """(earlier unit, later unit) of every sequential pair, for the requests that decide as `row` does.
+
+        A relation that the mean starts of these requests contradict is dropped (parallel): what remains
+        follows one total order, so it has no cycle.
+        """
+        family = self.ordered.family
+        units = list(family.children)
+        at = 0
+        for group in self.permuted:
+            order = self.columns[row, at : at + len(group)].tolist()
+            at += len(group)
+            for slot, branch in enumerate(order):
+                units[group[slot]] = family.children[group[branch]]
+        relation = self.ordered.relation
+        if self.open_pairs:
+            relation = relation.copy()
+            relation[list(self.open_pairs)] = self.columns[row, at:]
+        rank = {unit: (mean_ns[tree.start[unit]], unit) for unit in units}
+        firsts, seconds = pair_rows(len(units))
+        for first, second, found in zip(firsts.tolist(), seconds.tolist(), relation.tolist(), strict=True):
+            if not found:
+                continue
+            earlier, later = units[first], units[second]
+            if found == _SECOND_FIRST:
+                earlier, later = later, earlier
+            if rank[earlier] < rank[later]:
+                yield earlier, later
+
+
+def _choices(
+    times: I8, tree: SpanTree, shapes: list[int], ordered: OrderedFamily, settings: RefineSettings
+) -> _Choices:
+    family, relation = ordered.family, ordered.relation
+    firsts, seconds = pair_rows(len(family.children))
+    empty = np.zeros((times.shape[1], 0), dtype=np.int64)
+    open_pairs = np.flatnonzero(relation >= Relation.BY_TRACE).tolist()
+    if not family.groups and not open_pairs:
+        return _Choices(ordered, empty, (), ())
+    related = set(firsts[relation != 0].tolist()) | set(seconds[relation != 0].tolist())
+    columns: list[I8] = []
+    permuted = []
+    for group in family.groups:
+        branches = [family.children[row] for row in group]
+        if related.isdisjoint(group) or len({shapes[branch] for branch in branches}) == 1:
+            continue
+        starts = times[[tree.start[branch] for branch in branches]]
+        columns.append(np.argsort(starts, axis=0, kind="stable").T)
+        permuted.append(group)
+    if open_pairs:
+        starts, ends = occurrence_times(times, tree, [family])
+        slack = slack_ns(times, tree, [family.parent], settings)[0]
+        for pair in open_pairs:
+            first, second = int(firsts[pair]), int(seconds[pair])
+            if relation[pair] == Relation.SEQUENTIAL:
+                found = np.where(
+                    starts[first] <= starts[second], Relation.FIRST_SECOND, Relation.SECOND_FIRST
+                )
+            else:
+                found = relations_by_trace(starts, ends, slack, first, second)
+            columns.append(found.astype(np.int64)[:, None])
+    return _Choices(ordered, np.concatenate([empty, *columns], axis=1), tuple(permuted), tuple(open_pairs))
+
+
+def _graph(
+    structure: StoredStructure,
+    tree: SpanTree,
+    hosts: tuple[str, ...],
+    before: list[tuple[int, int]],
+    mean_ns: F8,
+) -> tuple[tuple[Node, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Nodes, edges and responses of S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
+    successors: dict[int, list[int]] = {}
+    for earlier, later in before:
+        successors.setdefault(earlier, []).append(later)
+    rank = [(mean_ns[tree.start[unit]], unit) for unit in range(tree.n_units)]
+    enter, leave = _walk(tree, rank)
+    deferred = _deferred(tree)
+    n_nodes = 1 + max(leave)
+    nodes: list[Node | None] = [None] * n_nodes
+    edges: list[tuple[int, int]] = []
+    for unit in range(tree.n_units):
+        above = tree.parent[unit]
+        # Nothing holds the end of work that nobody waits for.
+        within = (-1, -1) if above < 0 else (enter[above], leave[above] if tree.awaited[unit] else -1)
+        is_point = enter[unit] == leave[unit]
+        sides = ((START, enter[unit], tree.start[unit]), (END, leave[unit], tree.end[unit]))
+        for side, node, column in sides[:1] if is_point else sides:
+            nodes[node] = make_node(
+                structure,
+                column,
+                host=hosts[column],
+                side=POINT if is_point else side,
+                mate=-1 if is_point else enter[unit] + leave[unit] - node,
+                deferred=deferred[unit],
+                within=within,
+            )
+        if enter[unit] != leave[unit]:
+            edges += _inner_edges(tree, unit, successors, rank, enter, leave)
+    responses = (leave[0],)
+    return tuple(node for node in nodes if node is not None), tuple(edges), responses
+
+
+def _deferred(tree: SpanTree) -> list[bool]:
+    deferred = [not awaited for awaited in tree.awaited]
+    for unit in range(1, tree.n_units):
+        deferred[unit] = deferred[unit] or deferred[tree.parent[unit]]
+    return deferred
+
+
+def _walk(tree: SpanTree, rank: list[tuple[float, int]]) -> tuple[list[int], list[int]]:
+    """(node of the start, node of the end) of each unit, depth first, children by rank; a point has one."""
+    enter = [0] * tree.n_units
+    leave = [0] * tree.n_units
+    clock = 0
+    stack = [(0, False)]
+    while stack:
+        unit, done = stack.pop()
+        if done:
+            leave[unit] = clock
+            clock += 1
+            continue
+        enter[unit] = clock
+        leave[unit] = clock
+        clock += 1
+        if tree.start[unit] != tree.end[unit]:
+            stack.append((unit, True))
+        stack.extend(
+            (child, False) for child in sorted(tree.children[unit], key=rank.__getitem__, reverse=True)
+        )
+    return enter, leave
+
+
+def _inner_edges(
+    tree: SpanTree,
+    unit: int,
+    successors: dict[int, list[int]],
+    rank: list[tuple[float, int]],
+    enter: list[int],
+    leave: list[int],
+) -> Iterator[tuple[int, int]]:
+    """Edges between the start of a span, its children and its end (S6), without implied ones."""
+    awaited = sorted(tree.awaited_children(unit), key=rank.__getitem__)
+    place = {child: at for at, child in enumerate(awaited)}
+    reach = [0] * len(awaited)  # bit sets of all later siblings
+    preceded = 0
+    for at in range(len(awaited) - 1, -1, -1):
+        for later in sorted(place[child] for child in successors.get(awaited[at], ())):
+            if reach[at] >> later & 1:
+                continue
+            reach[at] |= reach[later] | 1 << later
+            yield leave[awaited[at]], enter[awaited[later]]
+        preceded |= reach[at]
+    for at, child in enumerate(awaited):
+        if not preceded >> at & 1:
+            yield enter[unit], enter[child]
+        if not reach[at]:
+            yield leave[child], leave[unit]
+    if not awaited:
+        yield enter[unit], leave[unit]
+    for child in tree.children[unit]:
+        if not tree.awaited[child]:
+            yield enter[unit], enter[child]
+
+
+def record_drafts(
+    category: StoredCategory, times: I8, labels: HostLabels, settings: RefineSettings
+) -> Iterator[Draft]:
+    """The graph of a stored record category, once for each set of host labels. O(nodes + edges) a graph.
+
+    times: [stored nodes, requests] after skew correction.
+    """
+    structure = category.structure
+    kept, edges = _kept(structure, settings)
+    place = {position: at for at, position in enumerate(kept)}
+    responses = tuple(place[at] for at in structure.responses)
+    shortened = len(kept) < structure.n_nodes
+    for rows, hosts in split_by_hosts(category, labels):
+        nodes = tuple(
+            make_node(
+                structure,
+                position,
+                host=hosts[position],
+                side=structure.side[position],
+                mate=place.get(structure.mate[position], -1),
+                deferred=structure.deferred[position],
+                within=(-1, -1),
+            )
+            for position in kept
+        )
+        yield Draft(
+            category=category,
+            rows=rows,
+            times=times if len(rows) == category.n_requests else times[:, rows],
+            nodes=nodes,
+            edges=edges,
+            responses=responses,
+            as_stored=not shortened and not any(hosts),
+            # Branches that differed in what was dropped may be interchangeable now.
+            twins_by_row=shortened and len({node.name for node in nodes}) < len(nodes),
+        )
+
+
+def _kept(structure: StoredStructure, settings: RefineSettings) -> tuple[list[int], _Edges]:
+    """Stored positions that stay, and the edges between them by their new numbers."""
+    keep = [settings.keep_deferred or not deferred for deferred in structure.deferred]
+    keep[0] = True
+    for position in structure.responses:
+        keep[position] = True
+    if settings.level == "L3":
+        boundary = {0, *structure.responses}
+        for src, dst in structure.edges:
+            if structure.component[src] != structure.component[dst]:
+                boundary |= {src, dst}
+        keep = [stays and position in boundary for position, stays in enumerate(keep)]
+    kept = [position for position, stays in enumerate(keep) if stays]
+    place = {position: at for at, position in enumerate(kept)}
+    if len(kept) == structure.n_nodes:
+        return kept, structure.edges
+    # The kept nodes nearest before each node, looking through the dropped ones.
+    before: list[set[int]] = [set() for _ in range(structure.n_nodes)]
+    for src, dst in structure.edges:
+        before[dst] |= {src} if keep[src] else before[src]
+    edges = [(place[src], place[dst]) for dst in kept for src in sorted(before[dst])]
+    return kept, _reduced(len(kept), edges)
+
+
+def _reduced(n_nodes: int, edges: list[tuple[int, int]]) -> _Edges:
+    """Transitive reduction; `edges` sorted by destination, which is a topological order. Bit sets."""
+    reach = [0] * n_nodes  # everything before a node
+    incoming: list[list[int]] = [[] for _ in range(n_nodes)]
+    for src, dst in edges:
+        incoming[dst].append(src)
+    reduced = []
+    for dst, sources in enumerate(incoming):
+        for src in sorted(sources, reverse=True):
+            if reach[dst] >> src & 1:
+                continue
+            reach[dst] |= reach[src] | 1 << src
+            reduced.append((src, dst))
+    return tuple(sorted(reduced, key=lambda edge: (edge[1], edge[0])))

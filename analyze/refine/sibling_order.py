@@ -1,0 +1,418 @@
+"""Decide which children of a parent run one after the other, by consensus over all samples (A.6 S5).
+
+Evidence is collected for each parent operation and each pair of child keys. A child key is (operation,
+occurrence): the second call of an operation, by start time within the request, is the same thing in every
+request, whichever branch of the stored structure it lies on.
+
+Example: a page calls `auth`, then `load` twice, the second time before the first is done; times in ms, and
+epsilon is 1 % of the page's 100.
+
+    page |--------------------------------|  0-100
+    auth   |----|                            2-20    keys: auth, load, load (call 2), by start whichever of
+    load         |-----------|               20-60   the two is the first branch of the stored structure
+    load              |----------------|     40-90
+
+The three are one family of the page, with a row for each key in that order, and three pairs of rows:
+
+    auth, load            20 <= 20 + 1: first before second
+    auth, load (call 2)   20 <= 40 + 1: first before second
+    load, load (call 2)   60 >  40 + 1, 90 > 20 + 1: neither, they overlap
+
+Over 40 such requests, in two of which `auth` is late, the first pair has 38 of 40 in order: at a share of
+0.95 that is sequential. The last pair has none: parallel. The refined graph is page> auth> auth<, then both
+loads beside each other, then page<.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from analyze.refine.settings import RefineSettings
+from analyze.refine.span_tree import SpanTree
+from analyze.refine.stored import Operation, StoredCategory
+from schemas.arrays import B1, F8, I8, U1
+
+CHUNK_CELLS = 1 << 18
+"""Cells of a block of comparisons: half a dozen arrays of 2 MB each."""
+_MOVED = 0.2
+"""Difference of the share between the reference and another sample that is worth a note."""
+_MAX_NOTES = 5
+
+
+class Relation(IntEnum):
+    """How two child keys of a parent relate; `first` has the smaller key."""
+
+    PARALLEL = 0
+    FIRST_SECOND = 1
+    SECOND_FIRST = 2
+    BY_TRACE = 3
+    """Too few traces: each request decides for itself."""
+    SEQUENTIAL = 4
+    """Too few traces, but their components never overlap: each request decides which comes first."""
+
+
+class ChildKey(NamedTuple):
+    """Which child of a parent: the nth call of an operation, by start; from 0."""
+
+    operation: Operation
+    occurrence: int
+
+    @property
+    def text(self) -> str:
+        """`operation`, or `operation (call 2)` for its second call; for display."""
+        return self.operation.text + (f" (call {self.occurrence + 1})" if self.occurrence else "")
+
+
+class Interner:
+    """Small integers for child keys and families, in order of first sight."""
+
+    def __init__(self) -> None:
+        self._codes: dict[ChildKey, int] = {}
+        self._families: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def code(self, operation: Operation, occurrence: int = 0) -> int:
+        """Code of a key; the same key always gets the same."""
+        return self._codes.setdefault(ChildKey(operation, occurrence), len(self._codes))
+
+    def family(self, parent: int, keys: tuple[int, ...]) -> int:
+        """Code of a parent operation together with the keys of all its children."""
+        return self._families.setdefault((parent, keys), len(self._families))
+
+    def children(self) -> tuple[ChildKey, ...]:
+        """Keys by code."""
+        return tuple(self._codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A parent and its awaited children; *rows* are the children ordered by child key."""
+
+    parent: int
+    """Unit."""
+    children: tuple[int, ...]
+    """[rows] unit; rows of one operation are in column order."""
+    keys: tuple[int, ...]
+    """[rows] child key, ascending."""
+    groups: tuple[tuple[int, ...], ...]
+    """Rows of each operation that occurs more than once, ascending."""
+
+
+def families(tree: SpanTree, interner: Interner, max_siblings: int) -> list[Family]:
+    """Parents with at least two awaited children, and at most `max_siblings`. O(units log units)."""
+    found = []
+    for unit in range(tree.n_units):
+        children = tree.awaited_children(unit)
+        if not 2 <= len(children) <= max_siblings:
+            continue
+        by_operation: dict[Operation, list[int]] = {}
+        for child in children:
+            by_operation.setdefault(tree.operation[child], []).append(child)
+        keyed = sorted(
+            (interner.code(operation, nth), child)
+            for operation, members in by_operation.items()
+            for nth, child in enumerate(members)
+        )
+        row_of = {child: row for row, (_, child) in enumerate(keyed)}
+        found.append(
+            Family(
+                parent=unit,
+                children=tuple(child for _, child in keyed),
+                keys=tuple(key for key, _ in keyed),
+                groups=tuple(
+                    tuple(row_of[child] for child in members)
+                    for members in by_operation.values()
+                    if len(members) > 1
+                ),
+            )
+        )
+    return found
+
+
+@lru_cache(maxsize=256)
+def pair_rows(n_rows: int) -> tuple[I8, I8]:
+    """(first, second) row of every pair of rows, in the order in which relations are kept. Do not write."""
+    first, second = np.triu_indices(n_rows, 1)
+    return first, second
+
+
+def occurrence_times(times: I8, tree: SpanTree, kin: Sequence[Family]) -> tuple[I8, I8]:
+    """(starts, ends) [rows, requests] of the rows of some families, one family after the other.
+
+    Each operation's occurrences are in order of start; equal starts keep the column order. `times` is
+    [nodes, requests].
+    """
+    units = [unit for family in kin for unit in family.children]
+    starts = times[[tree.start[unit] for unit in units]]
+    ends = times[[tree.end[unit] for unit in units]]
+    base = 0
+    for family in kin:
+        for group in family.groups:
+            rows = [base + row for row in group]
+            part = starts[rows]
+            if (part[1:] >= part[:-1]).all():
+                continue
+            order = np.argsort(part, axis=0, kind="stable")
+            starts[rows] = np.take_along_axis(part, order, axis=0)
+            ends[rows] = np.take_along_axis(ends[rows], order, axis=0)
+        base += len(family.children)
+    return starts, ends
+
+
+def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: RefineSettings) -> I8:
+    """[parents, requests] overlap that two children may have and yet count as one after the other.
+
+    S5's epsilon as far as the parent says; `_order_times` bounds it by the children's own durations.
+    """
+    duration = times[[tree.end[unit] for unit in parents]] - times[[tree.start[unit] for unit in parents]]
+    slack: I8 = np.maximum(settings.slack_ns, (duration * settings.slack_share).astype(np.int64))
+    return slack
+
+
+def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
+    """(middles, late starts) [rows, requests]: what tells whether one row runs before another.
+
+    `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's
+    `end[a] <= start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), taken
+    apart so that each side needs one row only: the overlap may be at most the slack and half of `b` (late
+    start), and at most half of `a` (middle, which also makes `a` the one that starts first).
+    """
+    half = np.maximum(ends - starts, 0) >> 1
+    late_starts = starts + np.minimum(slack, half)
+    return np.maximum(ends - half, starts), late_starts
+
+
+def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int) -> npt.NDArray[np.int8]:
+    """[requests] Relation of two rows in each request: FIRST_SECOND, SECOND_FIRST or PARALLEL.
+
+    `slack` is [requests], of their parent.
+    """
+    middles, late_starts = _order_times(starts, ends, slack)
+    after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
+    before = (middles[first] <= starts[second]) & (ends[first] <= late_starts[second])
+    relation: npt.NDArray[np.int8] = np.zeros(starts.shape[1], dtype=np.int8)
+    relation[after] = Relation.SECOND_FIRST
+    relation[before] = Relation.FIRST_SECOND  # of two that take no time at one moment, too
+    return relation
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Counts for keyed pairs; arrays are [entries], or [samples, entries]. Keys may repeat."""
+
+    key: I8
+    """[entries, 4]: family (parent operation and all its child keys), parent operation, first and second
+    child key."""
+    traces: I8
+    weight: F8
+    first_second: F8
+    """Weight of requests in which the first ends before the second starts."""
+    second_first: F8
+
+
+def order_evidence(
+    category: StoredCategory,
+    times: I8,
+    tree: SpanTree,
+    kin: Sequence[Family],
+    interner: Interner,
+    settings: RefineSettings,
+    n_samples: int,
+) -> Evidence:
+    """Count how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
+
+    Entries are family by family, pairs in the order of `pair_rows`.
+    """
+    sizes = [len(family.children) for family in kin]
+    bases = np.cumsum([0, *sizes[:-1]])
+    firsts = np.concatenate([base + pair_rows(n)[0] for base, n in zip(bases, sizes, strict=True)])
+    seconds = np.concatenate([base + pair_rows(n)[1] for base, n in zip(bases, sizes, strict=True)])
+    family_of_row = np.repeat(np.arange(len(kin)), sizes)
+    before = np.zeros((n_samples, len(firsts)))
+    after = np.zeros((n_samples, len(firsts)))
+    step = max(1, CHUNK_CELLS // len(firsts))
+    for at in range(0, category.n_requests, step):
+        rows = slice(at, at + step)
+        part = times[:, rows]
+        starts, ends = occurrence_times(part, tree, kin)
+        slack = slack_ns(part, tree, [family.parent for family in kin], settings)
+        middles, late_starts = _order_times(starts, ends, slack[family_of_row])
+        leads = (middles[firsts] <= starts[seconds]) & (ends[firsts] <= late_starts[seconds])
+        follows = (middles[seconds] <= starts[firsts]) & (ends[seconds] <= late_starts[firsts])
+        weight, bounds = category.weight[rows], sample_bounds(category.sample[rows], n_samples)
+        before += weigh(leads, weight, bounds)
+        after += weigh(follows & ~leads, weight, bounds)
+    keys = np.array([key for family in kin for key in family.keys], dtype=np.int64)
+    parents = [interner.code(tree.operation[family.parent]) for family in kin]
+    codes = [interner.family(parent, family.keys) for parent, family in zip(parents, kin, strict=True)]
+    family_of_pair = family_of_row[firsts]
+    bounds = sample_bounds(category.sample, n_samples)
+    traces = np.diff(bounds)[:, None]
+    weight_of = np.array([[category.weight[start:end].sum()] for start, end in pairwise(bounds.tolist())])
+    return Evidence(
+        key=np.stack(
+            (
+                np.array(codes)[family_of_pair],
+                np.array(parents)[family_of_pair],
+                keys[firsts],
+                keys[seconds],
+            ),
+            axis=1,
+        ),
+        traces=np.repeat(traces, len(firsts), axis=1),
+        weight=np.repeat(weight_of, len(firsts), axis=1),
+        first_second=before,
+        second_first=after,
+    )
+
+
+def sample_bounds(sample: U1, n_samples: int) -> I8:
+    """[samples + 1] where each sample begins among requests sorted by sample, and the end."""
+    return np.searchsorted(sample, np.arange(n_samples + 1)).astype(np.int64)
+
+
+def weigh(mask: B1, weight: F8, bounds: I8) -> F8:
+    """[samples, rows] sum of weights where the mask [rows, requests] is set; `bounds` of `sample_bounds`."""
+    sums = np.empty((len(bounds) - 1, len(mask)))
+    uniform = bool((weight == weight[0]).all())
+    for row, part in enumerate(slice(start, end) for start, end in pairwise(bounds.tolist())):
+        if uniform:
+            sums[row] = np.add.reduce(mask[:, part], axis=1, dtype=np.int64) * weight[0]
+        else:
+            sums[row] = (mask[:, part] * weight[part]).sum(axis=1)
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus:
+    """What the evidence says, for each entry in the order it was given."""
+
+    relation: npt.NDArray[np.int8]
+    notes: tuple[str, ...]
+
+
+def decide_order(
+    evidence: Sequence[Evidence],
+    children: Sequence[ChildKey],
+    settings: RefineSettings,
+    samples: Sequence[str],
+) -> Consensus:
+    """Pool the evidence and decide every relation (S5). O(entries log entries).
+
+    Asked in turn, until one has enough requests: parents of the same operation *with the same child keys*
+    (an operation like `GET` stands for many programs, its set of calls tells them apart), all parents of the
+    operation, all pairs of the same two components, the request itself. `children` are the keys by code.
+    Notes tell of pairs whose share differs between the first of the `samples` (names of those compared, the
+    first of the evidence's) and another one.
+    """
+    if not evidence:
+        return Consensus(np.zeros(0, dtype=np.int8), ())
+    key = np.concatenate([part.key for part in evidence])
+    counts = np.concatenate(
+        [
+            np.concatenate([part.traces, part.weight, part.first_second, part.second_first])
+            for part in evidence
+        ],
+        axis=1,
+    )
+    families_, entry = _group(key, counts)
+    relation, decided = _decide(families_, settings, unanimous=True)
+    operations, of_family = _group(families_.key[:, 1:], families_.counts)
+    by_operation, operation_decided = _decide(operations, settings, unanimous=False)
+    by_component = _component_relation(operations, _components(children), settings)
+    fallback = np.where(operation_decided, by_operation, by_component)
+    relation = np.where(decided, relation, fallback[of_family])
+    return Consensus(relation[entry], _shift_notes(families_, children, settings, samples))
+
+
+def _components(children: Sequence[ChildKey]) -> I8:
+    """[keys] a number for the component of each child."""
+    words: dict[str, int] = {}
+    codes = [words.setdefault(child.operation.component, len(words)) for child in children]
+    return np.array(codes, dtype=np.int64)
+
+
+def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tuple[npt.NDArray[np.int8], B1]:
+    """(relation, whether the group has requests enough to say it) of each group."""
+    n, weight, before, after = _by_kind(groups.counts).sum(axis=1)
+    relation = np.full(len(n), Relation.PARALLEL, dtype=np.int8)
+    relation[before >= settings.sequential_share * weight] = Relation.FIRST_SECOND
+    relation[after >= settings.sequential_share * weight] = Relation.SECOND_FIRST
+    decided = n >= settings.min_traces
+    if unanimous:
+        decided |= (n >= settings.min_unanimous) & ((before == weight) | (after == weight))
+    return relation, decided
+
+
+def _component_relation(
+    operations: _Groups, component_of: I8, settings: RefineSettings
+) -> npt.NDArray[np.int8]:
+    """Relation by the pair of components, for operations too rare to say themselves."""
+    n, weight, before, after = _by_kind(operations.counts).sum(axis=1)
+    pair = np.sort(component_of[operations.key[:, 1:]], axis=1)
+    pooled, of_operation = _group(pair, np.stack((n, weight, before + after)))
+    pooled_n, pooled_weight, ordered = pooled.counts
+    relation = np.where(
+        ordered >= settings.sequential_share * pooled_weight,
+        np.int8(Relation.SEQUENTIAL),
+        np.int8(Relation.PARALLEL),
+    )
+    relation[pooled_n < settings.min_traces] = Relation.BY_TRACE
+    return relation[of_operation]
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    key: I8
+    counts: F8
+
+
+def _by_kind(counts: F8) -> F8:
+    """[4, samples, groups]: traces, weight, first before second, second before first."""
+    return counts.reshape(4, -1, counts.shape[1])
+
+
+def _group(key: I8, counts: F8) -> tuple[_Groups, I8]:
+    """Sum `counts` [rows, entries] over equal keys [entries, columns]."""
+    distinct, entry = np.unique(key, axis=0, return_inverse=True)
+    entry = entry.reshape(-1)
+    sums: F8 = np.stack([np.bincount(entry, weights=row, minlength=len(distinct)) for row in counts])
+    return _Groups(distinct, sums), entry
+
+
+def _shift_notes(
+    groups: _Groups, children: Sequence[ChildKey], settings: RefineSettings, samples: Sequence[str]
+) -> tuple[str, ...]:
+    """Sentences on pairs whose order moved from the first sample to another (Bonferroni p < 0.05)."""
+    traces, weight, before, after = _by_kind(groups.counts)[:, : len(samples)]
+    # Both directions: the smaller key need not be the one that comes first.
+    pairs = np.concatenate((groups.key[:, 2:], groups.key[:, :1:-1]))
+    n, total = np.tile(traces, 2), np.tile(weight, 2)
+    ordered = np.concatenate((before, after), axis=1)
+    enough = n >= settings.min_traces
+    later, at = np.nonzero(enough[1:] & enough[0])
+    later += 1
+    n_0, n_1 = n[0, at], n[later, at]
+    old, new = ordered[0, at] / total[0, at], ordered[later, at] / total[later, at]
+    pooled = (old * n_0 + new * n_1) / (n_0 + n_1)
+    spread = np.sqrt(np.maximum(pooled * (1 - pooled), 1e-12) * (1 / n_0 + 1 / n_1))
+    p = 2 * ndtr(-np.abs(new - old) / spread)
+    notes = []
+    for test in np.flatnonzero((np.abs(new - old) > _MOVED) & (p * len(p) < 0.05)).tolist():
+        first, second = (children[key].text for key in pairs[at[test]])
+        notes.append(
+            f"{first} is over before {second} starts in {old[test]:.0%} of the {samples[0]} and "
+            f"{new[test]:.0%} of the {samples[later[test]]} requests that have both; one order is laid over "
+            f"{'both' if len(samples) == 2 else 'all'}."
+        )
+    if len(notes) > _MAX_NOTES:
+        return (*notes[:_MAX_NOTES], f"The order of {len(notes) - _MAX_NOTES} more pairs of siblings moved.")
+    return tuple(notes)

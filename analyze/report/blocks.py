@@ -1,0 +1,347 @@
+"""A section of a report as data: blocks, filled once by the section, shown alike everywhere.
+
+A section is a model (what the JSON holds, `schemas.report`) and one function that makes blocks of it; both
+are named in a `SectionView` of its method. `page` renders blocks as HTML, `terminal` prints them. Neither
+knows a section, and no section knows HTML, widths or escapes: every text may come from outside, and the
+renderers make it safe where they write it.
+
+To add a column, add one `Column` to the list of its table:
+
+    Column("requests{}", "Requests", "count")  # of the fields requests0 and requests1: `29 → 3 174`
+    Column("share", "Of all", "share", far=1)  # left out first where there is little room
+    Column("", "Change", "figure", lambda row: span(row.interval))  # a value that is no field
+
+To add a section, write its model and
+
+    def slowest(section: SlowestSection) -> Blocks:
+        return (Part("Slowest requests", (Table("Slowest requests", COLUMNS, section.rows, section.total),)),)
+
+and put `SectionView(SlowestSection, slowest)` into its method's `sections`.
+
+What stands in a line or a cell is `Words`: text, `Run`s of text in a tone or with a link, `Bar`s, or a tuple
+of them. On a terminal bars and `Drawing`s are left out, `Details` stay closed, and of a `Part` that folds the
+title is printed; what is for one of the two only stands in an `Only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from markupsafe import Markup
+
+from analyze.report import wording
+
+Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
+"""How words stand out. `span`: small, on a line of its own below a number. `pre`: as it is, line by line.
+`swatch`: a patch of colour, before the first or (`after`) the second of two."""
+
+MOST_CHARACTERS: Final = 120
+"""Longer names are clipped in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stretch of text in one tone."""
+
+    text: str
+    tone: Tone = ""
+    kind: str = ""
+    """What it is of, in a word: with `tag` the colour of a label (`worse`, `failing`, `structural`)."""
+    href: str = ""
+    """`#anchor` of a part of the same section, or an address."""
+    title: str = ""
+    """What a pointer that rests on it shows."""
+
+
+At = Literal["full", "upper", "lower", "thin"]
+"""How much of a bar's height a stretch takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of a bar, percent of its length."""
+
+    kind: str
+    """Colour: `before`, `after`, `up`, `down`, `quiet`, `interval`, or one of the section's own style."""
+    left: float
+    width: float
+    at: At = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar as wide as its place; all bars of a column lie under each other, on one axis."""
+
+    stretches: tuple[Stretch, ...]
+    title: str
+    """What it shows, for who does not see it."""
+    zero: float | None = None
+    """Where 0 lies, percent; None: at the left end, or nowhere."""
+
+
+Words: TypeAlias = "str | Run | Bar | Sequence[Words]"
+
+
+def runs(words: Words) -> Iterator[Run | Bar]:
+    """Words one by one."""
+    if isinstance(words, str):
+        yield Run(words)
+    elif isinstance(words, Run | Bar):
+        yield words
+    else:
+        for part in words:
+            yield from runs(part)
+
+
+def strong(text: str) -> Run:
+    """Text that stands out."""
+    return Run(text, "strong")
+
+
+def dim(text: str) -> Run:
+    """Text that stands back."""
+    return Run(text, "dim")
+
+
+def code(text: str, title: str = "") -> Run:
+    """A key or an expression, as it is written."""
+    return Run(text, "code", title=title)
+
+
+def tag(text: str, kind: str = "") -> Run:
+    """A label."""
+    return Run(text, "tag", kind)
+
+
+def joined(parts: Iterable[Words], between: str = ", ") -> Words:
+    """Words with a separator between."""
+    every: list[Words] = []
+    for part in parts:
+        every += [between, part] if every else [part]
+    return tuple(every)
+
+
+# Units: how a value reads; one place for the page, terminal and tables.
+
+Unit = Literal[
+    "text",
+    "name",
+    "key",
+    "keys",
+    "figure",
+    "bar",
+    "count",
+    "us",
+    "change",
+    "share",
+    "gain",
+    "ratio",
+    "p",
+    "number",
+]
+"""`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words that
+stand to the right like numbers; `us`: a duration in µs; `change`: one with its sign; `share`: in percent;
+`gain`: with its sign; `ratio`: `×1.3`. A pair of values reads `before → after`."""
+
+_NONE: Final = "–"
+
+
+def _name(text: str) -> Words:
+    return wording.clip(text, MOST_CHARACTERS)
+
+
+def _key(key: str) -> Words:
+    return code(wording.short(key), title=key)
+
+
+_WORDS: Final[dict[str, Callable[[Any], Words]]] = {
+    "name": _name,
+    "key": _key,
+    "keys": lambda keys: joined(_key(key) for key in keys),
+    "count": wording.count,
+    "us": wording.duration,
+    "change": wording.change,
+    "share": wording.percent,
+    "gain": lambda share: wording.percent(share, sign=True),
+    "ratio": wording.factor,
+    "p": wording.p_value,
+    "number": wording.significant,
+}
+LEFT: Final = ("text", "name", "key", "keys", "bar")
+"""Units that stand to the left."""
+
+
+def worded(unit: Unit, value: Any) -> Words:
+    """A value of a unit in words; `–` for None, of a p-value `not run`; a pair as `before → after`."""
+    if unit in ("text", "figure", "bar"):
+        return _NONE if value is None else value
+    if isinstance(value, tuple) and unit != "keys":
+        before, after = value
+        if unit == "us":
+            return wording.moved_duration(before, after)
+        return (worded(unit, before), " → ", worded(unit, after))
+    if value is None:
+        return wording.p_value(None) if unit == "p" else _NONE
+    return _WORDS[unit](value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    key: str
+    """Field of a row. `mean{}_us` stands for two: `mean0_us` before and `mean1_us` after."""
+    label: str
+    """Heading."""
+    unit: Unit = "text"
+    value: Callable[[Any], Any] | None = None
+    """The value of a row where it is no field."""
+    far: int = 0
+    """Columns of the highest number are left out first where there is little room; of 0 none."""
+    about: str = ""
+    """What the heading means, where a word is not enough."""
+
+    def of(self, row: Any) -> Any:
+        """The value of a row."""
+        if self.value is not None:
+            return self.value(row)
+        if "{}" in self.key:
+            return getattr(row, self.key.format(0)), getattr(row, self.key.format(1))
+        return getattr(row, self.key)
+
+    def words(self, row: Any) -> Words:
+        """The same in words."""
+        return worded(self.unit, self.of(row))
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it stands to the left; numbers stand to the right."""
+        return self.unit in LEFT
+
+
+# Blocks.
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A paragraph."""
+
+    words: Words
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    items: Sequence[Words]
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A name and what is known under it."""
+
+    name: str
+    words: Words
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names and what is known under each."""
+
+    facts: Sequence[Fact]
+    look: Literal["numbers", "lines", "rows"] = "rows"
+    """`numbers`: side by side, large; `lines`: side by side, small; both on a terminal in one paragraph.
+    `rows`: one below the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under headings."""
+
+    label: str
+    """What it lists, for who does not see it; on a terminal the heading of the first column."""
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+    total: int | None = None
+    """How many rows there are, where more than are given; None: all are."""
+    stored: str = ""
+    """Table beside the report that has all of them."""
+    first: int | None = None
+    """Rows in sight; the others on demand. None: all."""
+    printed: int = 6
+    """Rows on a terminal."""
+    tone: Callable[[Any], str] | None = None
+    """What a row is: `slower`, `faster`, `up`, `down`, `sum`; several words for several."""
+
+    @property
+    def filled(self) -> tuple[Column, ...]:
+        """Columns that say anything: one that is empty in every row is left out."""
+        return tuple(c for c in self.columns if any(c.words(row) not in ("", ()) for row in self.rows))
+
+    @property
+    def shown_of(self) -> str:
+        """`40 of 112`; empty where all are here."""
+        total = len(self.rows) if self.total is None else self.total
+        if len(self.rows) >= total:
+            return ""
+        return f"{wording.count(len(self.rows))} of {wording.count(total)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing, on the page only; made by `analyze.report.drawing`, all text in it escaped."""
+
+    markup: Markup
+    caption: Words = ""
+    legend: Words = ""
+    wide: str = ""
+    """What it shows, where it may be wider than the page and scrolls by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Blocks side by side where there is room."""
+
+    blocks: Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks on demand, on the page only."""
+
+    summary: Words
+    blocks: Blocks
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Blocks under a title. A part within a part has a smaller one."""
+
+    title: Words
+    blocks: Blocks
+    note: Words = ""
+    """Beside the title, small."""
+    anchor: str = ""
+    """What links name it."""
+    look: Literal["", "card", "lead"] = ""
+    """A `card` stands for itself, with a border; a `lead` is the title of all."""
+    open: bool | None = None
+    """None: always; else whether it is open, and folds at a click."""
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Blocks for the page or for a terminal alone."""
+
+    where: Literal["page", "terminal"]
+    blocks: Blocks
+
+
+Block: TypeAlias = Text | Items | Facts | Table | Drawing | Row | Details | Part | Only
+Blocks: TypeAlias = "Sequence[Block]"

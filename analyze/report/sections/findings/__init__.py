@@ -1,1 +1,0 @@
-"""How the section `findings` is shown."""

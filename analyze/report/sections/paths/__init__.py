@@ -1,1 +1,0 @@
-"""How the section `paths` is shown, and how it is made of what was found."""

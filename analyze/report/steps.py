@@ -1,0 +1,299 @@
+"""Where the time went: the steps before and after as rows on one axis, quiet stretches folded.
+
+The bars of either side follow each other as the response waited for them, so that they end at the mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from analyze.report import wording
+from analyze.report.blocks import Bar, Blocks, Column, Details, Stretch, Table, Text, Words, code, dim, strong
+from schemas.report.parts import NodeName
+from schemas.report.step_account import StepAccount, StepRow
+
+MATERIAL = 0.03
+"""A step with at least this share of the sum of all |parts| is pointed out: at most 33 of them."""
+MOST_DIFFERENT = 16
+"""Up to so many steps that are not the same on both sides each have a row, though their part is small."""
+FOLD_LEAST = 3
+"""A stretch of fewer steps is drawn as it is: a fold would hide more than it saves."""
+UNCHANGED = 0.25
+"""A fold whose times together moved by more than this share of the larger is not called unchanged."""
+
+
+class Fate(StrEnum):
+    """What became of a step."""
+
+    KEPT = "kept"
+    REPLACED = "replaced"
+    """Another component does the same work in its place."""
+    LOST = "lost"
+    GAINED = "gained"
+    FOLD = "fold"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the drawing; a fold has the rows `inside` it (none where the model has only their sums)."""
+
+    fate: Fate
+    before: NodeName | None
+    after: NodeName | None
+    text: str
+    """Of a fold."""
+    before_us: float
+    after_us: float
+    bars: tuple[Stretch, Stretch]
+    """Before, after."""
+    material: bool
+    """Carries much of the change."""
+    tested: bool
+    steps: int
+    inside: tuple[Line, ...] = ()
+
+    @property
+    def part_us(self) -> float:
+        """Its part of the change of the mean."""
+        return self.after_us - self.before_us
+
+    @property
+    def was_there(self) -> bool:
+        """Whether any of it was there before."""
+        return self.fate is not Fate.GAINED and (not self.inside or any(x.was_there for x in self.inside))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether any of it is there after."""
+        return self.fate is not Fate.LOST and (not self.inside or any(x.is_there for x in self.inside))
+
+    @property
+    def heat(self) -> str:
+        """`slower`, `faster` or `quiet`."""
+        if not self.material:
+            return "quiet"
+        return "slower" if self.part_us > 0 else "faster"
+
+
+@dataclass(frozen=True, slots=True)
+class StepsView:
+    """The drawing of one account."""
+
+    account: StepAccount
+    lines: tuple[Line, ...]
+
+    @property
+    def part_us(self) -> float:
+        """What the parts of all lines add up to."""
+        return self.account.mean1_us - self.account.mean0_us
+
+    @property
+    def aligned(self) -> bool:
+        """Whether two structures stand side by side."""
+        return self.account.category0 != self.account.category1
+
+    @property
+    def new(self) -> bool:
+        """Whether there was nothing before to compare with: the times after stand alone."""
+        return self.account.requests0 == 0
+
+
+def steps_view(account: StepAccount) -> StepsView:
+    """Rows and folds of an account. O(steps · log steps)."""
+    lines = _lines(account.rows, 100 / max(account.mean0_us, account.mean1_us, 1e-9))
+    return StepsView(account, _folded(lines, _shown(lines)))
+
+
+def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[Line]:
+    """A line a row, each side's bars one after the other."""
+    least = MATERIAL * sum(abs(row.part_us) for row in rows)
+    lines, ends = [], (0.0, 0.0)
+    for row in rows:
+        widths = (row.before_us * percent_per_us, row.after_us * percent_per_us)
+        fate = _fate(row)
+        lines.append(
+            Line(
+                fate=fate,
+                before=row.before,
+                after=row.after,
+                text=_text([row], [fate]) if fate is Fate.FOLD else "",
+                before_us=row.before_us,
+                after_us=row.after_us,
+                bars=(
+                    Stretch("before", ends[0], widths[0], "upper"),
+                    Stretch("after", ends[1], widths[1], "lower"),
+                ),
+                material=row.part_us != 0 and abs(row.part_us) >= least,
+                tested=row.tested,
+                steps=row.steps,
+            )
+        )
+        ends = (ends[0] + widths[0], ends[1] + widths[1])
+    return lines
+
+
+def _fate(row: StepRow) -> Fate:
+    if row.before is None and row.after is None:
+        return Fate.FOLD
+    if row.after is None:
+        return Fate.LOST
+    if row.before is None:
+        return Fate.GAINED
+    return Fate.KEPT if row.before == row.after else Fate.REPLACED
+
+
+def _shown(lines: Sequence[Line]) -> set[int]:
+    """Lines with a row of their own: what carries the change with the step before it, the few that differ,
+    the first and the last."""
+    different = [i for i, line in enumerate(lines) if line.fate not in (Fate.KEPT, Fate.FOLD)]
+    if len(different) > MOST_DIFFERENT:
+        different = []
+    material = {i for i, line in enumerate(lines) if line.material}
+    return material | {i - 1 for i in material} | set(different) | {0, len(lines) - 1}
+
+
+def _folded(lines: Sequence[Line], shown: set[int]) -> tuple[Line, ...]:
+    """Stretches of `FOLD_LEAST` lines and more that are not shown become one."""
+    drawn: list[Line] = []
+    for is_shown, group in itertools.groupby(range(len(lines)), key=lambda i: i in shown):
+        stretch = [lines[i] for i in group]
+        if is_shown or len(stretch) < FOLD_LEAST:
+            drawn += stretch
+        else:
+            drawn.append(_fold(stretch))
+    return tuple(drawn)
+
+
+def _fold(stretch: Sequence[Line]) -> Line:
+    bars = [
+        replace(stretch[0].bars[side], width=sum(line.bars[side].width for line in stretch))
+        for side in (0, 1)
+    ]
+    return Line(
+        fate=Fate.FOLD,
+        before=None,
+        after=None,
+        text=_text(stretch, [line.fate for line in stretch]),
+        before_us=sum(line.before_us for line in stretch),
+        after_us=sum(line.after_us for line in stretch),
+        bars=(bars[0], bars[1]),
+        material=False,
+        tested=False,
+        steps=sum(line.steps for line in stretch),
+        inside=tuple(stretch),
+    )
+
+
+def _text(stretch: Sequence[Line | StepRow], fates: Sequence[Fate]) -> str:
+    """What a fold says it holds."""
+    steps = wording.count(sum(part.steps for part in stretch))
+    if Fate.FOLD in fates:
+        return f"{steps} steps with small parts"
+    words = {Fate.LOST: "only before", Fate.GAINED: "only after", Fate.REPLACED: "elsewhere"}
+    for fate, word in words.items():
+        if all(other is fate for other in fates):
+            return f"{steps} steps {word}"
+    told = [f"{wording.count(fates.count(fate))} {word}" for fate, word in words.items() if fate in fates]
+    tested = sum(part.tested for part in stretch)
+    if tested:
+        told.append(f"{wording.count(tested)} changed by test")
+    if told:
+        return f"{steps} steps, {', '.join(told)}"
+    before, after = (
+        sum(us) for us in zip(*((part.before_us, part.after_us) for part in stretch), strict=True)
+    )
+    if abs(after - before) > UNCHANGED * max(before, after):
+        return f"{steps} steps, each with a small part"
+    return f"{steps} unchanged steps"
+
+
+def steps_blocks(account: StepAccount, label: str, *, names: bool = True) -> Blocks:
+    """A table of the steps that carry the change, and all of them on demand.
+
+    label tells which steps; names: whether the two sides are called by their categories.
+    """
+    view = steps_view(account)
+    every = [inner for line in view.lines for inner in (line.inside or (line,))]
+    columns = _columns(view)
+    total = _total(every)
+    shown = Table(label, columns, (*view.lines, total), printed=0, tone=partial(_tone, view))
+    if len(every) == len(view.lines):
+        return (Text(_caption(view, names), "dim"), shown)
+    whole = Table(f"{label}, every one", columns, (*every, total), printed=0, tone=partial(_tone, view))
+    return (
+        Text(_caption(view, names), "dim"),
+        shown,
+        Details(f"All {wording.count(len(every))} steps", (whole,)),
+    )
+
+
+def _caption(view: StepsView, names: bool) -> Words:
+    account = view.account
+    head = "How long the response waited for each step, from the step before it, mean over"
+    after = wording.count(account.requests1)
+    if view.new:
+        return f"{head} {after} requests after; there were none before."
+    of: tuple[Words, Words] = ("", "")
+    if view.aligned and names:
+        of = (
+            ("the precursor's (", code(wording.short(account.category0)), ") "),
+            ("the mutation's (", code(wording.short(account.category1)), ") "),
+        )
+    before = wording.count(account.requests0)
+    end = f"{after} after. The parts add up to {wording.change(view.part_us)}."
+    return (f"{head} ", of[0], f"{before} requests before and ", of[1], end)
+
+
+def _columns(view: StepsView) -> tuple[Column, ...]:
+    def part(line: Line) -> Words:
+        return "" if view.new or line.part_us == 0 else wording.change(line.part_us)
+
+    return (
+        Column("", "Step", "text", _step),
+        Column("", "Before", "figure", lambda line: _waited(line.before_us, line.was_there and not view.new)),
+        Column("", "After", "figure", lambda line: _waited(line.after_us, line.is_there)),
+        Column("", "", "bar", lambda line: Bar(line.bars, _title(line, view.new))),
+        Column("", "Contribution", "figure", part),
+    )
+
+
+def _step(line: Line) -> Words:
+    """Its name; what became of it where it is not the same on both sides."""
+    if line.text:
+        return dim(line.text)
+    if line.fate is Fate.KEPT and line.after is not None:
+        return _named(line.after)
+    if line.before is None or line.after is None:
+        sign, name = ("+ ", line.after) if line.before is None else ("− ", line.before)
+        return (strong(sign), "" if name is None else _named(name))
+    return (strong("± "), _named(line.after), dim(" instead of "), _named(line.before))
+
+
+def _named(name: NodeName) -> Words:
+    side = dim(f" {name.happens}") if name.side else ""
+    return (dim(f"{wording.clip(name.where, 48)} "), wording.clip(name.what, 64), side)
+
+
+def _waited(us: float, there: bool) -> str:
+    return (wording.duration(us) if us else "0") if there else "–"
+
+
+def _title(line: Line, new: bool) -> str:
+    before = "" if new else f"{wording.duration(line.before_us)} before, "
+    return f"{before}{wording.duration(line.after_us)} after"
+
+
+def _tone(view: StepsView, line: Line) -> str:
+    return "end" if line.text == _TOGETHER else "" if view.new else line.heat
+
+
+_TOGETHER = "Together"
+
+
+def _total(every: Sequence[Line]) -> Line:
+    """The last row: both means."""
+    return replace(_fold(every), text=_TOGETHER, inside=())

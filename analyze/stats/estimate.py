@@ -1,0 +1,291 @@
+"""Estimate a change at many places, and answer every question that is asked of one (L.4, L.5, B.12).
+
+Two constructors cover what is compared: `share_change` for shares of requests or calls, `level_change` for
+logarithms of times and counts. Columns of their inputs are the same: 0 the value before, 1 the value after,
+2 and on the blocks of ordinary times. Blocks say how far a value moves by itself and which values are
+ordinary (the envelope). Whoever wants to know whether something changed, how large a change may be, which
+would have been seen, or how many requests are missing, makes an `Estimate` and asks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import numpy as np
+from scipy.special import betaincinv, ndtri, stdtr
+
+from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, enough_errors, window_noise
+from analyze.stats.proportions import fisher, newcombe, share_dispersion
+from schemas.arrays import B1, F8, I8
+
+BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
+"""Columns of what is compared."""
+LEAST_IN_BLOCK = 3
+"""Requests of a block that tell something of its scatter."""
+LEAST_IN_ENVELOPE = 5
+"""Requests of a block that show how far the system goes: one of fewer is too easily all of a kind."""
+SURE = 0.95
+"""That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
+_MOST_LOG = 700.0
+"""Logarithms over this are no numbers of 64 bits."""
+SHARE_MARGIN = 0.02
+"""A share must leave the envelope by this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Changes of one measure at many places, shares or natural logarithms; arrays are [places]."""
+
+    unit: Literal["share", "log"]
+    before: F8
+    after: F8
+    sampling: F8
+    """Variance of the change by chance alone."""
+    between: F8
+    """Variance of the change by what the system does on its own."""
+    freedom: F8
+    """Degrees of freedom of the standard error; infinite where it is assumed or known."""
+    p: F8
+    """Two-sided, of no change; without the noise between blocks."""
+    n0: F8
+    n1: F8
+    """Effective requests before and after."""
+    blocks: F8
+    """[places, blocks] values of ordinary times that make the envelope; NaN for none."""
+    low: F8
+    high: F8
+    """The envelope: least and largest of the blocks; infinite where there are too few for one."""
+    new: B1
+    """The share is 0 or 1 on one side."""
+    surely: tuple[F8, F8]
+    """Bounds of the value after by the chance of its own few requests; the value itself where they do not
+    matter."""
+    margin: F8 | float = 0.0
+    """By how much a value must leave the envelope."""
+    inner_freedom: F8 | None = None
+    """Degrees of freedom of the sampling variance alone; None: infinite."""
+
+    @property
+    def change(self) -> F8:
+        """After less before."""
+        return self.after - self.before
+
+    @property
+    def se(self) -> F8:
+        """Standard error of the change, the noise between blocks included."""
+        return np.sqrt(self.sampling + self.between)
+
+    @property
+    def z(self) -> F8:
+        """The change over its standard error."""
+        return self.change / self.se
+
+    @property
+    def p_with_noise(self) -> F8:
+        """Two-sided, of no change beyond the noise between blocks (Student's law)."""
+        with np.errstate(invalid="ignore"):
+            p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
+        return np.where(np.isnan(p), 1.0, p)
+
+    def reach(self, level: float = 0.95) -> F8:
+        """Half the length of the interval of the change."""
+        return enough_errors(float(ndtri((1 + level) / 2)), self.freedom) * self.se
+
+    def interval(self, level: float = 0.95) -> tuple[F8, F8]:
+        """Give the interval of the change; of shares from Wilson's, requests over φ (`newcombe`)."""
+        if self.unit == "share":
+            z = enough_errors(float(ndtri((1 + level) / 2)), self.freedom)
+            with np.errstate(invalid="ignore"):
+                phi = 1 + self.between / self.sampling
+            return newcombe((self.before, self.after), (self.n0 / phi, self.n1 / phi), z)
+        reach = self.reach(level)
+        return self.change - reach, self.change + reach
+
+    def clears(self, z: float, floor: F8 | float) -> B1:
+        """Tell which changes are z standard errors (as unlikely as that many of a normal law) and over a
+        floor."""
+        size = np.abs(self.change)
+        return np.asarray((size > enough_errors(z, self.freedom) * self.se) & (size > floor))
+
+    def outside(self) -> B1:
+        """Tell which values after leave the envelope, by more than their own chance; all where there is none.
+
+        Four of four are no more than seven of twelve: the exact bound of the share must lie outside.
+        """
+        least, most = self.surely
+        none = ~np.isfinite(self.high)
+        above = (self.after > self.high + self.margin) & (least > self.high)
+        below = (self.after < self.low - self.margin) & (most < self.low)
+        return np.asarray(none | above | below)
+
+    def before_outside(self) -> B1:
+        """Tell which values before leave the envelope: a reference that is not normal."""
+        outside = (self.before > self.high + self.margin) | (self.before < self.low - self.margin)
+        return np.asarray(outside & np.isfinite(self.high))
+
+    def furthest(self) -> tuple[I8, F8]:
+        """Find the block with the value furthest in the direction of the change: ([places] number, value)."""
+        if not self.blocks.shape[1]:
+            return np.full(len(self.p), -1), np.full(len(self.p), np.nan)
+        sign = np.where(self.change > 0, 1.0, -1.0)[:, None]
+        block = np.where(np.isnan(self.blocks), -np.inf, self.blocks * sign).argmax(axis=1)
+        return block.astype(np.int64), self.blocks[np.arange(len(block)), block]
+
+    def least(self, level: float = 0.95) -> F8:
+        """Give the least size that the change surely has; 0 where it may be none."""
+        low, high = self.interval(level)
+        return np.maximum(0.0, np.where(self.change > 0, low, -high))
+
+    def largest(self, level: float = 0.95) -> F8:
+        """Give the largest size that the change may have, in either direction."""
+        low, high = self.interval(level)
+        return np.maximum(np.abs(low), np.abs(high))
+
+    def largest_ratio(self, level: float = 0.95) -> F8:
+        """Give the same as a part of the value before, nothing falls by more; of shares as it is."""
+        if self.unit == "share":
+            return self.largest(level)
+        low, high = self.interval(level)
+        return np.maximum(-np.expm1(low), np.expm1(np.minimum(high, _MOST_LOG)))
+
+    def equivalent(self, margin: F8 | float) -> B1:
+        """Tell which changes are within a margin by two one-sided tests at 5 % (TOST)."""
+        return np.asarray(self.largest(0.90) < margin)
+
+    def smallest_visible(self, z: float, power: float = 0.9) -> F8:
+        """Give the change that is found with this power where z standard errors are asked for."""
+        return (enough_errors(z, self.freedom) + float(ndtri(power))) * self.se
+
+    def times(self, factor: float) -> Estimate:
+        """Give what is expected of so many times as many requests like these, before and after."""
+        return replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
+
+    def within(self) -> Estimate:
+        """Give the estimate without the noise between blocks: of these periods, not of others like them."""
+        freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
+        return replace(self, between=np.zeros_like(self.between), freedom=freedom)
+
+    def requests_needed(self, effect: F8 | float, z: float, power: float = 0.9) -> F8:
+        """Give the requests after with which such an effect is found; infinite where the noise forbids it."""
+        variance = (effect / (z + float(ndtri(power)))) ** 2 - self.between
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(variance > 0, np.ceil(self.n1 * self.sampling / variance), np.inf)
+
+    def take(self, places: I8 | B1) -> Estimate:
+        """Give the estimate of some of the places."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                values[name] = value[places]
+        values["surely"] = tuple(bound[places] for bound in self.surely)
+        return Estimate(**values)
+
+
+def share_change(
+    x: F8, n: F8, *, prior_phi: float = 1.0, one_sided: bool = False, margin: F8 | float = SHARE_MARGIN
+) -> Estimate:
+    """Estimate changes of shares x of n; both [places, columns], in effective requests.
+
+    p is Fisher's (`one_sided`: of no rise). The variance is quasi-binomial: over-dispersion φ between
+    blocks, the lowest 90 % of them (L.9 item 4), and `prior_phi` at least, except of what is new or gone,
+    which was never seen to scatter.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = x / n
+        inverse = 1 / n[:, BEFORE] + 1 / n[:, AFTER]
+        both = n[:, BEFORE] + n[:, AFTER]
+        pooled = (x[:, BEFORE] + x[:, AFTER]) / both
+        sampling = np.maximum(pooled * (1 - pooled), 0.25 / both) * inverse
+    appears = (x[:, BEFORE] < 0.5) | (x[:, AFTER] < 0.5)
+    filled = (x[:, BEFORE] > n[:, BEFORE] - 0.5) | (x[:, AFTER] > n[:, AFTER] - 0.5)
+    known = n[:, FIRST_BLOCK:] >= LEAST_IN_BLOCK
+    prior = np.where(appears, 1.0, prior_phi)
+    counts, trials = (np.where(known, v[:, FIRST_BLOCK:], 0.0) for v in (x, n))
+    phi = np.maximum(share_dispersion(counts, trials, unbiased=True), prior)
+    seen = np.where(n[:, FIRST_BLOCK:] >= LEAST_IN_ENVELOPE, share[:, FIRST_BLOCK:], np.nan)
+    exact = fisher(
+        *(np.rint(v).astype(np.int64) for v in (x[:, BEFORE], n[:, BEFORE], x[:, AFTER], n[:, AFTER]))
+    )
+    with np.errstate(invalid="ignore"):  # where a side has nothing, there is nothing to say
+        between = sampling * (phi - 1)
+    return Estimate(
+        "share",
+        share[:, BEFORE],
+        share[:, AFTER],
+        sampling,
+        between,
+        np.where(phi > prior, np.maximum(known.sum(axis=1) - 1.0, 1.0), np.inf),
+        np.where(x[:, AFTER] > 0, exact.p_more, 1.0) if one_sided else exact.p,
+        n[:, BEFORE],
+        n[:, AFTER],
+        seen,
+        *envelope(seen),
+        appears | filled,
+        share_bounds(x[:, AFTER], n[:, AFTER]),
+        margin,
+    )
+
+
+def level_change(
+    periods: LogMedians, n: F8, p: F8, blocks: LogMedians, blocks_n: F8, *, least_tau: float
+) -> Estimate:
+    """Estimate changes of levels, as logarithms.
+
+    periods: [places, 2] values before and after, and variances of their sampling; n: [places, 2] requests;
+    p: of a test of the values themselves. blocks: [places, blocks], of blocks_n requests each. The variance
+    between blocks is robust, less the sampling's, shrunk to that of all places, at least `least_tau`² (L.5,
+    L.9 item 2).
+    """
+    told = np.where(blocks_n >= LEAST_IN_BLOCK, blocks.value, np.nan)
+    noise = window_noise(
+        LogMedians(told, np.where(np.isnan(told), np.nan, blocks.variance)), floor=least_tau, trim=0.0
+    )
+    # What was seen to scatter is not pulled down to what the others do.
+    tau2 = np.fmax(noise.tau2, noise.raw_tau2)
+    between = tau2 * (1 + 1 / np.maximum(noise.windows, 1))
+    freedom = np.where(
+        tau2 <= least_tau**2 * (1 + 1e-9), np.inf, SHRINKAGE_WEIGHT + np.maximum(noise.windows - 1.0, 0.0)
+    )
+    sampling = periods.variance.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # Welch and Satterthwaite
+        freedom = freedom * ((sampling + between) / between) ** 2
+    seen = np.where(blocks_n >= LEAST_IN_ENVELOPE, blocks.value, np.nan)
+    before, after = periods.value[:, BEFORE], periods.value[:, AFTER]
+    return Estimate(
+        "log",
+        before,
+        after,
+        sampling,
+        between,
+        np.where(np.isnan(freedom), np.inf, freedom),
+        p,
+        n[:, BEFORE],
+        n[:, AFTER],
+        seen,
+        *envelope(seen),
+        np.zeros(len(p), np.bool_),
+        (after, after),
+    )
+
+
+def envelope(seen: F8) -> tuple[F8, F8]:
+    """Give the ([places] least, largest) value of [places, blocks], NaN for none; infinite for fewer than
+    five."""
+    told = ~np.isnan(seen)
+    enough = told.sum(axis=1) >= LEAST_FOR_ENVELOPE
+    low, high = (
+        np.where(told, seen, np.inf).min(axis=1, initial=np.inf),
+        np.where(told, seen, -np.inf).max(axis=1, initial=-np.inf),
+    )
+    return np.where(enough, low, -np.inf), np.where(enough, high, np.inf)
+
+
+def share_bounds(x: F8, n: F8, sure: float = SURE) -> tuple[F8, F8]:
+    """Give exact one-sided bounds of shares x of n (Clopper and Pearson): (least, most), each with that
+    confidence."""
+    x = np.clip(x, 0.0, n)
+    with np.errstate(invalid="ignore"):
+        least = np.where(x > 0, betaincinv(np.maximum(x, 1e-9), n - x + 1, 1 - sure), 0.0)
+        most = np.where(x < n, betaincinv(x + 1, np.maximum(n - x, 1e-9), sure), 1.0)
+    return least, most

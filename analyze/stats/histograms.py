@@ -1,0 +1,163 @@
+"""Histograms of values by place and column, in bins of equal ratio: medians, quantiles, rank tests of them.
+
+What a profile keeps of requests are such rows, one a (place, column, bin) with the number of requests;
+columns are slots of time at first, then the periods and blocks that slots are put together to. Adding up
+millions of rows is most of what tests cost: `summed_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.noise import LogMedians
+from analyze.stats.rank import rank_tests_of_groups
+from analyze.stats.sums import numbered, totals
+from schemas.arrays import B1, F8, I8
+
+_MOST_BINS = 1 << 13
+_CELLS_A_ROW = 2
+"""Cells that the array of `_summed_in_cells` may have, a row: no more memory than a sort takes."""
+_IQR = 1.349
+"""Quartile distance of a normal law, in standard deviations."""
+_MEDIAN_SE = 1.2533
+"""√(π/2): standard error of a median over that of a mean."""
+_LEAST_SPREAD = 0.02
+"""A sample of equal values is not without error: a bin is 2.2 % wide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histograms:
+    """Rows sorted by (place, column, bin), each once; arrays are [rows]."""
+
+    place: I8
+    column: I8
+    bin: I8
+    n: F8
+    """Effective requests."""
+
+    @staticmethod
+    def of(place: I8, column: I8, bins: I8, n: F8) -> Histograms:
+        """Add up rows that may come more than once, and in any order."""
+        return Histograms(*summed_rows(place, column, bins, n))
+
+    def where(self, keep: B1) -> Histograms:
+        """Keep some of the rows."""
+        if keep.all():
+            return self
+        return Histograms(self.place[keep], self.column[keep], self.bin[keep], self.n[keep])
+
+    def pooled(self, column: I8) -> Histograms:
+        """Put columns together: column[old] is the new one, -1 for none."""
+        here = self.where(column[self.column] >= 0)
+        return Histograms.of(here.place, column[here.column], here.bin, here.n)
+
+    def sums(self, values: F8, n_places: int, n_columns: int) -> F8:
+        """Add values [rows] up by place and column: [places, columns]."""
+        cell = self.place * n_columns + self.column
+        return totals(cell, values, n_places * n_columns).reshape(n_places, n_columns)
+
+    def log_medians(self, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
+        """Give medians, natural logarithm, with the variance of their sampling from the quartiles, and
+        requests.
+
+        All [places, columns]; NaN where there is no request.
+        """
+        cell = self.place * n_columns + self.column
+        n = totals(cell, self.n, n_places * n_columns)
+        low, middle, high = self._quantiles(cell, n, (0.25, 0.5, 0.75))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = np.maximum((high - low) * BIN_LOG / _IQR, _LEAST_SPREAD)
+            variance = (_MEDIAN_SE * spread) ** 2 / n
+        shape = (n_places, n_columns)
+        found = LogMedians(
+            (middle * BIN_LOG).reshape(shape), np.where(n > 0, variance, np.nan).reshape(shape)
+        )
+        return found, n.reshape(shape)
+
+    def holding(self, n_places: int, quantiles: Sequence[float]) -> tuple[I8, list[I8]]:
+        """Find the bins that hold quantiles of rows of one column: (places with a request, [those] bins a
+        quantile)."""
+        total = totals(self.place, self.n, n_places)
+        rows = self._holding(self.place, total, quantiles)
+        return np.flatnonzero(total > 0), [self.bin[at] for at in rows]
+
+    def rank_p(self, n_places: int) -> F8:
+        """Test column 1 against column 0 by ranks, two-sided: [places] p."""
+        group, first = numbered((self.place, self.bin))
+        before, after = (totals(group, self.n * (self.column == side), len(first)) for side in (0, 1))
+        return rank_tests_of_groups(self.place[first], before, after, n_places).p
+
+    def _holding(self, cell: I8, n: F8, quantiles: Sequence[float]) -> list[I8]:
+        """Find the row of each filled cell that holds a quantile: up to it so many requests lie."""
+        cumulative = np.cumsum(self.n)
+        filled = np.flatnonzero(n > 0)
+        before = np.concatenate(([0.0], np.cumsum(n)))[filled]
+        first, past = np.searchsorted(cell, filled), np.searchsorted(cell, filled, side="right") - 1
+        found = []
+        for q in quantiles:
+            target = before + q * n[filled]
+            at = np.searchsorted(cumulative, target - 1e-9 * np.maximum(target, 1))
+            # Rounding must not carry a quantile into the next cell.
+            found.append(np.clip(np.minimum(at, len(cumulative) - 1), first, past))
+        return found
+
+    def _quantiles(self, cell: I8, n: F8, quantiles: Sequence[float]) -> list[F8]:
+        """Give [cells] quantiles on the axis of bins, by linear interpolation inside a bin."""
+        cumulative = np.cumsum(self.n)
+        filled = np.flatnonzero(n > 0)
+        before = np.concatenate(([0.0], np.cumsum(n)))[filled]
+        found = []
+        for q, at in zip(quantiles, self._holding(cell, n, quantiles), strict=True):
+            below = cumulative[at] - self.n[at]
+            place = np.full(len(n), np.nan)
+            place[filled] = self.bin[at] + np.clip((before + q * n[filled] - below) / self.n[at], 0, 1)
+            found.append(place)
+        return found
+
+
+def summed_rows(place: I8, column: I8, bins: I8, n: F8) -> tuple[I8, I8, I8, F8]:
+    """Add up n of equal (place, column, bin), in their order: rows sorted by the three, each once.
+
+    All [rows]; bins outside of 0 to 8191 become the nearest. O(rows) where places ascend and their bins lie
+    close (the usual order), else O(rows log rows).
+    """
+    bins = np.clip(bins, 0, _MOST_BINS - 1)
+    n_columns = int(column.max(initial=0)) + 1
+    key = place * n_columns
+    key += column
+    key *= _MOST_BINS
+    key += bins
+    if (key[1:] > key[:-1]).all():
+        return place, column, bins, n
+    starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
+    if (place[starts[1:]] > place[starts[:-1]]).all():
+        low = np.minimum.reduceat(bins, starts)
+        width = np.maximum.reduceat(bins, starts) - low + 1
+        if int(width.sum()) * n_columns <= _CELLS_A_ROW * len(place):
+            return _summed_in_cells((place, column, bins, n), starts, low, width, n_columns)
+    found, code = np.unique(key, return_inverse=True)
+    of = found // _MOST_BINS
+    return of // n_columns, of % n_columns, found % _MOST_BINS, totals(code, n, len(found))
+
+
+def _summed_in_cells(
+    rows: tuple[I8, I8, I8, F8], starts: I8, low: I8, width: I8, n_columns: int
+) -> tuple[I8, I8, I8, F8]:
+    """Add up in an array over all bins between a place's least and largest; places begin at `starts`."""
+    place, column, bins, n = rows
+    # Cells by (place, column, bin): where each column of each place begins.
+    begin = np.concatenate(([0], np.cumsum(np.repeat(width, n_columns))))
+    run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(place)))
+    cell = (begin[:-1:n_columns] - low)[run]
+    cell += column * width[run]
+    cell += bins
+    n_cells = int(begin[-1])
+    filled = np.flatnonzero(np.bincount(cell, minlength=n_cells))
+    total = totals(cell, n, n_cells)[filled]
+    of = np.repeat(np.arange(len(begin) - 1), np.diff(np.searchsorted(filled, begin)))
+    run = of // n_columns
+    return place[starts][run], of % n_columns, filled - begin[of] + low[run], total
