@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -95,12 +95,15 @@ format: $(VENV)/dev.stamp ## Format and fix what can be fixed
 bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselines
 	$(BIN)/python tests/bench/bench_codecs.py
 	$(BIN)/python tests/bench/bench_kernel.py
-	$(BIN)/python tests/bench/bench_lake.py ../shared/data/online-boutique
+	$(BIN)/python tests/bench/bench_lake.py tests/data/online-boutique
 	$(BIN)/python tests/bench/bench_import.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1: paper size; REAL=DIR: recordings
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
+
+score: $(VENV)/dev.stamp ## Score robust mode on all labelled faults and some quiet pairs of REAL=DIR, against what is kept
+	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score $(REAL)
 
 evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated faults and A/A splits; REAL=DIR: on recordings
 	PYTHONPATH=tests $(BIN)/python -m evaluation.variance_truths

@@ -1,4 +1,4 @@
-"""Calibration: ordinary times of a lake held against ordinary times, findings counted (ALGORITHMS J.3).
+"""Calibration: ordinary times of a lake compared with ordinary times, findings counted (ALGORITHMS J.3).
 
 Every finding of such a pair is false, or tells of a change that the lake calls ordinary. The record says how
 many to expect; every report of the lake prints it.

@@ -314,6 +314,14 @@ def resolve(
     return Lakes(default_lake, provisional=provisional).find(period, may_be_empty=may_be_empty)
 
 
+def notes(periods: Iterable[LakePeriod]) -> list[str]:
+    """What keeps something from readers of some periods: one sentence a lake and cause."""
+    told = [
+        (part.root.resolve(), note(part)) for note in (pending_note, provisional_note) for part in periods
+    ]
+    return [f"{root.name}: {text}" for root, text in dict.fromkeys(told) if text is not None]
+
+
 def pending_note(found: LakePeriod) -> str | None:
     """One sentence where an interrupted import keeps something from readers, else None."""
     if not found.pending:
@@ -334,7 +342,7 @@ def provisional_note(found: LakePeriod) -> str | None:
 
 
 def refuse_overlap(samples: Sequence[LakePeriods]) -> None:
-    """Requests in two samples of a comparison would be held against themselves.
+    """Requests in two samples of a comparison would be compared with themselves.
 
     Two samples of one lake may overlap in time only where each has a filter of its own (two versions in the
     same hour); whether the filters part the requests is not looked at. Raises PeriodError.

@@ -9,6 +9,7 @@ come at once. Only the module of the command that was asked for is imported at a
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import typer.main
 from flowdiff.outcome import exit_code
 from flowdiff.streams import open_closed_streams, tolerate_any_text
 from flowdiff.version import version
+from schemas.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +171,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(given: list[str]) -> int | None:
     """Exit code where the command gives one. Nothing asked for is a wrong call, answered with the help."""
+    for argument in given:
+        _refuse_foreign_bytes(argument)
     app = build_app([*COMMANDS])
     code: int | None = app(given or ["--help"], prog_name="flowdiff", standalone_mode=False)
     return code if given else 2
+
+
+def _refuse_foreign_bytes(argument: str) -> None:
+    """Raises InputError for what is not UTF-8, unless it is the name of a file: that has any bytes."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        if not os.path.lexists(argument):
+            raise InputError(f"The argument '{argument}' is not UTF-8.", remedy="Convert it.") from error
 
 
 if __name__ == "__main__":

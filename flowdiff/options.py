@@ -73,13 +73,15 @@ def period_of(
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
     """One line on standard error for each lake with an interrupted import, or windows that are not sealed."""
-    from analyze.scope import pending_note, provisional_note
+    from analyze.scope import notes
 
-    found = list(periods)
-    notes = [(part.root.resolve(), note(part)) for note in (pending_note, provisional_note) for part in found]
-    for root, told in dict.fromkeys(notes):
-        if told is not None:
-            typer.echo(visible(f"flowdiff: {root.name}: {told}"), err=True)
+    say_notes(notes([*periods]))
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """One line each on standard error."""
+    for note in notes:
+        typer.echo(visible(f"flowdiff: {note}"), err=True)
 
 
 def provisional_folder() -> Path:

@@ -2,7 +2,7 @@
 
 0: done. 1: what a command found (a change, errors in a lake), never anything else. 2: an error, a wrong
 option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change without a
-cause. 130: interrupted.
+cause. 4: live ingestion halted, and waits for a person. 130: interrupted.
 """
 
 from __future__ import annotations

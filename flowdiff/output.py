@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from analyze.sql.values import python_values, times_as_text
 from flowdiff.options import TableFormat
 from schemas.errors import ConfigError, InputError, QueryError
 from schemas.visible import ESCAPED_CLASS, escaped
@@ -39,8 +40,8 @@ def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     """Rows as a JSON array, one object a line, batch by batch. NaN becomes null, times ISO 8601."""
     separator = b"[\n"
     for batch in reader:
-        for row in batch.to_pylist():
-            out.write(separator + _json(row).encode())
+        for row in zip(*map(python_values, batch.columns), strict=True):
+            out.write(separator + _json(dict(zip(batch.schema.names, row, strict=True))).encode())
             separator = b",\n"
     out.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
 
@@ -104,10 +105,10 @@ def _csv_cells(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
         return column.cast(pa.string())
     if pa.types.is_date(type_) or pa.types.is_time(type_) or pa.types.is_timestamp(type_):
-        return column.cast(pa.string())
+        return times_as_text(column)
     if pa.types.is_string(type_) and not pc.any(pc.match_substring_regex(column, _RUN_OR_HIDDEN)).as_py():
         return _quoted(column)
-    text = [None if value is None else _csv_text(value) for value in column.to_pylist()]
+    text = [None if value is None else _csv_text(value) for value in python_values(column)]
     return _quoted(pa.array(text, pa.string()))
 
 

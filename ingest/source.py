@@ -33,6 +33,8 @@ class Payloads:
     """`Reject.payload` is the position here."""
     latest_ns: int | None = None
     """Largest time that the log gave a message of this poll, ns since the epoch; None: it gives none."""
+    epoch: int | None = None
+    """Of the log when it took the last message of this poll, see `Place`; None: the log has none."""
 
 
 class RecordSource(Protocol):
@@ -75,6 +77,19 @@ class StreamId:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a stream, and what the log was there: an offset alone says nothing of another log."""
+
+    offset: int
+    """Of the next message."""
+    topic_id: str | None = None
+    """Tells a topic from another one made under the same name; None: not known."""
+    epoch: int | None = None
+    """Of what is before the place, or larger: a log that is cut back goes on under a larger one, and ends
+    there in the older. None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What happened to the assignment of streams."""
 
@@ -112,9 +127,20 @@ class GapError(StreamError):
 
 
 class TopicChangedError(StreamError):
-    """A topic is not the one that positions were noted of: deleted and made anew, or cut back."""
+    """A topic is not the one that positions were noted of: deleted and made anew."""
 
     slug = "topic-changed"
+
+
+class CutBackError(StreamError):
+    """The log lost its end, and what was read of it with it; what it has there now was not read."""
+
+    slug = "cut-back"
+
+    def __init__(self, message: str, *, stream: StreamId, first: int | None, remedy: str = "") -> None:
+        super().__init__(message, stream=stream, remedy=remedy)
+        self.first = first
+        """First position that is not as it was; None: not known."""
 
 
 class CorruptStreamError(StreamError):
@@ -147,15 +173,14 @@ class LiveSource(Protocol):
         """The next payloads of one stream; None where none came in time.
 
         Messages that cannot be payloads are rejects. Raises CorruptStreamError (the stream is paused then),
-        GapError, TopicChangedError.
+        GapError, TopicChangedError, CutBackError.
         """
         ...
 
-    def start(self, stream: StreamId, position: int | None, topic_id: str | None) -> int:
-        """Go on with a gained stream at a position, or where the settings say for None; tells where that is.
+    def start(self, stream: StreamId, place: Place | None) -> Place:
+        """Go on with a gained stream at a place, or where the settings say for None; tells where that is.
 
-        `topic_id` is the one noted with the position, None where none was. Raises GapError,
-        TopicChangedError, InputError where the log cannot be reached in time.
+        Raises GapError, TopicChangedError, CutBackError, InputError where the log cannot be reached in time.
         """
         ...
 
@@ -175,10 +200,6 @@ class LiveSource(Protocol):
         """Position of the message to be written next, of our streams; only where it is known as of a moment
         ago: who takes a stream for read to its end goes on without what is still to come of it.
         """
-        ...
-
-    def topic_id(self, topic: str) -> str | None:
-        """Tells a topic from another one made under the same name; None where the log has no such thing."""
         ...
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:

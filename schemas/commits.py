@@ -84,6 +84,9 @@ class PartitionRange(Config):
     partition: int = Field(ge=0)
     start: int = Field(ge=0)
     end: int = Field(ge=0)
+    epoch: int | None = None
+    """Largest epoch of a leader among what is before `end`, or larger: tells a log from the one that it was
+    before it was cut back. None: the log has none."""
 
 
 class Counters(Config):
@@ -246,7 +249,8 @@ class CommitBody(Config):
     config: dict[str, Any] = Field(default_factory=dict)
     """Configuration of decoder and stitcher, for whoever asks later."""
     gaps: tuple[PartitionRange, ...] = ()
-    """Of a log: passed over by order of the operator, as it could not be read; inside `positions`."""
+    """Of a log, by order of the operator: what was passed over as it could not be read, inside `positions`;
+    or what was read and then cut off the log: `positions` begin again where that begins."""
     standing: Standing = Standing()
     """Where the lane is after the commit. An import and a takeover leave it as it was."""
     repair: Repair | None = None

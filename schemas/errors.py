@@ -65,3 +65,10 @@ class ConfigError(FlowdiffError):
     """An option or configuration value is out of its range."""
 
     slug = "config"
+
+
+class HaltedError(FlowdiffError):
+    """Live ingestion met what only a person can decide; to start it again changes nothing."""
+
+    slug = "halted"
+    exit_code = 4

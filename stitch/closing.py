@@ -1,14 +1,26 @@
-"""Which requests are closed at a watermark, and which wait for more events.
+"""Close requests at a watermark: those of which nothing more is expected, or that waited long enough.
 
 A request closes
 
-* when it is complete (`stitch.completeness`) and its last event (the end, for a span) lies `linger_ns` before
+* when it is complete and its last event (the end, for a span) lies `linger_ns` before
   the watermark: live ingestion only, a batch has no use for it;
 * when its last event lies `idle_ns` before the watermark;
 * when its first event lies `max_age_ns` before the watermark. It is *aged* then: INCOMPLETE.
 
 Only the events' own times count. So where no more events come, a request closed early is the request closed
 late, flags included.
+
+Complete means that all is there that its events tell of.
+
+Spans: a request is complete if it has a root (a span without declared parents) and every declared parent is
+there; every span has a start and an end, be it by another report of the same id; and every PRODUCER is the
+declared parent of a CONSUMER: what was sent has arrived.
+
+Records: there is an `end` record; every strand was ended, or joined by another; every strand that a split or
+a join names has a record, and so has every declared parent; no record lies on no strand.
+
+Both may be wrong: a service that has yet to report shows only in its parent's expectations, which nobody
+writes down. That is what lingering is for, and what comes later is late.
 """
 
 from __future__ import annotations
@@ -19,12 +31,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrays import B1, I8
+from schemas.arrays import B1, I8, U1, U8
 from schemas.config import StitchConfig
+from schemas.events import SPAN_KIND_BASE, EventKind
 from stitch.columnar.chunks import whole
+from stitch.records.components import flat_list
+from stitch.spans.span_ids import SpanIndex, id_keys
 
 NEVER = np.int64(2**63 - 1)
 """First time of what has none; its last time is `-NEVER`."""
+COMPLETENESS_COLUMNS = ["kind", "breadcrumb", "id", "parents", "follows", "links", "ts_ns", "end_ns"]
+"""All that `complete_requests` looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +87,91 @@ def close_requests(
     np.maximum.at(last, request, of_last)
     idle, old = idle_and_old(first, last, watermark_ns, config)
     return Closing(closed=(idle | old)[request], aged=(old & ~idle)[request])
+
+
+def complete_requests(request: I8, n_requests: int, events: pa.Table) -> B1:
+    """[requests] whether each is complete. O(events) expected.
+
+    request: [events] codes 0 … n_requests - 1, each used. events: COMPLETENESS_COLUMNS, one chunk a column;
+    spans have ids. Of a request with spans and records both must be complete.
+    """
+    kind = events["kind"].to_numpy()
+    is_span = kind >= SPAN_KIND_BASE
+    if is_span.all():
+        return _complete_spans(request, n_requests, events, kind)
+    if not is_span.any():
+        return _complete_records(request, n_requests, events, kind)
+    complete = np.ones(n_requests, dtype=np.bool_)
+    for some, judge in ((is_span, _complete_spans), (~is_span, _complete_records)):
+        rows = np.flatnonzero(some)
+        codes, own = np.unique(request[rows], return_inverse=True)
+        taken = events.take(pa.array(rows)).combine_chunks()
+        complete[codes] &= judge(own, len(codes), taken, kind[rows])
+    return complete
+
+
+def _complete_spans(request: I8, n_requests: int, spans: pa.Table, kind: U1) -> B1:
+    parent_row, parents = flat_list(whole(spans["parents"]))
+    follow_row, follows = flat_list(whole(spans["follows"]))
+    own, parent_key, follow_key = id_keys([whole(spans["id"]), parents, follows])
+    row, named = np.concatenate((parent_row, follow_row)), np.concatenate((parent_key, follow_key))
+    complete = np.ones(n_requests, dtype=np.bool_)
+    complete[_without(request, own, request[row], named, n_requests)] = False
+    timed = whole(spans["ts_ns"]).is_valid().to_numpy(zero_copy_only=False) & whole(
+        spans["end_ns"]
+    ).is_valid().to_numpy(zero_copy_only=False)
+    untimed = np.flatnonzero(~timed)
+    complete[_without(request[timed], own[timed], request[untimed], own[untimed], n_requests)] = False
+    sent = np.flatnonzero(kind == EventKind.SPAN_PRODUCER)
+    if len(sent):
+        received = kind[row] == EventKind.SPAN_CONSUMER
+        complete[_without(request[row[received]], named[received], request[sent], own[sent], n_requests)] = (
+            False
+        )
+    rooted = np.zeros(n_requests, dtype=np.bool_)
+    is_root = np.ones(len(own), dtype=np.bool_)
+    is_root[row] = False
+    rooted[request[is_root]] = True
+    return complete & rooted
+
+
+def _without(request: I8, key: U8, asked: I8, wanted: U8, n_requests: int) -> I8:
+    """Requests that miss one of what is `wanted` of them among the keys that they have."""
+    if not len(asked):
+        return asked
+    if not len(request):
+        return asked
+    return asked[SpanIndex(request, key, n_requests).find(asked, wanted) < 0]
+
+
+def _complete_records(request: I8, n_requests: int, records: pa.Table, kind: U1) -> B1:
+    crumb_words = whole(records["breadcrumb"])
+    link_row, link_words = flat_list(whole(records["links"]))
+    words = pa.concat_arrays([crumb_words, link_words]).dictionary_encode()
+    codes = pc.fill_null(words.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    crumb, link = codes[: len(kind)], codes[len(kind) :]
+    width = len(words.dictionary) + 1
+    on_strand = crumb >= 0
+    strand = request * width + crumb
+    other = link != crumb[link_row]  # a link of a strand to itself means nothing
+    link_row, link = link_row[other], link[other]
+    linked = request[link_row] * width + link
+    joins = kind[link_row] == EventKind.JOIN
+    named = joins | (kind[link_row] == EventKind.SPLIT)
+    ended = on_strand & (kind == EventKind.END)
+
+    present = np.unique(strand[on_strand])
+    over = np.concatenate((strand[ended], linked[joins]))
+    complete = np.zeros(n_requests, dtype=np.bool_)
+    complete[request[kind == EventKind.END]] = True
+    complete[present[~np.isin(present, over)] // width] = False
+    expected = linked[named]
+    complete[expected[~np.isin(expected, present)] // width] = False
+    complete[request[~on_strand]] = False
+    parent_row, parents = flat_list(whole(records["parents"]))
+    if len(parents):
+        ids = whole(records["id"])
+        with_id = np.flatnonzero(ids.is_valid().to_numpy(zero_copy_only=False))
+        own, wanted = id_keys([ids.drop_null(), parents])
+        complete[_without(request[with_id], own, request[parent_row], wanted, n_requests)] = False
+    return complete

@@ -1,4 +1,4 @@
-"""What is said about structures, made of their rows when somebody asks: texts, keys of L1 and L2, loops.
+"""Describe structures, from their rows, when somebody asks: texts, keys of L1 and L2, loops.
 
 Nothing of it is stored: it follows from the nodes and edges, and was half of a small lake.
 """
@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from schemas.lake import LOOP_TYPE, READINGS_SCHEMA
 from stitch.columnar.chunks import whole
-from stitch.graph.describe import Reading, read_graph
 from stitch.graph.folding import node_words
 from stitch.graph.template import Template
+from stitch.graph.text import Reading, read_graph
 
 _NODE_FIELDS = ("component", "point", "label", "kind", "side", "mate", "parent", "deferred")
 

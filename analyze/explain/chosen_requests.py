@@ -1,4 +1,4 @@
-"""Which requests are held against each other, and a sample of them (ALGORITHMS D.3)."""
+"""Choose which requests are compared with each other, and sample them (ALGORITHMS D.3)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def choose(
 
 
 def chosen_rows(population: Population, category: I4, row: I8, group: I4 | None = None) -> ChosenRequests:
-    """Requests given by category and row, [requests] each, in their order; of one group, unless told."""
+    """Requests given by category and row, [requests] each, in their order; of one group, unless stated."""
     sample = np.zeros(len(row), np.int32)
     start = np.zeros(len(row), np.int64)
     weight = np.zeros(len(row))

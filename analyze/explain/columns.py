@@ -35,7 +35,7 @@ OF_PERIODS: Final = frozenset({_HOUR, _SAMPLED})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class AttributeColumn:
     """One attribute of every request of a table."""
 
     where: str
@@ -67,7 +67,7 @@ class Column:
         """Name and place, for display: `count at nfs/READ`."""
         return self.name if self.where == REQUEST else f"{self.name} at {self.where}"
 
-    def at(self, rows: B1 | I8) -> Column:
+    def at(self, rows: B1 | I8) -> AttributeColumn:
         """The column of some requests."""
         passes = None if self.passes is None else self.passes[rows]
         return replace(self, values=self.values[rows], passes=passes)
@@ -81,30 +81,30 @@ def shown(word: str) -> str:
 
 def text_column(
     where: str, key: str, codes: npt.NDArray[np.integer], words: tuple[str, ...], aggregate: str = ""
-) -> Column:
+) -> AttributeColumn:
     """A text column from codes (-1 missing) into `words`; only words that occur are kept, in their order."""
     used, place = np.unique(codes, return_inverse=True)
     first = int(np.searchsorted(used, 0))
     values = place.astype(np.float64) - first
     values[values < 0] = np.nan
-    return Column(where, key, values, tuple(words[int(code)] for code in used[first:]), aggregate)
+    return AttributeColumn(where, key, values, tuple(words[int(code)] for code in used[first:]), aggregate)
 
 
-def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[Column]:
+def request_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
     """Columns of the chosen requests: root type, entry host, hosts by component, hour and weight class."""
     roots = np.array([category.graph.root for category in population.categories])[chosen.category]
     names, codes = np.unique(roots, return_inverse=True)
     yield text_column(REQUEST, TYPE, codes.astype(np.int32), tuple(str(name) for name in names))
     yield from _host_columns(population, chosen)
     hour = (chosen.start_ns // _NS_PER_HOUR) % 24
-    yield Column(REQUEST, _HOUR, hour.astype(np.float64))
+    yield AttributeColumn(REQUEST, _HOUR, hour.astype(np.float64))
     power = np.rint(np.log2(np.maximum(chosen.weight, 1e-300))).astype(np.int64)
     powers, codes = np.unique(power, return_inverse=True)
     words = tuple("all" if p == 0 else f"about 1 in {2.0**p:g}" for p in powers)
     yield text_column(REQUEST, _SAMPLED, codes.astype(np.int32), words)
 
 
-def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[Column]:
+def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[AttributeColumn]:
     """Entry host, and by component its first host and, where a request reaches several, each of them."""
     if not population.hosts or any(
         population.categories[int(c)].host is None for c in np.unique(chosen.category)
@@ -140,7 +140,7 @@ def _host_columns(population: Population, chosen: ChosenRequests) -> Iterator[Co
     yield text_column(REQUEST, "entry host", entry, population.hosts)
     for number, component in enumerate(components):
         column = text_column(component, _HOST, first[number], population.hosts)
-        yield Column(component, _HOST, column.values, column.levels, passes=passes[number])
+        yield AttributeColumn(component, _HOST, column.values, column.levels, passes=passes[number])
         if reached[number]:
             yield from _reaches(component, first[number], reached[number], passes[number], population.hosts)
 
@@ -154,7 +154,7 @@ def _hosts(category: Category, rows: I8) -> I4:
 
 def _reaches(
     component: str, first: I4, pairs: list[I8], passes: B1, hosts: tuple[str, ...]
-) -> Iterator[Column]:
+) -> Iterator[AttributeColumn]:
     """Whether a request reaches each of the component's most frequent hosts."""
     alone = np.flatnonzero(first >= 0) * len(hosts) + first[first >= 0]
     request, host = np.divmod(np.unique(np.concatenate([*pairs, alone])), len(hosts))
@@ -165,4 +165,4 @@ def _reaches(
         yes = np.zeros(len(first), np.int32)
         yes[request[host == code]] = 1
         column = text_column(component, f"{REACHES} {hosts[int(code)]}", yes, ("no", "yes"))
-        yield Column(component, column.key, column.values, column.levels, passes=passes)
+        yield AttributeColumn(component, column.key, column.values, column.levels, passes=passes)

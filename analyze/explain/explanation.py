@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, kolmogorov, xlogy
+from scipy.special import chdtrc, xlogy
 
 from analyze.explain.chosen_requests import Selection
-from analyze.explain.columns import MISSING, REQUEST, Column
-from analyze.explain.rules import Group, best_group, tree_rules
+from analyze.explain.columns import MISSING, REQUEST, AttributeColumn
+from analyze.explain.rules import NodeGroup, best_group, tree_rules
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, observe
 from analyze.explain.tree import (
     CodedColumns,
-    Node,
     Split,
+    TreeNode,
     agreement,
     ask,
     best_splits,
@@ -34,6 +34,7 @@ from analyze.explain.tree import (
     root_stability,
 )
 from analyze.population import Population
+from analyze.stats.ks import p_two_sided
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
 from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
@@ -60,7 +61,7 @@ def explain(
     exclude: attributes that the user does not want to see at the root again, as `key`, or `component/point
     key`. Never more than the data carry: a tree whose root does not beat shuffled labels, whose AUC over
     folds of time is below `min_auc`, or whose root changes from bootstrap to bootstrap, is not shown as an
-    explanation. Neither is one that tells the same on ordinary days (`Controls`). Deterministic in its
+    explanation. Neither is one that says the same in the baseline (`Controls`). Deterministic in its
     arguments.
     """
     asked = ExplainSettings() if settings is None else settings
@@ -117,7 +118,7 @@ def _coded(
 
 
 def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColumns, found: _Judged) -> bool:
-    """Whether the root tells what it would tell on any day: large reads are slow, and are no more than
+    """Whether the root says what it would say on any day: large reads are slow, and are no more than
     before.
 
     It must part the usual requests of the reference from its rest, the same way and half as well as the
@@ -132,13 +133,13 @@ def _on_every_day(table: FeatureTable, coded: CodedColumns, controls: CodedColum
         return False
     here = goes_left(coded, split, np.arange(len(table.affected)))
     there = goes_left(controls, split, np.arange(len(problem)))
-    told = float(here[table.affected].mean() - here[~table.affected].mean())
-    told_before = float(there[usual].mean() - there[rest].mean())
+    difference = float(here[table.affected].mean() - here[~table.affected].mean())
+    before = float(there[usual].mean() - there[rest].mean())
     moved = float(there[problem].mean() - there[~problem].mean())
-    return told_before * told >= _AS_USUAL * told**2 and abs(moved) < _NEW
+    return before * difference >= _AS_USUAL * difference**2 and abs(moved) < _NEW
 
 
-def _excluded(column: Column, exclude: Sequence[str]) -> bool:
+def _excluded(column: AttributeColumn, exclude: Sequence[str]) -> bool:
     """Whether the user does not want to see a column, in any of its aggregates."""
     return _named(column.where, column.key, exclude) or _named(column.where, column.name, exclude)
 
@@ -157,12 +158,12 @@ class _Judged:
     stability: float | None = None
     rules: tuple[Rule, ...] = ()
     competing: tuple[str, ...] = ()
-    best: Group | None = None
+    best: NodeGroup | None = None
     twins: tuple[str, ...] = ()
     """Columns that part the requests as the root does."""
     parting: tuple[str, ...] = ()
     """The root's column and its twins, without aggregates."""
-    tree: Node | None = None
+    tree: TreeNode | None = None
 
 
 def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings) -> _Judged:
@@ -206,7 +207,9 @@ def _judged(table: FeatureTable, coded: CodedColumns, settings: ExplainSettings)
     )
 
 
-def _twins(coded: CodedColumns, tree: Node, affected: B1, settings: ExplainSettings) -> tuple[Column, ...]:
+def _twins(
+    coded: CodedColumns, tree: TreeNode, affected: B1, settings: ExplainSettings
+) -> tuple[AttributeColumn, ...]:
     """Other parameters that part the requests as the root's does."""
     if tree.split is None:
         return ()
@@ -222,7 +225,7 @@ def _twins(coded: CodedColumns, tree: Node, affected: B1, settings: ExplainSetti
     )
     base = goes_left(coded, tree.split, rows)
     root = coded.columns[tree.split.column]
-    twins: dict[tuple[str, str], Column] = {}
+    twins: dict[tuple[str, str], AttributeColumn] = {}
     for number, column in enumerate(coded.columns):
         if (column.where, column.key) == (root.where, root.key) or found.gain[number, 0] <= 0:
             continue
@@ -347,7 +350,7 @@ def _levels(coded: CodedColumns, number: int, counts: F8) -> tuple[LevelShare, .
     )
 
 
-def _numbers(column: Column, affected: B1) -> _Unlike:
+def _numbers(column: AttributeColumn, affected: B1) -> _Unlike:
     known = ~np.isnan(column.values)
     sides = [column.values[known & side] for side in (affected, ~affected)]
     medians = [_median(side) for side in sides]
@@ -400,8 +403,7 @@ def _ks(one: F8, other: F8) -> tuple[float, float]:
     both = np.sort(np.concatenate([one, other]))
     gaps = [np.searchsorted(np.sort(side), both, side="right") / len(side) for side in (one, other)]
     d = float(np.abs(gaps[0] - gaps[1]).max())
-    root = np.sqrt(len(one) * len(other) / (len(one) + len(other)))
-    return d, float(kolmogorov((root + 0.12 + 0.11 / root) * d))
+    return d, float(p_two_sided(np.array(d), np.array(len(one)), np.array(len(other))))
 
 
 def explain_finding(
@@ -420,16 +422,16 @@ def explain_finding(
     exclude: Sequence[str] = (),
     settings: ExplainSettings | None = None,
 ) -> Explanation:
-    """What tells `affected` (problem) from `unaffected` (problem) and from `reference` requests.
+    """Explain what separates `affected` (problem) from `unaffected` (problem) and from `reference` requests.
 
     Both contrasts share one reading of parameters. The one inside the problem (M2, M4) is shown where it is
-    reliable and about as good as the other (M1, M3). Identifiers that changed with the period are told in
+    reliable and about as good as the other (M1, M3). Identifiers that changed with the period are reported in
     either. Selections should be of requests that reach the changed site; what only affected requests pass is
     no parameter.
 
-    usual: those of the reference that show what the affected show (as slow, the same path). What tells them
-    from the rest of the reference is no news, large reads are slow on every day, and is left out inside the
-    problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
+    usual: those of the reference that show what the affected show (as slow, the same path). What separates
+    them from the rest of the reference is no news, large reads are slow on every day, and is left out inside
+    the problem. words: what the three groups are, for people. exclude: attributes that are not to be used.
     """
     asked = ExplainSettings() if settings is None else settings
     none = Selection({})

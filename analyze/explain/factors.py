@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from analyze.explain.chosen_requests import chosen_rows
-from analyze.explain.columns import REQUEST, TYPE, Column, request_columns
+from analyze.explain.columns import REQUEST, TYPE, AttributeColumn, request_columns
 from analyze.explain.parameters import parameter_columns
 from analyze.population import Population
 from analyze.stats.multiple import q_values
@@ -164,7 +164,7 @@ def _centre_before(
 ) -> F8:
     """[requests] the reference's centre at the same root type and level, or else at the root type.
 
-    Where the reference never saw the root type, its centre in the problem: levels are then held against
+    Where the reference never saw the root type, its centre in the problem: levels are then compared with
     each other alone.
     """
     n_strata = int(strata.max(initial=-1)) + 1
@@ -302,7 +302,7 @@ def factor_attributes(
     return tuple(attribute for attribute in found if 1 < len(attribute.words) <= _MOST_LEVELS)
 
 
-def _attribute(column: Column, back: I8) -> Attribute:
+def _attribute(column: AttributeColumn, back: I8) -> Attribute:
     codes = np.where(np.isnan(column.values), -1, column.values).astype(np.int32)[back]
     name = column.key if column.where == REQUEST else f"{column.key} of {column.where}"
     return Attribute(name, codes, column.levels or ())

@@ -1,4 +1,4 @@
-"""Low-level parameters as columns: read on demand, summed up by request and operation (D.2, D.3).
+"""Read low-level parameters as columns, on demand, summed up by request and operation (D.2, D.3).
 
 Parameters are stored by the position of a structure as it was recorded; a refined graph may number its nodes
 otherwise, and the classes of a contrast hold many structures. So a column belongs to an *operation*,
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyze.explain.chosen_requests import ChosenRequests
-from analyze.explain.columns import Column, shown, text_column
+from analyze.explain.columns import AttributeColumn, shown, text_column
 from analyze.population import Category, Population
 from schemas.arrays import B1, F8, I4, I8
 
@@ -59,7 +59,7 @@ class _Values:
 
 def parameter_columns(
     population: Population, chosen: ChosenRequests, *, counts: bool = False
-) -> Iterator[Column]:
+) -> Iterator[AttributeColumn]:
     """Columns of every (operation, parameter) of the chosen requests, by (operation, key).
 
     counts: also how many values a request has, which is structure rather than a parameter. Where a node's
@@ -79,10 +79,12 @@ def parameter_columns(
         where = structures.operations[operation]
         key = values.keys[int(values.key[span.start])]
         for column in _columns(values, span, where, key, len(chosen), counts):
-            yield Column(column.where, column.key, column.values, column.levels, column.aggregate, passes)
+            yield AttributeColumn(
+                column.where, column.key, column.values, column.levels, column.aggregate, passes
+            )
 
 
-class Word(NamedTuple):
+class ParameterWord(NamedTuple):
     """A parameter of one call that is text."""
 
     where: str
@@ -93,7 +95,9 @@ class Word(NamedTuple):
     text: str
 
 
-def parameter_words(population: Population, chosen: ChosenRequests, keys: Sequence[str]) -> Iterator[Word]:
+def parameter_words(
+    population: Population, chosen: ChosenRequests, keys: Sequence[str]
+) -> Iterator[ParameterWord]:
     """Every text that the chosen requests carry under some keys, call by call."""
     structures = _structures(population, chosen)
     values = _read(population, chosen, structures, keys)
@@ -105,7 +109,7 @@ def parameter_words(population: Population, chosen: ChosenRequests, keys: Sequen
         *(column[written].tolist() for column in (values.operation, values.key, values.request, values.text)),
         strict=True,
     ):
-        yield Word(structures.operations[operation], values.keys[key], request, words[text])
+        yield ParameterWord(structures.operations[operation], values.keys[key], request, words[text])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ def parameter_readings(population: Population, chosen: ChosenRequests) -> Readin
 
 def _columns(
     values: _Values, span: slice, where: str, key: str, n_requests: int, counts: bool
-) -> Iterator[Column]:
+) -> Iterator[AttributeColumn]:
     """The columns of one field."""
     request = values.request[span]
     number = values.number[span]
@@ -166,10 +170,12 @@ def _columns(
         yield from _number_columns(where, key, request[there], number[there], n_requests)
     several = np.bincount(request, minlength=n_requests)
     if counts and several.max(initial=0) > 1:
-        yield Column(where, key, several.astype(np.float64), aggregate="n")
+        yield AttributeColumn(where, key, several.astype(np.float64), aggregate="n")
 
 
-def _number_columns(where: str, key: str, request: I8, number: F8, n_requests: int) -> Iterator[Column]:
+def _number_columns(
+    where: str, key: str, request: I8, number: F8, n_requests: int
+) -> Iterator[AttributeColumn]:
     """Columns of a field of numbers, which are sorted by (request, position)."""
     if len(request) == 0:
         return
@@ -177,10 +183,10 @@ def _number_columns(where: str, key: str, request: I8, number: F8, n_requests: i
     size = np.diff(np.r_[begin, len(request)])
     rows = request[begin]
 
-    def column(aggregate: str, of_request: F8) -> Column:
+    def column(aggregate: str, of_request: F8) -> AttributeColumn:
         full = np.full(n_requests, np.nan)
         full[rows] = of_request
-        return Column(where, key, full, aggregate=aggregate)
+        return AttributeColumn(where, key, full, aggregate=aggregate)
 
     if size.max() == 1:
         yield column("", number)
@@ -200,7 +206,7 @@ def _number_columns(where: str, key: str, request: I8, number: F8, n_requests: i
 
 def _text_columns(
     where: str, key: str, request: I8, codes: I4, words: tuple[str, ...], n_requests: int
-) -> Iterator[Column]:
+) -> Iterator[AttributeColumn]:
     """Columns of a field of words, which are sorted by (request, position)."""
     if len(request) == 0:
         return
@@ -208,7 +214,7 @@ def _text_columns(
     size = np.diff(np.r_[begin, len(request)])
     rows = request[begin]
 
-    def column(aggregate: str, of_request: I4) -> Column:
+    def column(aggregate: str, of_request: I4) -> AttributeColumn:
         full = np.full(n_requests, -1, np.int32)
         full[rows] = of_request
         return text_column(where, key, full, words, aggregate)
@@ -225,7 +231,7 @@ def _text_columns(
     yield column("mode", (pair[order][last] % len(words)).astype(np.int32))
     full = np.full(n_requests, np.nan)
     full[rows] = np.bincount(of_pair, minlength=n_requests)[rows]
-    yield Column(where, key, full, aggregate="distinct")
+    yield AttributeColumn(where, key, full, aggregate="distinct")
 
 
 def _as_words(number: F8, text: I4, words: pa.StringArray) -> tuple[I4, tuple[str, ...]]:

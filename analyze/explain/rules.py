@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from analyze.explain.columns import REQUEST
-from analyze.explain.tree import ClassWeights, CodedColumns, Node, Split
+from analyze.explain.tree import ClassWeights, CodedColumns, Split, TreeNode
 from schemas.report.explanations import Rule
 
 _BASE: Final = 0.5
@@ -21,7 +21,7 @@ _FEW_VALUES: Final = 32
 """A number with no more values than this is a choice among them: a rule names one of them instead."""
 
 
-class Group(NamedTuple):
+class NodeGroup(NamedTuple):
     """Requests of a node, and the answers that lead to it."""
 
     conditions: tuple[str, ...]
@@ -29,7 +29,7 @@ class Group(NamedTuple):
     n_others: int
 
 
-def best_group(coded: CodedColumns, tree: Node, weights: ClassWeights) -> Group:
+def best_group(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> NodeGroup:
     """The node below the root, inner or leaf, with most of the affected and least of the other requests."""
     nodes = list(_walk(tree, ()))
     node, path = max(
@@ -37,7 +37,7 @@ def best_group(coded: CodedColumns, tree: Node, weights: ClassWeights) -> Group:
         key=lambda found: found[0].n_affected * weights.affected - found[0].n_others * weights.others,
         default=nodes[0],
     )
-    return Group(_said(coded, path), node.n_affected, node.n_others)
+    return NodeGroup(_said(coded, path), node.n_affected, node.n_others)
 
 
 class _Answer(NamedTuple):
@@ -45,13 +45,13 @@ class _Answer(NamedTuple):
     left: bool
 
 
-def tree_rules(coded: CodedColumns, tree: Node, weights: ClassWeights) -> tuple[Rule, ...]:
+def tree_rules(coded: CodedColumns, tree: TreeNode, weights: ClassWeights) -> tuple[Rule, ...]:
     """Rules of all leaves, those with the most affected requests for their size first."""
     rules = [_rule(_said(coded, path), node, weights) for node, path in _walk(tree, ()) if node.split is None]
     return tuple(sorted(rules, key=lambda rule: (-rule.purity, -rule.n_affected, rule.conditions)))
 
 
-def _walk(node: Node, path: tuple[_Answer, ...]) -> Iterator[tuple[Node, tuple[_Answer, ...]]]:
+def _walk(node: TreeNode, path: tuple[_Answer, ...]) -> Iterator[tuple[TreeNode, tuple[_Answer, ...]]]:
     """Every node and the answers that lead to it, parents first."""
     yield node, path
     if node.split is not None and node.left is not None and node.right is not None:
@@ -59,7 +59,7 @@ def _walk(node: Node, path: tuple[_Answer, ...]) -> Iterator[tuple[Node, tuple[_
         yield from _walk(node.right, (*path, _Answer(node.split, False)))
 
 
-def _rule(conditions: tuple[str, ...], node: Node, weights: ClassWeights) -> Rule:
+def _rule(conditions: tuple[str, ...], node: TreeNode, weights: ClassWeights) -> Rule:
     a, b = node.n_affected * weights.affected, node.n_others * weights.others
     purity = a / (a + b) if a + b else 0.0
     return Rule(

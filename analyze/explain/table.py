@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
-from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, Column, request_columns
+from analyze.explain.columns import OF_PERIODS, REACHES, REQUEST, TYPE, AttributeColumn, request_columns
 from analyze.explain.parameters import operations_of, parameter_columns
 from analyze.explain.settings import IDENTIFIER_NAMES, ExplainSettings
 from analyze.population import Population
@@ -39,7 +39,7 @@ _MOST_CHANGES = 20
 
 
 def _changed_identifiers(
-    columns: Sequence[Column], chosen: ChosenRequests
+    columns: Sequence[AttributeColumn], chosen: ChosenRequests
 ) -> dict[tuple[str, str], ChangedIdentifier]:
     """Those of the columns whose values part the periods by construction, by (where, key).
 
@@ -48,7 +48,7 @@ def _changed_identifiers(
     that is 4096 now, is none. Looked for in all chosen requests, whatever their class: a value that only
     the affected have is an explanation.
     """
-    fields: dict[tuple[str, str], list[Column]] = {}
+    fields: dict[tuple[str, str], list[AttributeColumn]] = {}
     for column in columns:
         if column.aggregate in _ONE_VALUE:
             fields.setdefault((column.where, column.key), []).append(column)
@@ -63,7 +63,7 @@ def _changed_identifiers(
     return found
 
 
-def _values(column: Column, chosen: ChosenRequests) -> tuple[F8, F8] | None:
+def _values(column: AttributeColumn, chosen: ChosenRequests) -> tuple[F8, F8] | None:
     """Values before and after, where they have none in common and are few; None for what is no identifier."""
     known = ~np.isnan(column.values)
     passes = np.ones_like(known) if column.passes is None else column.passes
@@ -85,7 +85,7 @@ def _values(column: Column, chosen: ChosenRequests) -> tuple[F8, F8] | None:
     return sides[0], sides[1]
 
 
-def _said(column: Column, values: F8) -> str:
+def _said(column: AttributeColumn, values: F8) -> str:
     words = [f"{v:g}" if column.levels is None else column.levels[int(v)] for v in values]
     return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
 
@@ -94,7 +94,7 @@ def _said(column: Column, values: F8) -> str:
 class Controls:
     """Requests of both periods by which an explanation is checked; arrays are [requests]."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AttributeColumn, ...]
     """Those of the table, of these requests."""
     problem: B1
     """Which are of the problem."""
@@ -112,7 +112,7 @@ class FeatureTable:
     """Time block, 0, 1, …: labels are permuted inside."""
     fold: I4
     """Fifth of the own class's time, for cross-validation."""
-    columns: tuple[Column, ...]
+    columns: tuple[AttributeColumn, ...]
     """Those that may be compared."""
     identifiers: tuple[ChangedIdentifier, ...]
     had_columns: bool
@@ -146,7 +146,7 @@ class Observations:
     """Requests of several groups with all their attributes, read once."""
 
     chosen: ChosenRequests
-    columns: tuple[Column, ...]
+    columns: tuple[AttributeColumn, ...]
 
     def contrast(
         self,
@@ -291,7 +291,7 @@ def time_blocks(time: I8, label: B1, n: int, *, apart: bool) -> I4:
     return block
 
 
-def _comparable(column: Column, label: B1, time: I8, settings: ExplainSettings) -> bool:
+def _comparable(column: AttributeColumn, label: B1, time: I8, settings: ExplainSettings) -> bool:
     """Whether a column may take part: not ignored, on the common part of the structures, no id, no clock."""
     if any(re.search(pattern, column.key, re.IGNORECASE) for pattern in settings.ignored):
         return False
@@ -323,9 +323,9 @@ def _follows_time(values: F8, time: I8) -> bool:
     return scale > 0 and abs(float(x @ y)) > _TIME_BOUND * scale
 
 
-def _unlike(columns: Iterable[Column]) -> tuple[Column, ...]:
+def _unlike(columns: Iterable[AttributeColumn]) -> tuple[AttributeColumn, ...]:
     """Columns without those that repeat another aggregate of the same parameter, value by value."""
-    kept: dict[tuple[str, str, bytes], Column] = {}
+    kept: dict[tuple[str, str, bytes], AttributeColumn] = {}
     for column in columns:
         _, codes = np.unique(column.values, return_inverse=True)
         kept.setdefault((column.where, column.key, codes.astype(np.int32).tobytes()), column)
@@ -338,13 +338,13 @@ def _unlike(columns: Iterable[Column]) -> tuple[Column, ...]:
     )
 
 
-def _changes(columns: Sequence[Column]) -> list[Column]:
+def _changes(columns: Sequence[AttributeColumn]) -> list[AttributeColumn]:
     """How a number changes from one node to another that has it too: bytes that grow between components."""
-    by_key: dict[str, list[Column]] = {}
+    by_key: dict[str, list[AttributeColumn]] = {}
     for column in columns:
         if column.numeric and column.aggregate in ("", "first") and column.where != REQUEST:
             by_key.setdefault(column.key, []).append(column)
-    changes: list[Column] = []
+    changes: list[AttributeColumn] = []
     for key, found in sorted(by_key.items()):
         for one, other in pairwise(found):
             if len(changes) == _MOST_CHANGES:
@@ -354,6 +354,8 @@ def _changes(columns: Sequence[Column]) -> list[Column]:
                 difference = other.values - one.values
             difference[~np.isfinite(difference)] = np.nan
             changes.append(
-                Column(f"{one.where} → {other.where}", key, difference, aggregate="change", passes=both)
+                AttributeColumn(
+                    f"{one.where} → {other.where}", key, difference, aggregate="change", passes=both
+                )
             )
     return changes

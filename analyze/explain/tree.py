@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from analyze.explain.columns import MISSING, OTHER, Column
+from analyze.explain.columns import MISSING, OTHER, AttributeColumn
 from analyze.explain.settings import ExplainSettings
 from analyze.stats.rank import midranks
 from schemas.arrays import B1, F8, I4, I8
@@ -37,7 +37,7 @@ _SAME_SPLIT = 0.8
 class CodedColumns:
     """Columns of a table, cut into bins (numbers, ascending) or levels (words); the last code is missing."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AttributeColumn, ...]
     codes: I2
     """[columns, requests] 0 … width-1; `width - 1` is missing."""
     width: int
@@ -79,7 +79,7 @@ class CodedColumns:
         return by_request.T.tocsr()
 
 
-def code_columns(columns: Sequence[Column], n_requests: int, bins: int, levels: int) -> CodedColumns:
+def code_columns(columns: Sequence[AttributeColumn], n_requests: int, bins: int, levels: int) -> CodedColumns:
     """Codes of columns: at most `bins` bins of about equal counts, the `levels` most frequent words.
 
     Bins and words are chosen without a look at the classes: if the words of the smaller class were kept
@@ -125,7 +125,7 @@ def _bins(values: F8, most: int) -> _Coded:
     return code, distinct[first], distinct[last], ()
 
 
-def _levels(column: Column, most: int) -> _Coded:
+def _levels(column: AttributeColumn, most: int) -> _Coded:
     """Codes (-1 missing) by falling frequency, rare words together last."""
     assert column.levels is not None
     known = ~np.isnan(column.values)
@@ -272,7 +272,7 @@ class Split(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A node of the tree; a leaf has no split."""
 
     n_affected: int
@@ -280,8 +280,8 @@ class Node:
     score: float
     """Share of the affected with both classes weighted alike, pulled to one half by one request of each."""
     split: Split | None = None
-    left: Node | None = None
-    right: Node | None = None
+    left: TreeNode | None = None
+    right: TreeNode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Question:
 
 def grow(
     coded: CodedColumns, affected: B1, block: I4, rows: I8, settings: ExplainSettings, perms: int
-) -> Node:
+) -> TreeNode:
     """A tree over `rows`. Deterministic; a node costs what `best_splits` with `perms` labellings does."""
     weights = class_weights(affected[rows])
     least = least_leaf(len(rows), settings)
@@ -320,7 +320,7 @@ def _grown(
     perms: int,
     rng: np.random.Generator,
     depth: int,
-) -> Node:
+) -> TreeNode:
     label = affected[rows]
     node = _leaf(label, weights)
     if depth == 0 or len(rows) < 2 * least or label.all() or not label.any():
@@ -333,7 +333,7 @@ def _grown(
         _grown(coded, affected, block, part, weights, least, settings, perms, rng, depth - 1)
         for part in (rows[to_left], rows[~to_left])
     ]
-    return Node(node.n_affected, node.n_others, node.score, question.split, *sides)
+    return TreeNode(node.n_affected, node.n_others, node.score, question.split, *sides)
 
 
 def ask(
@@ -380,7 +380,7 @@ def goes_left(coded: CodedColumns, split: Split, rows: I8) -> B1:
     return left
 
 
-def _scores(coded: CodedColumns, node: Node, rows: I8) -> F8:
+def _scores(coded: CodedColumns, node: TreeNode, rows: I8) -> F8:
     """[rows] the score of the leaf that each request comes to."""
     out = np.full(len(rows), node.score)
     if node.split is not None and node.left is not None and node.right is not None:
@@ -390,15 +390,15 @@ def _scores(coded: CodedColumns, node: Node, rows: I8) -> F8:
     return out
 
 
-def _leaf(label: B1, weights: ClassWeights) -> Node:
+def _leaf(label: B1, weights: ClassWeights) -> TreeNode:
     n1 = int(label.sum())
     n0 = len(label) - n1
     a = (n1 + 1) * weights.affected
     b = (n0 + 1) * weights.others
-    return Node(n1, n0, a / (a + b))
+    return TreeNode(n1, n0, a / (a + b))
 
 
-class Stability(NamedTuple):
+class RootStability(NamedTuple):
     """How often resampled requests have the same root."""
 
     share: float
@@ -434,7 +434,7 @@ def auc(score: F8, affected: B1) -> float:
 
 def root_stability(
     coded: CodedColumns, affected: B1, question: Question, settings: ExplainSettings
-) -> Stability:
+) -> RootStability:
     """Share of bootstraps whose root parts the requests as the tree's root does.
 
     Two columns that say the same (a size and its encoding) part them alike and do not compete. The expected
@@ -468,7 +468,7 @@ def root_stability(
         else:
             others[int(column)] += 1
     ordered = sorted(others, key=lambda column: (-others[column], column))
-    return Stability(same / settings.bootstraps, tuple(ordered))
+    return RootStability(same / settings.bootstraps, tuple(ordered))
 
 
 def agreement(one: B1, other: B1) -> float:

@@ -1,4 +1,4 @@
-"""Export of the flows of a period, window file by window file, so that memory stays bounded."""
+"""Export the flows of a period, window file by window file, so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
-from analyze.export.selection import LIST_CATEGORIES, Asked, Selection, selection
+from analyze.export.selection import LIST_CATEGORIES, Asked, SelectedFlows, selection
 from analyze.load import read_flow_files, read_stored, read_stored_structures
 from analyze.scope import LakePeriod
 from ingest.codecs.native.encode_native import native_lines
@@ -81,12 +81,12 @@ def _export_events(found: LakePeriod, asked: Asked, out: BinaryIO, form: EventFo
     return Exported(written, not_here=_missing(wanted, written))
 
 
-def _missing(wanted: Selection | None, matched: int) -> int:
+def _missing(wanted: SelectedFlows | None, matched: int) -> int:
     named = None if wanted is None else wanted.named
     return 0 if named is None else max(named - matched, 0)
 
 
-def _batches(found: LakePeriod, wanted: Selection | None, *, with_params: bool) -> Iterator[_Batch]:
+def _batches(found: LakePeriod, wanted: SelectedFlows | None, *, with_params: bool) -> Iterator[_Batch]:
     """Flows with what belongs to them, a part of a file at a time."""
     matched = 0
     for path, stored in read_flow_files(found, FLOWS_SCHEMA.names):

@@ -1,4 +1,4 @@
-"""Which flows are meant: those of a stored category, or the requests a report lists for a refined one."""
+"""Select flows: those of a stored category, or the requests a report lists for a refined one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedFlows:
     """Flows to take: of some stored categories, or requests one by one."""
 
     what: str
@@ -59,7 +59,7 @@ class Selection:
         return flows.filter(wanted)
 
 
-def selection(found: LakePeriod, asked: Asked) -> Selection | None:
+def selection(found: LakePeriod, asked: Asked) -> SelectedFlows | None:
     """The flows that are asked for; None: all of the period.
 
     With a report: the requests of its table that lie in the category and sample. Without one, a key of the
@@ -77,7 +77,7 @@ def selection(found: LakePeriod, asked: Asked) -> Selection | None:
         return None
     stored = _stored(found, asked.category)
     if len(stored):
-        return Selection(_of(asked), categories=stored)
+        return SelectedFlows(_of(asked), categories=stored)
     return _of_reports(found, found.report_folders(), asked)
 
 
@@ -110,7 +110,7 @@ def _report_folder(found: LakePeriod, report: str) -> Path:
     return matching[0]
 
 
-def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> Selection:
+def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> SelectedFlows:
     """Requests of a category, a sample or all, over the tables of some reports."""
     listed = [rows for folder in folders for rows in _rows(found, folder / _REQUESTS, asked.category)]
     if not any(rows.num_rows for rows in listed):
@@ -128,7 +128,7 @@ def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> Selecti
         kind: pc.unique(taken.filter(pc.equal(taken["kind"], kind))["request_id"])
         for kind in pc.unique(taken["kind"]).to_pylist()
     }
-    return Selection(_of(asked), requests=requests)
+    return SelectedFlows(_of(asked), requests=requests)
 
 
 def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:

@@ -59,11 +59,11 @@ def _common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[i
     return list(zip(kept, (j for j in range(len(right)) if j not in new), strict=True))
 
 
-class Move(StrEnum):
+class SignatureKind(StrEnum):
     """How the steps of two paths differ."""
 
     REPLACED = "replaced"
-    """The same work is done by another component, or on another host where hosts are told apart."""
+    """The same work is done by another component, or on another host where hosts are distinguished."""
     INSERTED = "inserted"
     REMOVED = "removed"
     OTHER_STEPS = "other-steps"
@@ -78,7 +78,7 @@ class Move(StrEnum):
 class Signature:
     """What is the same in all moves of a group. Names only; ends of spans and repeats are left out."""
 
-    move: Move
+    move: SignatureKind
     anchor: GraphNode | None
     """Last common step before the first difference; None: they differ from the root on."""
     replaced: tuple[tuple[GraphNode, GraphNode], ...]
@@ -96,7 +96,7 @@ class Signature:
         """
         return (
             self.move,
-            None if self.move is Move.REPLACED else self.anchor,
+            None if self.move is SignatureKind.REPLACED else self.anchor,
             frozenset(self.replaced),
             frozenset(self.inserted),
             frozenset(self.removed),
@@ -105,7 +105,7 @@ class Signature:
     @property
     def _steps(self) -> frozenset[tuple[bool, GraphNode]]:
         """(after, step) of everything that differs; where other steps do, repeats are none."""
-        if self.move in (Move.REPEATS, Move.ORDER):
+        if self.move in (SignatureKind.REPEATS, SignatureKind.ORDER):
             return frozenset()
         new = [*self.inserted, *(after for _, after in self.replaced)]
         old = [*self.removed, *(before for before, _ in self.replaced)]
@@ -174,14 +174,14 @@ def _plain(node: GraphNode) -> GraphNode:
     return GraphNode(node.component, node.point, node.label, node.host)
 
 
-def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> Move:
+def _move(replaced: bool, inserted: bool, removed: bool, repeats: bool) -> SignatureKind:
     if replaced:
-        return Move.REPLACED
+        return SignatureKind.REPLACED
     if inserted and removed:
-        return Move.OTHER_STEPS
+        return SignatureKind.OTHER_STEPS
     if inserted or removed:
-        return Move.INSERTED if inserted else Move.REMOVED
-    return Move.REPEATS if repeats else Move.ORDER
+        return SignatureKind.INSERTED if inserted else SignatureKind.REMOVED
+    return SignatureKind.REPEATS if repeats else SignatureKind.ORDER
 
 
 @dataclass(frozen=True, slots=True)

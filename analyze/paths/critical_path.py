@@ -1,7 +1,7 @@
 """Walk critical paths over columns, and attribute a change of the mean to edges (ALGORITHMS B.9, B.10).
 
 Results are [requests, edges] in Fortran order: the values of one edge lie together. A change is between two
-samples of a population, reference and problem (0 and 1 unless told).
+samples of a population, reference and problem (0 and 1 unless stated).
 """
 
 from __future__ import annotations

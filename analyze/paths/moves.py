@@ -343,7 +343,7 @@ class PathGroup:
     signature: Signature | None
     """None: there is no path to hold it against."""
     new: bool
-    """The leading move has no precursor; it is held against the usual path of its root."""
+    """The leading move has no precursor; it is compared with the usual path of its root."""
     lost: bool
     """It has no successor."""
     moves: tuple[PathMove, ...]
@@ -474,7 +474,7 @@ def _usual(table: PathTable) -> I8:
 
 
 def _partners(table: PathTable, move: PathMove, usual: I8) -> tuple[int, int]:
-    """Which paths are held against each other: one from or to nowhere against the usual one of its root."""
+    """Which paths are compared with each other: one from or to nowhere against the usual one of its root."""
     if move.source == OTHER:
         return int(usual[0, table.root[move.target]]), move.target
     if move.target == OTHER:

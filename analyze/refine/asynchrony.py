@@ -1,4 +1,4 @@
-"""Asynchronous children by consensus over all samples (A.6 S7), and what was awaited below them.
+"""Find asynchronous children by consensus over all samples (A.6 S7), and what was awaited below them.
 
 A child that outlives its parent was left behind by it: nobody joins it, and its subtree is deferred. What the
 parent demonstrably waited for stays: a span below the child that is over before the parent's next own event
@@ -34,7 +34,7 @@ _MOVED = 0.5
 
 _MAX_NOTES = 5
 _LEAST_CALLS = 5
-"""Of a sample, from which a share of them tells something."""
+"""Of a sample, from which a share of them says something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +256,11 @@ def _notes(
     differs = (np.abs(shares - shares[0]) > _MOVED).any(axis=0)
     differs &= ((outlives.calls == 0) | (outlives.calls >= _LEAST_CALLS)).all(axis=0)
     number = {place: at for at, place in enumerate(outlives.places)}
-    told = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
+    noted = {number[place] for place in asynchronous} | set(np.flatnonzero(differs).tolist())
     # Where a span was lost nobody knows what outlived what.
     here = [
         at
-        for at in told
+        for at in noted
         if calls[at] and not any(is_made_up(name.component, name.point) for name in outlives.places[at])
     ]
     for at in sorted(here, key=lambda at: (-calls[at], _text(outlives.places[at]))):

@@ -114,8 +114,8 @@ def estimate_clocks(
     }
     n_calls = calls.reshape(-1, n_hosts, n_hosts).sum(axis=0)
     hosts = {int(code): name for code, name in zip(host_code[:-1], flows.hosts, strict=True) if code >= 0}
-    told: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
-    compared = {pair: clock for pair, clock in fitted.items() if told[pair]}
+    linked: B1 = np.logical_or.reduce(calls.reshape(-1, n_hosts, n_hosts)[:n_compared] > 0, axis=0)
+    compared = {pair: clock for pair, clock in fitted.items() if linked[pair]}
     moves = tuple(
         ClockMove(hosts[a], hosts[b], by_ns)
         for (a, b), clock in compared.items()
@@ -150,7 +150,7 @@ def _frequent_hosts(flows: FlowMatrices, trees: Sequence[SpanTree | None], max_h
 
 def _bounds(
     flows: FlowMatrices, trees: Sequence[SpanTree | None], host_code: I8, n_hosts: int
-) -> Iterator[Bounds]:
+) -> Iterator[CorrectionBounds]:
     """Bounds from all remote calls between two hosts, category by category."""
     for category, tree in zip(flows.categories, trees, strict=True):
         if tree is None:
@@ -179,7 +179,7 @@ def _bounds(
             a, b, lower, upper = a[apart], b[apart], lower[apart], upper[apart]
             # Seen from the other host of the pair, a correction has the other sign.
             swap = a > b
-            yield Bounds(
+            yield CorrectionBounds(
                 pair=np.where(swap, b * n_hosts + a, a * n_hosts + b),
                 sample=category.sample[rows][request],
                 start_ns=category.start_ns[rows][request],
@@ -188,8 +188,8 @@ def _bounds(
             )
 
 
-def _concatenate(parts: list[Bounds]) -> Bounds:
-    return Bounds(
+def _concatenate(parts: list[CorrectionBounds]) -> CorrectionBounds:
+    return CorrectionBounds(
         np.concatenate([part.pair for part in parts]),
         np.concatenate([part.sample for part in parts]),
         np.concatenate([part.start_ns for part in parts]),
@@ -198,7 +198,7 @@ def _concatenate(parts: list[Bounds]) -> Bounds:
     )
 
 
-def _by_pair(bounds: Bounds) -> Iterator[tuple[int, Bounds]]:
+def _by_pair(bounds: CorrectionBounds) -> Iterator[tuple[int, CorrectionBounds]]:
     bounds = bounds[np.argsort(bounds.pair, kind="stable")]
     pairs, first = np.unique(bounds.pair, return_index=True)
     for pair, begin, end in zip(pairs.tolist(), first, [*first[1:], len(bounds)], strict=True):
@@ -330,7 +330,7 @@ def _shifts(times: I8, tree: SpanTree, hosts: I8, clocks: _Corrections, slices: 
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CorrectionBounds:
     """Bounds on the correction of host b against host a < b, one entry a remote call."""
 
     pair: I8
@@ -341,9 +341,9 @@ class Bounds:
     lower: I8
     upper: I8
 
-    def __getitem__(self, chosen: slice | B1 | I8) -> Bounds:
+    def __getitem__(self, chosen: slice | B1 | I8) -> CorrectionBounds:
         """Some of the calls."""
-        return Bounds(
+        return CorrectionBounds(
             self.pair[chosen],
             self.sample[chosen],
             self.start_ns[chosen],
@@ -384,7 +384,7 @@ def _smallest_shift(lower: I8, upper: I8) -> I8:
     return shift
 
 
-def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
+def fit_clock(bounds: CorrectionBounds, min_calls: int) -> PairClock:
     """Fit the calls of one pair of hosts; see the module. O(calls log calls) if one correction fits."""
     one = _correction(bounds, min_calls)
     if one is not None:
@@ -395,7 +395,7 @@ def fit_clock(bounds: Bounds, min_calls: int) -> PairClock:
     return _steps(bounds, min_calls) or _minutes(bounds, min_calls)
 
 
-def _correction(bounds: Bounds, min_calls: int) -> int | None:
+def _correction(bounds: CorrectionBounds, min_calls: int) -> int | None:
     """The smallest correction that fits; None for none, and where the calls are too few."""
     if len(bounds) < min_calls:
         return None
@@ -414,7 +414,7 @@ def _interval(lower: I8, upper: I8) -> tuple[int, int]:
     return int(np.partition(lower, last)[last]), int(np.partition(upper, spare)[spare])
 
 
-def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
+def _steps(bounds: CorrectionBounds, min_calls: int) -> PairClock | None:
     """As few pieces as can be, each with one correction; None if it takes more than `_MAX_STEPS` steps.
 
     `bounds` ascend in time. Each piece is made as long as it fits, block by block; then the step goes between
@@ -452,7 +452,7 @@ def _steps(bounds: Bounds, min_calls: int) -> PairClock | None:
     )
 
 
-def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
+def _cut(bounds: CorrectionBounds, begin: int, end: int, before: int, after: int) -> int:
     """The call from which on `after` serves better than `before`, among the calls [begin, end)."""
     lower, upper = bounds.lower[begin:end], bounds.upper[begin:end]
     against_before = (lower > before) | (upper < before)
@@ -462,7 +462,7 @@ def _cut(bounds: Bounds, begin: int, end: int, before: int, after: int) -> int:
     return begin + 1 + int(np.argmin(gain[:-1]))
 
 
-def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
+def _minutes(bounds: CorrectionBounds, min_calls: int) -> PairClock:
     """Every minute by itself; loose where its calls are too few or do not fit."""
     minutes, first = np.unique(bounds.start_ns // NS_PER_MINUTE, return_index=True)
     pieces = [
@@ -475,7 +475,7 @@ def _minutes(bounds: Bounds, min_calls: int) -> PairClock:
     )
 
 
-def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[Bounds]:
+def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iterator[CorrectionBounds]:
     """Bounds on the correction of host b against a < b, one a request and pair of hosts. O(nodes · requests).
 
     host_code: [hosts + 1] number of each host; -1 for those that are not looked at.
@@ -499,7 +499,7 @@ def record_bounds(category: StoredCategory, host_code: I8, n_hosts: int) -> Iter
         # Both legs, and room between them: else no correction fits, and the request says nothing.
         rows = np.flatnonzero((lower > -NOT_BOUNDED) & (upper < NOT_BOUNDED) & (lower <= upper))
         if len(rows):
-            yield Bounds(
+            yield CorrectionBounds(
                 pair=np.full(len(rows), number, dtype=np.int64),
                 sample=category.sample[rows],
                 start_ns=category.start_ns[rows],

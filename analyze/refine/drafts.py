@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyze.refine.graphs import Columns, Draft, LeftOut, Node, equal_rows, make_node, own_columns
+from analyze.refine.graphs import Columns, Draft, DraftNode, LeftOut, equal_rows, make_node, own_columns
 from analyze.refine.hosts import HostLabels, split_by_hosts
 from analyze.refine.settings import RefineSettings
 from analyze.refine.sibling_order import (
     Family,
-    Relation,
+    SiblingRelation,
     occurrence_times,
     pair_rows,
     relations_by_trace,
@@ -31,7 +31,7 @@ from stitch.graph.placed import END, POINT, START
 
 I1 = npt.NDArray[np.int8]
 
-_SECOND_FIRST = int(Relation.SECOND_FIRST)
+_SECOND_FIRST = int(SiblingRelation.SECOND_FIRST)
 _Edges = tuple[tuple[int, int], ...]
 
 
@@ -188,7 +188,7 @@ def _choices(
     family, relation = ordered.family, ordered.relation
     firsts, seconds = pair_rows(len(family.children))
     empty = np.zeros((times.shape[1], 0), dtype=np.int64)
-    open_pairs = np.flatnonzero(relation >= Relation.BY_TRACE).tolist()
+    open_pairs = np.flatnonzero(relation >= SiblingRelation.BY_TRACE).tolist()
     if not family.groups and not open_pairs:
         return _Choices(ordered, empty, (), ())
     related = set(firsts[relation != 0].tolist()) | set(seconds[relation != 0].tolist())
@@ -206,9 +206,11 @@ def _choices(
         slack = slack_ns(times, tree, [family.parent], settings)[0]
         for pair in open_pairs:
             first, second = int(firsts[pair]), int(seconds[pair])
-            if relation[pair] == Relation.SEQUENTIAL:
+            if relation[pair] == SiblingRelation.SEQUENTIAL:
                 found = np.where(
-                    starts[first] <= starts[second], Relation.FIRST_SECOND, Relation.SECOND_FIRST
+                    starts[first] <= starts[second],
+                    SiblingRelation.FIRST_SECOND,
+                    SiblingRelation.SECOND_FIRST,
                 )
             else:
                 found = relations_by_trace(starts, ends, slack, first, second)
@@ -222,7 +224,7 @@ def _graph(
     hosts: tuple[str, ...],
     before: list[tuple[int, int]],
     mean_ns: F8,
-) -> tuple[tuple[Node, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
+) -> tuple[tuple[DraftNode, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
     """Nodes, edges and responses of S6's DAG; `before` holds (earlier unit, later unit) pairs of siblings."""
     successors: dict[int, list[int]] = {}
     for earlier, later in before:
@@ -231,7 +233,7 @@ def _graph(
     enter, leave = _walk(tree, rank)
     deferred = _deferred(tree)
     n_nodes = 1 + max(leave)
-    nodes: list[Node | None] = [None] * n_nodes
+    nodes: list[DraftNode | None] = [None] * n_nodes
     edges: list[tuple[int, int]] = []
     for unit in range(tree.n_units):
         above = tree.parent[unit]

@@ -22,7 +22,7 @@ import pyarrow as pa
 from analyze.population import NO_FAILURES, Category, Codes, Failures, Graph, GraphNode, LeftBehind, Nesting
 from analyze.refine.stored import StoredCategory, StoredStructure, row_order
 from schemas.arrays import B1, I4, I8
-from stitch.columnar.mixing import hash_word, mix
+from stitch.columnar.hashing import hash_word, mix
 from stitch.graph.order.dag import Dags, canonical_order
 from stitch.graph.placed import END
 from stitch.graph.template import Template
@@ -40,7 +40,7 @@ _BLOCK_CELLS = 1 << 16
 """Cells of a block worked on at a time: 64 K cells of 8 bytes stay in a core's second-level cache."""
 
 
-class Node(NamedTuple):
+class DraftNode(NamedTuple):
     """One node of a draft. A tuple, because tens of thousands are made in a comparison."""
 
     label: GraphNode
@@ -65,12 +65,12 @@ def make_node(
     mate: int,
     deferred: bool,
     within: tuple[int, int],
-) -> Node:
+) -> DraftNode:
     """The node of a stored column."""
     label = GraphNode(
         structure.component[column], structure.point[column], structure.label[column], host, side
     )
-    return Node(label, _name(label), mate, deferred, column, within)
+    return DraftNode(label, _name(label), mate, deferred, column, within)
 
 
 def _name(label: GraphNode) -> str:
@@ -105,7 +105,7 @@ class Draft:
     """Rows of the stored category, ascending."""
     times: I8
     """[stored nodes, rows] skew-corrected times; interchangeable branches in order of start."""
-    nodes: tuple[Node, ...]
+    nodes: tuple[DraftNode, ...]
     """Topological order; node 0 is the root."""
     edges: tuple[tuple[int, int], ...]
     """(src, dst) nodes; may hold edges implied by others."""
@@ -343,7 +343,7 @@ class _Placed:
     responses: tuple[int, ...]
     key: str
 
-    def node(self, position: int) -> Node:
+    def node(self, position: int) -> DraftNode:
         """Node at a canonical position."""
         return self.draft.nodes[self.order[position]]
 
@@ -387,7 +387,7 @@ def _dags(drafts: Sequence[Draft]) -> Dags:
     dst: list[int] = []
     for base, draft in zip(first_node.tolist(), drafts, strict=False):
         for at, node in enumerate(draft.nodes):
-            # Whether the response may leave at a node tells it apart, too. No name ends like another one.
+            # Whether the response may leave at a node distinguishes it, too. No name ends like another one.
             name = f"{node.name}!" if at in draft.responses else node.name
             if name not in hashes:
                 hashes[name] = hash_word(name)
@@ -445,7 +445,7 @@ def _graph(root: str, placed: _Placed) -> Graph:
     )
 
 
-def _template(placed: _Placed, nodes: Sequence[Node]) -> Template:
+def _template(placed: _Placed, nodes: Sequence[DraftNode]) -> Template:
     position = {node: at for at, node in enumerate(placed.order)}
     return Template.of_graph(
         [

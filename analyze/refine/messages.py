@@ -1,4 +1,4 @@
-"""Work that a message starts, as a request of its own.
+"""Cut out the work that a message starts, as a request of its own.
 
 Nobody waits for the consumer of a message, so it is no part of the response (A.6 S7), and a payment service
 that fails behind a queue would be seen by nobody. A consumer with a trace of its own is a request like any
@@ -38,7 +38,7 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
     O(nodes · requests) however many messages there are, as a node is the work of one.
     """
     statuses = list(matrices.statuses)
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     categories: list[StoredCategory] = []
     for category in matrices.categories:
         categories.append(category)
@@ -46,18 +46,18 @@ def with_messages(matrices: FlowMatrices, n_compared: int) -> tuple[FlowMatrices
         n = int(np.count_nonzero(category.sample < n_compared))
         for work, failures in zip(works, _failures_of(works, owner, category.failures), strict=True):
             categories.append(_cut(category, work, failures, statuses, matrices.errors))
-            told[category.structure.operation(work.consumer).text] += n
+            counts[category.structure.operation(work.consumer).text] += n
     found = replace(matrices, categories=tuple(categories), statuses=tuple(statuses))
-    return found, tuple(_notes(told))
+    return found, tuple(_notes(counts))
 
 
-def _notes(told: Counter[str]) -> Iterator[str]:
+def _notes(counts: Counter[str]) -> Iterator[str]:
     """How many requests are messages, by consumer."""
-    n = told.total()
+    n = counts.total()
     if not n:
         return
-    named = [f"{name} ({count:,})" for name, count in told.most_common(_NAMED)]
-    rest = [f"{len(told) - _NAMED} more"] if len(told) > _NAMED else []
+    named = [f"{name} ({count:,})" for name, count in counts.most_common(_NAMED)]
+    rest = [f"{len(counts) - _NAMED} more"] if len(counts) > _NAMED else []
     yield (
         f"{n:,} of the requests are messages that another one sent, from then to the end of the work: "
         f"{', '.join([*named, *rest])}."

@@ -1,4 +1,4 @@
-"""Refinement: the lake's rows of some samples to the population that an analysis works on. Pure.
+"""Refine the lake's rows of some samples into the population that an analysis works on. Pure.
 
 Order of the steps: untestable flows out, messages apart, skew (S3), zoom (A.5), asynchrony (S7), deferred
 work out, sibling order (S5, S6), host labels (A.2), canonical positions again, times settled.
@@ -37,7 +37,7 @@ def refine(
 ) -> Population:
     """Refine the flows of all samples together.
 
-    Only the first `n_compared` samples (None: all) are held against each other and told of in notes; those
+    Only the first `n_compared` samples (None: all) are compared with each other and named in notes; those
     after them are a history, which lends its evidence.
 
     `flows` has FLOWS_SCHEMA's columns and `sample` (uint8, index into `samples`), in any order;
@@ -89,7 +89,7 @@ def refine(
 
 
 def _weight_known(flows: pa.Table, n_samples: int) -> tuple[float, ...]:
-    """Share of each sample's flows that told their sampling probability, 0 of none; empty without flows."""
+    """Share of each sample's flows that state their sampling probability, 0 of none; empty without flows."""
     if flows.num_rows == 0:
         return ()
     sample = flows["sample"].to_numpy()

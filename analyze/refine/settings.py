@@ -1,4 +1,4 @@
-"""What the refinement does, and the bounds it keeps. Every step can be switched off."""
+"""Set what the refinement does, and the bounds it keeps. Every step can be switched off."""
 
 from __future__ import annotations
 

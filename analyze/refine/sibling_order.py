@@ -48,7 +48,7 @@ _MOVED = 0.2
 _MAX_NOTES = 5
 
 
-class Relation(IntEnum):
+class SiblingRelation(IntEnum):
     """How two child keys of a parent relate; `first` has the smaller key."""
 
     PARALLEL = 0
@@ -178,7 +178,7 @@ def slack_ns(times: I8, tree: SpanTree, parents: Sequence[int], settings: Refine
 
 
 def _order_times(starts: I8, ends: I8, slack: I8) -> tuple[I8, I8]:
-    """(middles, late starts) [rows, requests]: what tells whether one row runs before another.
+    """(middles, late starts) [rows, requests]: what shows whether one row runs before another.
 
     `a` runs before `b` iff `middle[a] <= start[b]` and `end[a] <= late start[b]`. That is S5's
     `end[a] <= start[b] + epsilon`, epsilon = min(slack of the parent, half of the shorter of both), taken
@@ -199,13 +199,13 @@ def relations_by_trace(starts: I8, ends: I8, slack: I8, first: int, second: int)
     after = (middles[second] <= starts[first]) & (ends[second] <= late_starts[first])
     before = (middles[first] <= starts[second]) & (ends[first] <= late_starts[second])
     relation: npt.NDArray[np.int8] = np.zeros(starts.shape[1], dtype=np.int8)
-    relation[after] = Relation.SECOND_FIRST
-    relation[before] = Relation.FIRST_SECOND  # of two that take no time at one moment, too
+    relation[after] = SiblingRelation.SECOND_FIRST
+    relation[before] = SiblingRelation.FIRST_SECOND  # of two that take no time at one moment, too
     return relation
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class OrderEvidence:
     """Counts for keyed pairs; arrays are [entries], or [samples, entries]. Keys may repeat."""
 
     key: I8
@@ -226,7 +226,7 @@ def order_evidence(
     interner: Interner,
     settings: RefineSettings,
     n_samples: int,
-) -> Evidence:
+) -> OrderEvidence:
     """Count how every pair of every family of a category (at least one) is ordered. O(requests · pairs).
 
     Entries are family by family, pairs in the order of `pair_rows`.
@@ -257,7 +257,7 @@ def order_evidence(
     bounds = sample_bounds(category.sample, n_samples)
     traces = np.diff(bounds)[:, None]
     weight_of = np.array([[category.weight[start:end].sum()] for start, end in pairwise(bounds.tolist())])
-    return Evidence(
+    return OrderEvidence(
         key=np.stack(
             (
                 np.array(codes)[family_of_pair],
@@ -300,7 +300,7 @@ class Consensus:
 
 
 def decide_order(
-    evidence: Sequence[Evidence],
+    evidence: Sequence[OrderEvidence],
     children: Sequence[ChildKey],
     settings: RefineSettings,
     samples: Sequence[str],
@@ -343,9 +343,9 @@ def _components(children: Sequence[ChildKey]) -> I8:
 def _decide(groups: _Groups, settings: RefineSettings, *, unanimous: bool) -> tuple[npt.NDArray[np.int8], B1]:
     """(relation, whether the group has requests enough to say it) of each group."""
     n, weight, before, after = _by_kind(groups.counts).sum(axis=1)
-    relation = np.full(len(n), Relation.PARALLEL, dtype=np.int8)
-    relation[before >= settings.sequential_share * weight] = Relation.FIRST_SECOND
-    relation[after >= settings.sequential_share * weight] = Relation.SECOND_FIRST
+    relation = np.full(len(n), SiblingRelation.PARALLEL, dtype=np.int8)
+    relation[before >= settings.sequential_share * weight] = SiblingRelation.FIRST_SECOND
+    relation[after >= settings.sequential_share * weight] = SiblingRelation.SECOND_FIRST
     decided = n >= settings.min_traces
     if unanimous:
         decided |= (n >= settings.min_unanimous) & ((before == weight) | (after == weight))
@@ -362,10 +362,10 @@ def _component_relation(
     pooled_n, pooled_weight, ordered = pooled.counts
     relation = np.where(
         ordered >= settings.sequential_share * pooled_weight,
-        np.int8(Relation.SEQUENTIAL),
-        np.int8(Relation.PARALLEL),
+        np.int8(SiblingRelation.SEQUENTIAL),
+        np.int8(SiblingRelation.PARALLEL),
     )
-    relation[pooled_n < settings.min_traces] = Relation.BY_TRACE
+    relation[pooled_n < settings.min_traces] = SiblingRelation.BY_TRACE
     return relation[of_operation]
 
 

@@ -18,9 +18,9 @@ To add a section, write its model and
 
 and put `SectionView(SlowestSection, slowest)` into its method's `sections`.
 
-What stands in a line or a cell is `Words`: text, `Run`s of text in a tone or with a link, `Bar`s, or a tuple
-of them. On a terminal bars and `Drawing`s are left out, `Details` stay closed, and of a `Part` that folds the
-title is printed; what is for one of the two only stands in an `Only`.
+What stands in a line or a cell is `Words`: text, `Run`s of text in a tone or with a link, `Bar`s, `Drawing`s,
+or a tuple of them. On a terminal bars and drawings are left out, `Details` stay closed, and of a folded
+`Part` the title is printed; what is for one of the two only stands in an `Only`.
 """
 
 from __future__ import annotations
@@ -81,14 +81,25 @@ class Bar:
     """Where 0 lies, percent; None: at the left end, or nowhere."""
 
 
-Words: TypeAlias = "str | Run | Bar | Sequence[Words]"
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing, on the page only; made by `analyze.report.drawing`, all text in it escaped."""
+
+    markup: Markup
+    caption: Words = ""
+    legend: Words = ""
+    wide: str = ""
+    """What it shows, where it may be wider than the page and scrolls by itself."""
 
 
-def runs(words: Words) -> Iterator[Run | Bar]:
+Words: TypeAlias = "str | Run | Bar | Drawing | Sequence[Words]"
+
+
+def runs(words: Words) -> Iterator[Run | Bar | Drawing]:
     """Words one by one."""
     if isinstance(words, str):
         yield Run(words)
-    elif isinstance(words, Run | Bar):
+    elif isinstance(words, Run | Bar | Drawing):
         yield words
     else:
         for part in words:
@@ -276,7 +287,11 @@ class Table:
     printed: int = 6
     """Rows on a terminal."""
     tone: Callable[[Any], str] | None = None
-    """What a row is: `slower`, `faster`, `up`, `down`, `sum`; several words for several."""
+    """What a row is: `slower`, `faster`, `up`, `down`, `sum`, `end`, `changed`."""
+    depth: Callable[[Any], int] | None = None
+    """How deep a row lies below others, for a tree; None: it is none."""
+    anchor: str = ""
+    """What a script finds it by."""
 
     @property
     def filled(self) -> tuple[Column, ...]:
@@ -290,17 +305,6 @@ class Table:
         if len(self.rows) >= total:
             return ""
         return f"{wording.count(len(self.rows))} of {wording.count(total)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A drawing, on the page only; made by `analyze.report.drawing`, all text in it escaped."""
-
-    markup: Markup
-    caption: Words = ""
-    legend: Words = ""
-    wide: str = ""
-    """What it shows, where it may be wider than the page and scrolls by itself."""
 
 
 @dataclass(frozen=True, slots=True)

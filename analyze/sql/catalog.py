@@ -1,4 +1,4 @@
-"""The relations users query: one `.sql` file each, whose header types and describes its columns.
+"""List the relations users query: one `.sql` file each, whose header types and describes its columns.
 
 The header is the documentation: `docs/sql.md` is generated from it, and a test holds it to what DuckDB says.
 """
@@ -29,7 +29,7 @@ _COLUMN = re.compile(r"^-- (?P<name>[a-z_0-9]+) +(?P<type>[A-Z]+(?:\[\])?) +(?P<
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ViewColumn:
     """One documented column."""
 
     name: str
@@ -43,7 +43,7 @@ class Relation:
 
     name: str
     doc: str
-    columns: tuple[Column, ...]
+    columns: tuple[ViewColumn, ...]
     sql: str
 
 
@@ -53,12 +53,12 @@ def relation(name: str) -> Relation:
         raise ValueError(f"no such relation: {name}")
     text = files("analyze.sql").joinpath("views", f"{name}.sql").read_text(encoding="utf-8")
     prose: list[str] = []
-    columns: list[Column] = []
+    columns: list[ViewColumn] = []
     for line in text.splitlines():
         if not line.startswith("--"):
             break
         if match := _COLUMN.match(line):
-            columns.append(Column(match["name"], match["type"], match["doc"]))
+            columns.append(ViewColumn(match["name"], match["type"], match["doc"]))
         elif not columns and line != "--":
             prose.append(line.removeprefix("--").strip())
         elif line != "--":

@@ -1,4 +1,4 @@
-"""Open a DuckDB that can read a given list of files and do nothing else, for a limited time."""
+"""Open a DuckDB that can read a given list of files and do nothing else; Ctrl-C stops it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from threading import TIMEOUT_MAX
 from typing import Any, Final, TypeVar
 
 import duckdb
@@ -50,6 +48,7 @@ def locked_connection(
         with _interruptible():
             allowed = [str(path) for path in (*readable, *map(aside, readable))]
             connection.execute("SET allowed_paths = ?", [allowed])
+            connection.execute("SET enable_progress_bar = false")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             yield connection
@@ -59,7 +58,7 @@ def locked_connection(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Around DuckDB's work: it tells of Ctrl-C by a RuntimeError of these words."""
+    """Around DuckDB's work: it reports Ctrl-C by a RuntimeError of these words."""
     try:
         yield
     except RuntimeError as error:
@@ -76,13 +75,13 @@ def arrays(
     Raises LakeError where one of the files cannot be read.
     """
     now = {str(path): str(still_at(path)) for path in readable}
-    told = {
+    bound = {
         name: [now.get(item, item) for item in value] if isinstance(value, list) else value
         for name, value in values.items()
     }
     with locked_connection(readable) as connection:
         try:
-            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, told).fetchnumpy()
+            answer: dict[str, npt.NDArray[Any]] = connection.execute(text, bound).fetchnumpy()
         except duckdb.Error as error:
             if any(path != str(still_at(Path(path))) for path in now.values()):  # set aside just now
                 return arrays(found, readable, text, values)
@@ -118,39 +117,18 @@ def statement(name: str) -> str:
     return files("analyze.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
 
 
-@dataclass(slots=True)
-class TimeLimit:
-    """Seconds of one query's computing; the time in which somebody reads its rows is not counted.
+def run_interruptible(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
+    """Result of a part of a query; on Ctrl-C `stop` is called from another thread than the query's.
 
-    `clock` gives seconds from anywhere, `stop` is called from another thread than the query's, when they are
-    used up or on Ctrl-C.
+    It computes in a thread of its own: in the one that gets Ctrl-C, DuckDB looks for it in some
+    places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
     """
-
-    seconds: float
-    clock: Callable[[], float]
-    stop: Callable[[], None]
-    struck: bool = False
-    """Whether it stopped the query."""
-    _left: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._left = self.seconds
-
-    def run(self, work: Callable[[], _Result]) -> _Result:
-        """Result of a part of the query.
-
-        It computes in a thread of its own: in the one that is told of Ctrl-C, DuckDB looks for it in some
-        places only, and not while it computes the next batch. Raises what the work raises, KeyboardInterrupt.
-        """
-        started = self.clock()
-        with ThreadPoolExecutor(1, "query") as thread:
-            part = thread.submit(work)
-            try:
-                wait([part], min(max(self._left, 0.0), TIMEOUT_MAX))
-                self.struck = not part.done()
-            finally:
-                while not part.done():
-                    self.stop()
-                    wait([part], _ASK_AGAIN_SECONDS)
-                self._left -= self.clock() - started
-        return part.result()
+    with ThreadPoolExecutor(1, "query") as thread:
+        part = thread.submit(work)
+        try:
+            wait([part])
+        finally:
+            while not part.done():
+                stop()
+                wait([part], _ASK_AGAIN_SECONDS)
+    return part.result()

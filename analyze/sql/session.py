@@ -1,4 +1,4 @@
-"""A read-only DuckDB session on a period of a lake: the views of `analyze.sql.catalog` over its files.
+"""Open a read-only DuckDB session on a period of a lake: the views of `analyze.sql.catalog` over its files.
 
 Locked down before any user text runs: no other files, no network, no extensions, no change of settings,
 and only statements that read. The files are listed, never globbed, so that a concurrent import is not
@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from analyze.scope import LakePeriod
 from analyze.sql.catalog import VIEWS, relation
-from analyze.sql.connection import TimeLimit, locked_connection, unreadable_file
+from analyze.sql.connection import locked_connection, run_interruptible, unreadable_file
 from analyze.sql.stored_tables import LISTED, tables_behind
 from analyze.verify import verify
 from schemas.errors import ConfigError, LakeError, QueryError
 from schemas.quality import Quality
 from stitch.lake.reading import still_at
+
+_Result = TypeVar("_Result")
 
 _SET_NUMBERS: Final = (
     "SET VARIABLE from_ns = ?::BIGINT",
@@ -48,9 +49,6 @@ _STEADY_SUM: Final = (
 BATCH_ROWS: Final = 65_536
 """Rows of one batch of a streamed result."""
 
-DEFAULT_SECONDS: Final = 300.0
-"""How long a query may compute. A join that forgot its condition runs for days and takes a core."""
-
 _UNKNOWN_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist!")
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?\s+(?P<query>.*)", re.IGNORECASE | re.DOTALL)
 
@@ -63,8 +61,6 @@ _REPORT_TABLES: Final = {
 }
 """Tables of reports, each by the name of its files."""
 
-Clock = Callable[[], float]
-
 
 class Session:
     """Queries on one snapshot of a lake. Get one from `open_session`."""
@@ -74,8 +70,6 @@ class Session:
         connection: duckdb.DuckDBPyConnection,
         found: LakePeriod,
         files: Mapping[str, Sequence[Path]],
-        seconds: float,
-        clock: Clock,
     ) -> None:
         self._connection = connection
         self._found = found
@@ -83,14 +77,12 @@ class Session:
         self._unread = {table for table, files in self._files.items() if files}
         self._bound: dict[str, list[Path]] = {}
         """Tables that DuckDB reads by itself, and where their files were then."""
-        self._seconds = seconds
-        self._clock = clock
 
     def query(self, text: str, values: Sequence[object] = ()) -> pa.Table:
         """Run one reading statement, with `?` bound to `values`; the result as an Arrow table.
 
-        Raises QueryError for a syntax error, an unknown name, several statements, one that writes, or one
-        that computes for too long; LakeError where a file of the lake cannot be read.
+        Raises QueryError for a syntax error, an unknown name, several statements, or one that writes;
+        LakeError where a file of the lake cannot be read.
         """
         return self.stream(text, values).read_all()
 
@@ -99,27 +91,28 @@ class Session:
 
         What goes wrong late is raised by the reader, as the same errors.
         """
-        limit = TimeLimit(self._seconds, self._clock, self._connection.interrupt)
         try:
             _refuse_what_writes(text)
             # Which tables it reads does not depend on the bound values.
             self._read_files_of(text.replace("?", "NULL") if values else text)
-            reader = self._begun(text, values, limit)
+            reader = self._begun(text, values)
         except duckdb.Error as error:
             if not self._moved():
-                raise self._failure(error, limit) from error
-            reader = self._begun(text, values, limit)
-        again = partial(self._begun, text, values, limit)
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, again, limit))
+                raise self._failure(error) from error
+            reader = self._begun(text, values)
+        again = partial(self._begun, text, values)
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, again))
 
-    def _begun(self, text: str, values: Sequence[object], limit: TimeLimit) -> pa.RecordBatchReader:
-        return limit.run(lambda: self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS))
+    def _begun(self, text: str, values: Sequence[object]) -> pa.RecordBatchReader:
+        return self._run(lambda: self._connection.sql(text, params=list(values)).to_arrow_reader(BATCH_ROWS))
+
+    def _run(self, work: Callable[[], _Result]) -> _Result:
+        return run_interruptible(work, self._connection.interrupt)
 
     def _batches(
         self,
         reader: pa.RecordBatchReader,
         again: Callable[[], pa.RecordBatchReader],
-        limit: TimeLimit,
     ) -> Iterator[pa.RecordBatch]:
         """Batches as they come. DuckDB's own errors arrive as OSError by way of Arrow's C interface.
 
@@ -129,10 +122,10 @@ class Session:
         is_given = False
         while True:
             try:
-                batch = limit.run(lambda reader=reader: next(reader, None))  # type: ignore[misc]
+                batch = self._run(lambda reader=reader: next(reader, None))  # type: ignore[misc]
             except (OSError, duckdb.Error) as error:
-                if is_given or limit.struck or not self._moved():
-                    raise self._failure(error, limit) from error
+                if is_given or not self._moved():
+                    raise self._failure(error) from error
                 reader = again()
                 continue
             if batch is None:
@@ -181,13 +174,8 @@ class Session:
             return {table for word in words for table in tables_behind(word)}
         return {name.removeprefix("_schema_") for name in named}
 
-    def _failure(self, error: Exception, limit: TimeLimit) -> LakeError | QueryError:
+    def _failure(self, error: Exception) -> LakeError | QueryError:
         """Whose fault it is: a file's, or the query's."""
-        if limit.struck:
-            return QueryError(
-                f"The query computed for more than {limit.seconds:g} s.",
-                remedy="Look whether a join lacks its condition; take a shorter --period; raise --timeout.",
-            )
         readable = [path for files in self._files.values() for path in files]
         broken = unreadable_file(self._found, readable, error)
         if broken is not None:
@@ -250,13 +238,12 @@ def open_session(
     *,
     memory: str = "2GB",
     threads: int = 2,
-    seconds: float = DEFAULT_SECONDS,
-    clock: Clock = monotonic,
 ) -> Iterator[Session]:
     """A locked session on one period of a lake (its filter aside), and on the lake's reports.
 
-    `memory` bounds DuckDB, `threads` its workers, `seconds` the computing of each query, by `clock`. Raises
-    ConfigError where `memory` is no size or too small. Files are opened by the queries that use them.
+    `memory` bounds DuckDB, `threads` its workers: for statements that others write there is
+    `analyze.sql.session_process`. Raises ConfigError where `memory` is no size or too small. Files are opened
+    by the queries that use them.
     """
     files = _files(found)
     readable = [path for paths in files.values() for path in paths]
@@ -268,7 +255,7 @@ def open_session(
             _create_views(connection, files)
         except duckdb.OutOfMemoryException as error:
             raise ConfigError(f"'{memory}' of memory is too little.", remedy="Raise --memory.") from error
-        yield Session(connection, found, files, seconds, clock)
+        yield Session(connection, found, files)
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection, files: Mapping[str, Sequence[Path]]) -> None:

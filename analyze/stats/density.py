@@ -108,7 +108,7 @@ def _kish(weight: F8) -> float:
 
 
 def _clock_step(x: F8, weight: F8) -> float:
-    """How far apart the times lie that a clock tells apart.
+    """How far apart the times lie that a clock distinguishes.
 
     The weighted median, over times, of the distance to the nearest other time: between whole milliseconds
     there is nothing, which is no valley between modes.
@@ -139,11 +139,11 @@ def modes(found: Density, most: int) -> list[Mode]:
 
     top = float(found.density.max())
     padded = np.concatenate([[0.0], found.density, [0.0]])  # an end is a valley
-    peaks, told = find_peaks(padded, prominence=PROMINENCE * top)
-    saddles = padded[peaks] - told["prominences"]
+    peaks, shape = find_peaks(padded, prominence=PROMINENCE * top)
+    saddles = padded[peaks] - shape["prominences"]
     error = np.sqrt((padded[peaks] + saddles) * _ROUGHNESS / (found.worth * found.bandwidth))
-    sure = told["prominences"] > _SURE * error
-    peaks, prominence = peaks[sure], told["prominences"][sure] / top
+    sure = shape["prominences"] > _SURE * error
+    peaks, prominence = peaks[sure], shape["prominences"][sure] / top
     holds = prominence * peak_widths(padded, peaks, rel_height=0.5)[0]
     kept = np.sort(np.argsort(-holds, kind="stable")[:most])
     places, prominence = peaks[kept] - 1, prominence[kept]

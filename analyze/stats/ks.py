@@ -28,7 +28,7 @@ LEAST: Final = 2 * BLOCKS
 """Values a side; fewer have too few in a block."""
 _PERMUTATIONS: Final = 999
 _KNOTS: Final = 512
-"""Values at which the distributions are held against each other, at most; all where there are no more."""
+"""Values at which the distributions are compared with each other, at most; all where there are no more."""
 
 
 @dataclass(frozen=True, slots=True)

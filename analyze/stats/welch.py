@@ -1,4 +1,4 @@
-"""Welch's t of many features at once, weighted, with values missing (ALGORITHMS G.4; DIST §3.2).
+"""Test many features at once by Welch's t, weighted, with values missing (ALGORITHMS G.4; DIST §3.2).
 
 `scipy.stats.ttest_ind` has no weights; without weights and gaps this gives its numbers.
 """
@@ -14,7 +14,7 @@ from scipy.special import stdtr
 from schemas.arrays import B1, F8
 
 MOST_T: Final = 1e3
-"""|t| of features that are constant in both classes and differ ("deterministic"), and the largest told."""
+"""|t| of features that are constant in both classes and differ ("deterministic"); the largest reported."""
 _ROWS: Final = 256
 """Features worked on at once: 256 of 10,000 instances are 20 MB."""
 

@@ -24,7 +24,7 @@ def command(
     """
     grace_ns = duration_ns(grace)
     with upkeep(lake, "Compaction") as at:
-        from stitch.lake.compacting import compact
+        from stitch.lake.upkeep.compaction import compact
 
         done = compact(
             at.store,

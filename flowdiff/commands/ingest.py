@@ -32,7 +32,7 @@ def command(
 
     Every flag can also stand in the configuration, or in the environment; flags win, then the environment.
     `flowdiff config` shows what counts, and why. SIGTERM or Ctrl-C ends it in an orderly way, a second one at
-    once. Exit code 0: ended as asked; 2: it could not start, or every lane halted.
+    once. Exit code 0: ended as asked; 2: it could not start; 4: lanes halted, a person has to decide.
     """
     found = effective(flags, os.environ, config)
     share_one_heap()

@@ -41,7 +41,7 @@ def command(
         None if age is None else duration_ns(age) for age in (keep_late, keep_reports)
     )
     with upkeep(lake, "Retention") as at:
-        from stitch.lake.retiring import retire
+        from stitch.lake.upkeep.retention import retire
 
         done = retire(
             at.store,

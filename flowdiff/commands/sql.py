@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from flowdiff.listing import Heading, Kind, print_drawing, print_rows, print_sentence
-from flowdiff.options import LakeOption, PeriodOption, TableFormat, UnsealedOption, period_of
+from flowdiff.options import (
+    LakeOption,
+    PeriodOption,
+    TableFormat,
+    UnsealedOption,
+    provisional_folder,
+    say_notes,
+)
 from schemas.errors import ConfigError, FlowdiffError, QueryError
 from schemas.windows import NS_PER_SECOND, parse_duration_ns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from analyze.sql.session import Session
+    from analyze.sql.session_process import SessionProcess
 
 SHELL_ROWS: Final = 100
 """Rows a terminal shows; the rest is counted."""
@@ -52,14 +61,21 @@ def command(
 
     The views and every column: docs/sql.md, or .help in the shell. Queries to copy: docs/recipes.md.
     """
-    from analyze.sql.session import open_session
-    from flowdiff.output import is_stdout
+    from analyze.sql.session_process import SessionProcess
 
-    output = None if is_stdout(output) else output
+    output = None if str(output) == "-" else output
     format_ = _form(format_, output)
     seconds = _seconds(timeout)
-    found = period_of(lake, period, may_be_empty=True, unsealed=unsealed)
-    with open_session(found, memory=memory, seconds=seconds) as session:
+    started = SessionProcess(
+        lake,
+        period,
+        now_ns=time.time_ns(),
+        memory=memory,
+        seconds=seconds,
+        provisional=provisional_folder() if unsealed else None,
+    )
+    with closing(started) as session:
+        say_notes(session.notes)
         if query is not None:
             _answer(session, query, format_, output)
         elif sys.stdin.isatty():
@@ -102,7 +118,7 @@ def _piped() -> str:
     return query
 
 
-def _answer(session: Session, query: str, form: TableFormat, output: Path | None) -> None:
+def _answer(session: SessionProcess, query: str, form: TableFormat, output: Path | None) -> None:
     if form is TableFormat.TABLE:
         _print_rows(session, query)
     else:
@@ -111,9 +127,10 @@ def _answer(session: Session, query: str, form: TableFormat, output: Path | None
         write_table(session.stream(query), form, output)
 
 
-def _print_rows(session: Session, query: str) -> None:
+def _print_rows(session: SessionProcess, query: str) -> None:
     """The first rows, and how many there are."""
     from analyze.report.wording import count
+    from analyze.sql.values import python_values
 
     reader = session.stream(query)
     if reader.schema.names == PLAN:
@@ -124,7 +141,7 @@ def _print_rows(session: Session, query: str) -> None:
     total = 0
     for batch in reader:
         total += batch.num_rows
-        shown = [column.to_pylist() for column in batch.slice(0, SHELL_ROWS - len(rows)).columns]
+        shown = [python_values(column) for column in batch.slice(0, SHELL_ROWS - len(rows)).columns]
         rows += [["" if value is None else str(value) for value in row] for row in zip(*shown, strict=True)]
     print_rows([Heading(field.name, _kind(field.type)) for field in reader.schema], rows)
     rest = f", {count(total - len(rows))} more not shown" if total > len(rows) else ""
@@ -140,7 +157,7 @@ def _kind(type_: pa.DataType) -> Kind:
     return Kind.EXACT if pa.types.is_temporal(type_) or pa.types.is_boolean(type_) else Kind.TEXT
 
 
-def _shell(session: Session, form: TableFormat) -> None:
+def _shell(session: SessionProcess, form: TableFormat) -> None:
     """Read queries until the end; an error, or Ctrl-C, costs its query only."""
     import readline  # noqa: F401 - gives input() line editing and history
 

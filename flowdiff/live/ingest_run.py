@@ -26,7 +26,7 @@ from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
 from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
-from schemas.errors import FlowdiffError, InputError, LakeError
+from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.beginning import LiveIdentity
@@ -77,7 +77,8 @@ def ingest(config: IngestConfig, *, until_end: bool) -> int:
                 log.info(
                     "started", lake=config.lake, version=version(), group=config.kafka.group, serves=address
                 )
-                return _turns(run, stop, log, until_end=until_end)
+                stays = config.stay_halted and not until_end
+                return _turns(run, stop, log, until_end=until_end, stays=stays)
         except FlowdiffError:
             source.close()
             raise
@@ -98,10 +99,12 @@ def _served(
         server.close()
 
 
-def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> int:
+def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool, stays: bool) -> int:
     ends = _Ends() if until_end else None
     spare = SpareMemory(time.monotonic())
-    while not stop.asked and not run.all_halted and not (ends and ends.reached(run, time.monotonic())):
+    while not stop.asked and not (ends and ends.reached(run, time.monotonic())):
+        if run.all_halted and not stays:
+            break
         run.turn(TURN_S)
         spare.turn(time.monotonic())
     is_whole, was_asked = ends is not None and ends.are_reached, stop.asked
@@ -110,7 +113,7 @@ def _turns(run: LiveRun, stop: StopOnSignal, log: Any, *, until_end: bool) -> in
     log.info("stopped")
     if run.halted and not was_asked:
         lane, why = next(iter(run.halted.items()))
-        raise InputError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
+        raise HaltedError(f"{len(run.halted)} lane(s) halted; lane {lane}: {why}")
     if ends is not None and not was_asked and not is_committed:
         return FAILED
     return 0
@@ -185,7 +188,7 @@ def _warn(config: IngestConfig, log: Any) -> None:
     if config.serve.is_open:
         log.warning("open address", why=f"Anyone who reaches {config.serve.address} reads the metrics.")
     if config.live.accept_gaps:
-        log.warning("gaps accepted", why="What retention took before it was read is passed over.")
+        log.warning("gaps accepted", why="What a log lost before it was read is passed over.")
     if config.kafka.on_corrupt is OnCorrupt.SKIP:
         log.warning("corrupt skipped", why="Messages that cannot be read are passed over, into dead letters.")
 

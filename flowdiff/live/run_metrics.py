@@ -48,7 +48,7 @@ class RunMetrics:
         self._rejected = counter("rejected_total", "Items that became dead letters.", "reason")
         self._quality = counter("quality_flows_total", "Published requests with a quality flag.", "flag")
         self._torn = counter("torn_flows_total", "Published requests with spans whose parent never came.")
-        self._gaps = counter("gap_messages_total", "Messages passed over by order: retention took them.")
+        self._gaps = counter("gap_messages_total", "Messages passed over by order: the log lost them.")
         self._changes = counter("lane_changes_total", "What became of lanes.", "change")
         self._commit_s = Histogram(
             "flowdiff_commit_seconds",

@@ -1,4 +1,4 @@
-"""Metrics and health over HTTP, in threads of their own, read only.
+"""Serve metrics and health over HTTP from a thread of its own, read only.
 
 /metrics in Prometheus' text format; /healthz: 200 while the loop turns (a supervisor restarts what does not);
 /readyz: 200 while it does its work, else 503 and why.
@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import sys
 import threading
 from collections.abc import Callable
+from email.parser import BytesHeaderParser
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -23,10 +23,15 @@ from schemas.visible import visible
 from stitch.drivers.live.steady_clock import Clock
 from stitch.drivers.live.watch import LaneState, LiveStatus
 
-MAX_CONNECTIONS: Final = 16
-"""Answered at once; more are closed unanswered."""
-SOCKET_TIMEOUT_S: Final = 10.0
-"""A client that neither asks nor listens for so long is left."""
+BACKLOG: Final = 100
+"""Connections that wait to be accepted, and that one turn of the loop accepts."""
+MAX_CONNECTIONS: Final = 256
+"""Where one more comes, the oldest is dropped. What asks at once is answered two turns of the loop later, and
+so before it is the oldest, however fast others come: more than 2 * BACKLOG."""
+DEADLINE_S: Final = 10.0
+"""From connecting to the last byte of the answer; as long as Prometheus waits for a scrape."""
+MAX_REQUEST: Final = 16 * 1024
+"""Bytes of a request line and its headers."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -40,36 +45,93 @@ class StatusServer:
         status: Callable[[], LiveStatus],
         clock: Clock,
         stalled_after_ns: int,
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         host, port = split_address(address)
-
-        class Handler(_Handler):
-            pages: ClassVar = {
-                "/metrics": lambda accept: _metrics(registry, accept),
-                "/healthz": lambda _: _health(status(), clock().now_ns, stalled_after_ns),
-                "/readyz": lambda _: _readiness(status()),
-            }
-
+        self._pages: dict[str, Callable[[str], Page]] = {
+            "/metrics": lambda accept: _metrics(registry, accept),
+            "/healthz": lambda _: _health(status(), clock().now_ns, stalled_after_ns),
+            "/readyz": lambda _: _readiness(status()),
+        }
+        self._deadline_s = deadline_s
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        """Who is connected, the oldest first."""
         try:
-            self._server = _server(host, port, Handler)
+            listening = _listening(host, port)
         except OSError as error:
             raise ConfigError(
                 f"serve.address '{address}' cannot be listened on: {error.strerror or error}.",
                 remedy="Take another with --serve-address, or '' to serve nothing.",
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="status", daemon=True)
+        self.port: Final[int] = listening.getsockname()[1]
+        """Where it listens."""
+        self._ended = asyncio.Event()
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._run, args=[listening], name="status", daemon=True)
         self._thread.start()
 
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self._server.server_address[1])
-
     def close(self) -> None:
-        """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        """Listen no more, and leave whoever is connected."""
+        self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
+
+    def _run(self, listening: socket.socket) -> None:
+        with self._runner:
+            self._runner.run(self._serve(listening))
+
+    async def _serve(self, listening: socket.socket) -> None:
+        async with await asyncio.start_server(
+            self._connected, sock=listening, limit=MAX_REQUEST, backlog=BACKLOG
+        ) as server:
+            await self._ended.wait()
+            server.close()
+            for writer in self._open:
+                writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request and its answer; a client that leaves, sends no HTTP or is too slow is left."""
+        self._open[writer] = None
+        if len(self._open) > MAX_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                writer.write(self._answer(await reader.readuntil(b"\r\n\r\n")))
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, asyncio.LimitOverrunError):  # TimeoutError is an OSError
+            pass
+        finally:
+            self._open.pop(writer, None)
+            writer.transport.abort()
+
+    def _answer(self, request: bytes) -> bytes:
+        """Bytes of the answer to a request line and its headers."""
+        line, _, headers = request.partition(b"\r\n")
+        method, path, *_ = *line.decode("latin-1").split(" "), ""
+        page = self._pages.get(path.partition("?")[0])
+        if method not in ("GET", "HEAD"):
+            status, kind, body = HTTPStatus.NOT_IMPLEMENTED, _TEXT, b"GET or HEAD\n"
+        elif page is None:
+            status, kind, body = HTTPStatus.NOT_FOUND, _TEXT, "".join(f"{p}\n" for p in self._pages).encode()
+        else:
+            status, kind, body = page(BytesHeaderParser().parsebytes(headers).get("Accept", ""))
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: flowdiff\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + (b"" if method == "HEAD" else body)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at an address; of IPv6, `::` takes IPv4 too. Raises OSError."""
+    if ":" not in host:
+        return socket.create_server((host, port))
+    return socket.create_server(
+        (host, port), family=socket.AF_INET6, dualstack_ipv6=socket.has_dualstack_ipv6()
+    )
 
 
 Page = tuple[HTTPStatus, str, bytes]
@@ -99,71 +161,3 @@ def _readiness(status: LiveStatus) -> Page:
     ]
     text = "".join(f"{visible(reason)}\n" for reason in reasons)
     return HTTPStatus.SERVICE_UNAVAILABLE, _TEXT, text.encode("utf-8", "replace")
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of some pages."""
-
-    pages: ClassVar[dict[str, Callable[[str], Page]]]
-    timeout = SOCKET_TIMEOUT_S
-    server_version = "flowdiff"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        """Answer."""
-        page = self.pages.get(self.path.partition("?")[0])
-        if page is None:
-            self._answer(HTTPStatus.NOT_FOUND, _TEXT, "".join(f"{name}\n" for name in self.pages).encode())
-        else:
-            self._answer(*page(self.headers.get("Accept", "")))
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Who asked is nothing for the log."""
-
-
-class _Server(ThreadingHTTPServer):
-    """So many connections at a time, and no more."""
-
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__(address, handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread, where one is free."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Give the place back in the end."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that left in the middle is its own business; anything else is a bug, and is shown."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
-
-
-class _Server6(_Server):
-    address_family = socket.AF_INET6
-
-
-def _server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
-    return (_Server6 if ":" in host else _Server)((host, port), handler)

@@ -76,6 +76,9 @@ class IngestConfig(Config):
     stop_budget_ns: int = Field(default=25 * NS_PER_SECOND, ge=NS_PER_SECOND)
     """SIGTERM and SIGINT commit, give the lanes up and leave the group within this time; then it just ends.
     Less than the grace of what stops it: 30 s in Kubernetes, 90 s of systemd."""
+    stay_halted: bool = False
+    """Stay, not ready, where every lane waits for a person, instead of ending with exit code 4: for what
+    starts anew whatever ends, as Kubernetes does."""
     hash_key_file: Path | None = None
     """File with the key of `live.decode.params.hash`; else the variable FLOWDIFF_HASH_KEY."""
     kafka: KafkaSettings

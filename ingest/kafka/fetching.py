@@ -16,6 +16,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import IsolationLevel
+from kafka.structs import OffsetAndMetadata
 
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.record_layout import LayoutError, Messages, messages_of
@@ -39,6 +40,8 @@ class FetchedBatch:
     """Offset after the batch; messages may be missing before it."""
     latest_ms: int
     """Largest time of its messages, of the producer or of the broker as the topic says; negative: none."""
+    epoch: int
+    """Of the leader that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,12 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
     """A fetch of one partition: `take` gives its batches, and at most one damaged one, the last."""
 
     max_unpacked_bytes = 64 * 2**20
+    next_fetch_offset: int
+
+    @staticmethod
+    def epoch_before(_partition: TopicPartition) -> int:
+        """Epoch of the position that is fetched from; negative: not known."""
+        return -1
 
     def _maybe_skip_record(self, _record: object) -> bool:
         return False
@@ -78,6 +87,8 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
     def _unpack_records(self, _tp: Any, records: Any, *_deserializers: Any) -> Iterator[object]:
         """Items of `take`. `next_fetch_offset` is always after the last one given, before a damaged one."""
         is_committed = self.isolation_level == IsolationLevel.READ_COMMITTED
+        # kafka-python takes it for that of the position, also where a fetch brings nothing.
+        self.leader_epoch = self.epoch_before(self.topic_partition)
         while True:
             try:
                 batch = records.next_batch()
@@ -93,12 +104,14 @@ class BatchRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-pyt
                     )
                     return
                 is_aborted = is_committed and self._is_aborted(batch)
-                if batch.is_control_batch or is_aborted:
-                    self.next_fetch_offset = batch.next_offset
-                    yield FetchedBatch(Messages([], [], 0), batch.next_offset, -1)
-                    continue
+                is_marker = batch.is_control_batch or is_aborted
                 try:
-                    fetched = FetchedBatch(self._messages(batch), batch.next_offset, batch.max_timestamp)
+                    fetched = FetchedBatch(
+                        Messages([], [], 0) if is_marker else self._messages(batch),
+                        batch.next_offset,
+                        -1 if is_marker else batch.max_timestamp,
+                        batch.leader_epoch,
+                    )
                 except (UnpackError, LayoutError) as error:
                     yield self._damaged(batch.base_offset, batch.next_offset, str(error), records)
                     return
@@ -147,8 +160,11 @@ class Fetching:
 
     def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
-        limits = {"max_unpacked_bytes": settings.max_unpacked_bytes}
-        consumer._fetcher.PartitionRecords = type("LimitedRecords", (BatchRecords,), limits)
+        told = {
+            "max_unpacked_bytes": settings.max_unpacked_bytes,
+            "epoch_before": staticmethod(lambda partition: self._state(partition).position.leader_epoch),
+        }
+        consumer._fetcher.PartitionRecords = type("RecordsOfOurs", (BatchRecords,), told)
 
     def fetch(self, timeout_s: float) -> tuple[StreamId, list[FetchedBatch | DamagedBatch]] | None:
         """The next batches of one stream, one at least; also what lets the membership go on.
@@ -162,10 +178,11 @@ class Fetching:
             return StreamId(partition.topic, partition.partition), batches
         return None
 
-    def begin(self, stream: StreamId, position: int) -> None:
-        """Fetch a stream from a position on."""
+    def begin(self, stream: StreamId, position: int, epoch: int | None) -> None:
+        """Fetch a stream from a position on, of a log that has an epoch before it: else it was cut back."""
         for partition in self._assigned([stream]):
             self._consumer.seek(partition, position)
+            self._state(partition).seek(OffsetAndMetadata(position, "", -1 if epoch is None else epoch))
             self._consumer.resume(partition)
 
     def hold(self, streams: Collection[StreamId]) -> None:
@@ -182,6 +199,10 @@ class Fetching:
             end: int | None = self._consumer.highwater(partition)
             return end
         return None
+
+    def _state(self, partition: TopicPartition) -> Any:
+        """What kafka-python keeps of a partition."""
+        return self._consumer._subscription.assignment[partition]
 
     def _assigned(self, streams: Iterable[StreamId]) -> list[TopicPartition]:
         assigned = self._consumer.assignment()

@@ -17,11 +17,12 @@ from ingest.kafka.fetching import MIN_POLL_S, DamagedBatch, FetchedBatch, Fetchi
 from ingest.kafka.group_consumer import group_consumer
 from ingest.kafka.kafka_settings import KafkaSettings, OnCorrupt, StartAt
 from ingest.kafka.lane_assignor import LaneAssignor
+from ingest.kafka.log_range import LogRange, end_of_epoch, range_of
 from ingest.kafka.membership import Membership, monotonic_s
 from ingest.kafka.stream_ends import StreamEnds
-from ingest.kafka.stream_errors import cut_back, cut_back_behind, gap, not_known, other_topic
+from ingest.kafka.stream_errors import cut_back, gap, not_known, other_topic
 from ingest.messages import payloads_of_messages
-from ingest.source import Change, CorruptStreamError, Payloads, StreamError, StreamId
+from ingest.source import Change, CorruptStreamError, Payloads, Place, StreamError, StreamId
 from schemas.config import DecodeConfig
 from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
@@ -41,17 +42,10 @@ _NS_PER_MS: Final = 1_000_000
 class _Stream:
     """What is kept of a stream that was started."""
 
-    topic_id: str | None
+    place: Place
+    """Behind what was fetched last."""
     damaged_at: int = -1
     damaged_times: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """A stream at a position that its log does not have."""
-
-    position: int
-    topic_id: str | None
 
 
 class KafkaSource:
@@ -75,7 +69,7 @@ class KafkaSource:
         self._streams: dict[StreamId, _Stream] = {}
         self._errors: deque[StreamError] = deque()
         """Of streams that are stopped; one is raised a poll."""
-        self._lost: dict[StreamId, _Lost] = {}
+        self._lost: dict[StreamId, Place] = {}
         """Stopped, and to be told of when brokers say what their logs have."""
         self._lost_asked = 0.0
         self._lost_trouble: str | None = None
@@ -122,10 +116,12 @@ class KafkaSource:
         try:
             fetched = self._fetching.fetch(max(timeout_s, MIN_POLL_S))
         except OffsetOutOfRangeError as error:
-            self._stop_out_of_range(error)
+            for partition, offset in error.args[0].items():
+                self._lose(StreamId(partition.topic, partition.partition), offset)
             return None
         except LogTruncationError as error:
-            self._stop_truncated(error)
+            for partition in error.divergent_offsets:
+                self._lose(StreamId(partition.topic, partition.partition))
             return None
         except FencedInstanceIdError as error:
             raise self._fenced() from error
@@ -143,25 +139,32 @@ class KafkaSource:
         self._is_unconfirmed = True
         return self._payloads(*fetched)
 
-    def start(self, stream: StreamId, position: int | None, topic_id: str | None) -> int:
+    def start(self, stream: StreamId, place: Place | None) -> Place:
         """See `LiveSource.start`."""
-        current = self.topic_id(stream.topic)
-        if topic_id is not None and current != topic_id:
-            raise not_known(stream) if current is None else other_topic(stream)
-        partition = TopicPartition(stream.topic, stream.partition)
-        first, end = self._bounds(partition)
-        if position is None:
-            position = first if self._settings.start_at is StartAt.EARLIEST else end
-        elif position < first:
-            raise gap(stream, position, first)
-        elif position > end:
-            raise cut_back(stream, position, end)
+        topic_id = self.topic_id(stream.topic)
+        if place is not None and place.topic_id not in (None, topic_id):
+            raise not_known(stream) if topic_id is None else other_topic(stream)
+        try:
+            there = self._range(stream, self._settings.request_timeout_ms)
+            error = None if place is None else self._not_there(stream, place, there)
+        except KafkaError as failed:
+            raise InputError(
+                f"The range of {stream.name} is not told: {failed}.",
+                remedy=missing_right(failed, self._settings) or what_is_wrong(self._settings) or "Try again.",
+            ) from failed
+        if error is not None:
+            raise error
+        if place is None:
+            offset = there.first if self._settings.start_at is StartAt.EARLIEST else there.end
+        else:
+            offset = place.offset
+        epoch = there.epoch if place is None or place.epoch is None else place.epoch
         self._forget(stream)
-        self._streams[stream] = _Stream(current)
-        self._ends.begin(stream, end, monotonic_s())
-        if partition in self._consumer.assignment():
-            self._fetching.begin(stream, position)
-        return position
+        started = Place(offset, topic_id, epoch)
+        self._streams[stream] = _Stream(started)
+        self._ends.begin(stream, there.end, monotonic_s())
+        self._fetching.begin(stream, offset, epoch)
+        return started
 
     def release(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.release`."""
@@ -169,15 +172,19 @@ class KafkaSource:
         for stream in streams:
             self._forget(stream)
 
-    def committed(self, stream: StreamId) -> int | None:
+    def committed(self, stream: StreamId) -> Place | None:
         """Where the group is, as `commit_offsets` told; None: nowhere yet. Raises InputError."""
         try:
-            position: int | None = self._consumer.committed(
-                TopicPartition(stream.topic, stream.partition), timeout_ms=self._settings.request_timeout_ms
+            told = self._consumer.committed(
+                _partition(stream),
+                metadata=True,
+                timeout_ms=self._settings.request_timeout_ms,
             )
         except KafkaError as error:
             raise InputError(f"The group's offset of {stream.name} is not told: {error}.") from error
-        return position
+        if told is None:
+            return None
+        return Place(told.offset, epoch=None if told.leader_epoch < 0 else told.leader_epoch)
 
     def pause(self, streams: Collection[StreamId]) -> None:
         """See `LiveSource.pause`."""
@@ -197,8 +204,11 @@ class KafkaSource:
         return self._ends.known(now_s)
 
     def topic_id(self, topic: str) -> str | None:
-        """See `LiveSource.topic_id`. As of now where anything came since it was asked last: a topic may be
-        deleted, made anew and read on within the time between two looks. Bound: 4 s; then as last known."""
+        """Tells a topic from another one made under the same name; None: brokers do not tell.
+
+        As of now where anything came since it was asked last: a topic may be deleted, made anew and read on
+        within the time between two looks. Bound: 4 s; then as last known.
+        """
         if self._is_unconfirmed:
             self._is_unconfirmed = not self._membership.refresh_topics(timeout_ms=2_000)
         return self._known_topic_id(topic)
@@ -210,7 +220,9 @@ class KafkaSource:
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
         """See `LiveSource.commit_offsets`. Bound: 2 s."""
         try:
-            self._membership.commit(dict(positions), timeout_ms=2_000)
+            known = {stream: kept.place.epoch for stream, kept in self._streams.items()}
+            places = {stream: Place(at, epoch=known.get(stream)) for stream, at in positions.items()}
+            self._membership.commit(places, timeout_ms=2_000)
         except KafkaError:
             return False
         return True
@@ -230,15 +242,19 @@ class KafkaSource:
         good = [batch for batch in batches if isinstance(batch, FetchedBatch)]
         latest_ms = max(batch.latest_ms for batch in good)
         latest_ns = None if latest_ms < 0 else latest_ms * _NS_PER_MS
+        last = good[-1]
+        kept.place = Place(last.until, kept.place.topic_id, last.epoch)
         pieces = payloads_of_messages(
             stream.name,
             self._settings.format_of_topic(stream.topic),
             list(chain.from_iterable(batch.messages.values for batch in good)),
             list(chain.from_iterable(batch.messages.offsets for batch in good)),
-            good[-1].until,
+            last.until,
             self._decode,
         )
-        self._pieces.append((stream, (replace(piece, latest_ns=latest_ns) for piece in pieces)))
+        self._pieces.append(
+            (stream, (replace(piece, latest_ns=latest_ns, epoch=last.epoch) for piece in pieces))
+        )
         return self._next_piece()
 
     def _next_piece(self) -> Payloads | None:
@@ -257,12 +273,17 @@ class KafkaSource:
 
     def _passed(self, stream: StreamId, kept: _Stream, damaged: DamagedBatch) -> Payloads | None:
         reject = self._refetched(stream, kept, damaged)
-        return None if reject is None else Payloads(stream.name, None, [], [], damaged.until, [reject])
+        return (
+            None
+            if reject is None
+            else Payloads(stream.name, None, [], [], damaged.until, [reject], epoch=kept.place.epoch)
+        )
 
     def _refuse_other_topics(self) -> None:
         """Raises TopicChangedError for a topic that is not the one its streams were started in."""
         for stream, kept in self._streams.items():
-            if kept.topic_id is not None and self._known_topic_id(stream.topic) not in (None, kept.topic_id):
+            topic_id = kept.place.topic_id
+            if topic_id is not None and self._known_topic_id(stream.topic) not in (None, topic_id):
                 self._stop(stream)
                 raise other_topic(stream)
 
@@ -281,25 +302,24 @@ class KafkaSource:
                 stream=stream,
                 remedy="Restore them from a replica, or set on_corrupt = 'skip' to go on without them.",
             )
-        self._fetching.begin(stream, damaged.until)
+        kept.place = replace(kept.place, offset=damaged.until)
+        self._fetching.begin(stream, damaged.until, kept.place.epoch)
         return Reject(Reason.BAD_COMPRESSION, what, b"", damaged.first)
 
-    def _stop_out_of_range(self, error: OffsetOutOfRangeError) -> None:
-        """All streams that the broker named; `_explain_lost` tells why."""
-        for partition, position in error.args[0].items():
-            stream = StreamId(partition.topic, partition.partition)
-            kept = self._stop(stream)
-            if kept is not None:
-                self._lost[stream] = _Lost(position, kept.topic_id)
-                self._lost_asked = 0.0
+    def _lose(self, stream: StreamId, offset: int | None = None) -> None:
+        """The broker does not have what comes next, at `offset`; `_explain_lost` tells why."""
+        kept = self._stop(stream)
+        if kept is not None:
+            self._lost[stream] = kept.place if offset is None else replace(kept.place, offset=offset)
+            self._lost_asked = 0.0
 
     def _explain_lost(self, now_s: float) -> None:
         """Errors of the lost streams; where brokers do not answer, they are asked again after a while."""
         if not self._lost or now_s < self._lost_asked + _PROBE_EVERY_S:
             return
-        for stream, lost in list(self._lost.items()):
+        for stream, place in list(self._lost.items()):
             try:
-                found = self._error_of_lost(stream, lost)
+                found = self._error_of_lost(stream, place)
             except KafkaError as error:
                 self._lost_trouble = (
                     missing_right(error, self._settings)
@@ -314,20 +334,21 @@ class KafkaSource:
             del self._lost[stream]
             self._errors.append(found)
 
-    def _error_of_lost(self, stream: StreamId, lost: _Lost) -> StreamError:
+    def _error_of_lost(self, stream: StreamId, place: Place) -> StreamError:
         """Raises what kafka-python raises."""
-        if lost.topic_id is not None and self.topic_id(stream.topic) not in (None, lost.topic_id):
+        if place.topic_id is not None and self.topic_id(stream.topic) not in (None, place.topic_id):
             return other_topic(stream)
-        first, end = self._range(TopicPartition(stream.topic, stream.partition), _RANGE_MS)
-        if lost.position < first:
-            return gap(stream, lost.position, first)
-        return cut_back(stream, lost.position, end)
+        there = self._range(stream, _RANGE_MS)
+        return self._not_there(stream, place, there) or cut_back(stream, place.offset, None)
 
-    def _stop_truncated(self, error: LogTruncationError) -> None:
-        for partition in error.divergent_offsets:
-            stream = StreamId(partition.topic, partition.partition)
-            self._stop(stream)
-            self._errors.append(cut_back_behind(stream))
+    def _not_there(self, stream: StreamId, place: Place, there: LogRange) -> StreamError | None:
+        """What is wrong with going on at a place. Raises what kafka-python raises."""
+        if place.offset < there.first:
+            return gap(stream, place.offset, there.first)
+        end = there.end
+        if place.epoch is not None:
+            end = end_of_epoch(self._consumer, _partition(stream), place.epoch, _RANGE_MS)
+        return cut_back(stream, place.offset, None if end < 0 else end) if end < place.offset else None
 
     def _fenced(self) -> InputError:
         return InputError(
@@ -351,21 +372,9 @@ class KafkaSource:
         self._paused.discard(stream)
         self._pieces = deque((of, pieces) for of, pieces in self._pieces if of != stream)
 
-    def _bounds(self, partition: TopicPartition) -> tuple[int, int]:
-        """First offset of a partition and the one after its last. Raises InputError."""
-        try:
-            return self._range(partition, self._settings.request_timeout_ms)
-        except KafkaError as error:
-            raise InputError(
-                f"The range of {partition.topic}/{partition.partition} is not told: {error}.",
-                remedy=missing_right(error, self._settings) or what_is_wrong(self._settings) or "Try again.",
-            ) from error
-
-    def _range(self, partition: TopicPartition, timeout_ms: int) -> tuple[int, int]:
-        """See `_bounds`. Raises what kafka-python raises."""
-        first: int = self._consumer.beginning_offsets([partition], timeout_ms)[partition]
-        end: int = self._consumer.end_offsets([partition], timeout_ms)[partition]
-        return first, end
+    def _range(self, stream: StreamId, timeout_ms: int) -> LogRange:
+        """Raises what kafka-python raises."""
+        return range_of(self._consumer, _partition(stream), timeout_ms)
 
     def _watch(self, has_come: bool, now_s: float) -> None:
         """Say what is wrong where nothing comes because no broker answers, or there is nothing to read."""
@@ -392,3 +401,7 @@ class KafkaSource:
         """How long ago brokers told of topics and leaders; they are asked every metadata_max_age_ms."""
         last_ms: float = self._consumer._cluster._last_successful_refresh_ms
         return now_s - last_ms / 1000
+
+
+def _partition(stream: StreamId) -> TopicPartition:
+    return TopicPartition(stream.topic, stream.partition)

@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.lane_assignor import LaneAssignor
-from ingest.source import Change, StreamId
+from ingest.source import Change, Place, StreamId
 
 _FENCED_S: Final = 1.0
 """A member that has joined and sends no heartbeats for so long never will."""
@@ -227,11 +227,13 @@ class Membership:
             return False
         return True
 
-    def commit(self, positions: dict[StreamId, int], timeout_ms: int) -> None:
+    def commit(self, places: dict[StreamId, Place], timeout_ms: int) -> None:
         """Tell the group how far we are. Raises what kafka-python raises."""
         offsets = {
-            TopicPartition(stream.topic, stream.partition): OffsetAndMetadata(position, "", -1)
-            for stream, position in positions.items()
+            TopicPartition(stream.topic, stream.partition): OffsetAndMetadata(
+                place.offset, "", -1 if place.epoch is None else place.epoch
+            )
+            for stream, place in places.items()
         }
         self._consumer.commit(offsets, timeout_ms=timeout_ms)
 

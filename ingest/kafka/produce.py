@@ -147,8 +147,8 @@ class _Rekeying:
         while not stop():
             change = self._source.change()
             for stream in change.gained:
-                position = self._source.start(stream, self._source.committed(stream), None)
-                self._positions[stream] = position
+                place = self._source.start(stream, self._source.committed(stream))
+                self._positions[stream] = place.offset
             for stream in change.lost:
                 self._positions.pop(stream, None)
             if change.asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.source import GapError, StreamId, TopicChangedError
+from ingest.source import CutBackError, GapError, StreamId, TopicChangedError
 from schemas.errors import InputError
 
 
@@ -33,19 +33,13 @@ def gap(stream: StreamId, position: int, first: int) -> GapError:
     )
 
 
-def cut_back(stream: StreamId, position: int, end: int) -> TopicChangedError:
-    """A position is behind the end."""
-    return TopicChangedError(
-        f"{stream.name}: {position} is behind the end of the log, {end}: it was made anew or cut back.",
-        stream=stream,
-        remedy="Read it into a lake of its own, or under another name.",
-    )
-
-
-def cut_back_behind(stream: StreamId) -> TopicChangedError:
+def cut_back(stream: StreamId, position: int, first: int | None) -> CutBackError:
     """The log at a position is another one than the one that was read."""
-    return TopicChangedError(
-        f"{stream.name}: the log was cut back behind what was read (an unclean election of a leader?).",
+    where = "behind what was read" if first is None else f"to {first}"
+    return CutBackError(
+        f"{stream.name}: the log was cut back {where}, and was read to {position} (an unclean election of a "
+        "leader, or a disk restored from a backup?).",
         stream=stream,
-        remedy="Compare the topic with the lake; a lake of its own takes what is left.",
+        first=first,
+        remedy="Compare the topic with the lake; --accept-gaps goes on with what the log has there now.",
     )

@@ -1,4 +1,4 @@
-"""Deals events out by request id, so that all of a request end in one bucket whatever file they came from."""
+"""Deal events out by request id, so that all of a request end in one bucket whatever file they came from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from schemas.arrays import B1, I8, U8
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 
 BITS_PER_LEVEL: Final = 5
 FANOUT: Final = 1 << BITS_PER_LEVEL

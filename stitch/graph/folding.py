@@ -1,4 +1,4 @@
-"""Folding of loops and of identical parallel branches, at levels L0, L1 and L2 (A.4).
+"""Fold loops (maximal tandem repeats) and identical parallel branches, at levels L0, L1 and L2 (A.4).
 
 L0 folds what is exactly equal. L1 rounds the counts of the folded L0 form up to powers of two and folds what
 has become equal, L2 drops the counts of L1 and folds again. So each level is a function of the one before:
@@ -23,7 +23,12 @@ Branches fold alike without an order: { b | b | b } is gathered to { b *3 }.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import eq
+from typing import NamedTuple
+
+import numpy as np
 
 from stitch.graph.key import digest
 from stitch.graph.pieces import (
@@ -53,19 +58,75 @@ from stitch.graph.pieces import (
 )
 from stitch.graph.series_parallel import PARALLEL as PARALLEL_BLOCK
 from stitch.graph.series_parallel import SPAN as SPAN_BLOCK
-from stitch.graph.series_parallel import Block, Decomposition, Item
-from stitch.graph.tandem import repeats
+from stitch.graph.series_parallel import Block, Item, SeriesParallel
 from stitch.graph.template import Template
 
-MAX_PERIOD = 16
+_VECTORISE_FROM = 128
+"""Shorter sequences are quicker in plain Python than through numpy's call overhead."""
+_MAX_PERIOD = 16
 """Longest loop body, in symbols; a span or a parallel block counts as one."""
-MAX_DEPTH = 3
+_MAX_DEPTH = 3
 """Loops inside one another; deeper ones stay unrolled."""
-
 _MAX_OPEN, _MAX_WIRED = 64, 4096
 """Open joins and folded nodes up to which a piece with references may be folded."""
 _NEVER = -2
 """Key in `Piece.open` of a piece that never counts as closed."""
+
+
+class Repeat(NamedTuple):
+    """`copies` times `period` symbols from `start` on."""
+
+    start: int
+    period: int
+    copies: int
+
+
+def repeats(symbols: Sequence[int], period: int) -> list[Repeat]:
+    """Repeats of one period that do not overlap, longest in total first chosen, in order of start.
+
+    Each is left-aligned in its maximal run. O(len(symbols)).
+    """
+    n = len(symbols)
+    # A repeat needs a period of equal pairs. Most periods have fewer, and counting runs in C.
+    if sum(map(eq, symbols, symbols[period:])) < period:
+        return []
+    runs: list[Repeat] = []
+    for begin, length in _equal_runs(symbols, period):
+        if length >= period:
+            runs.append(Repeat(begin, period, (length + period) // period))
+    if len(runs) < 2:
+        return runs
+    taken = np.zeros(n, dtype=np.bool_)
+    chosen = []
+    for run in sorted(runs, key=lambda run: (-run.copies, run.start)):
+        span = taken[run.start : run.start + run.copies * period]
+        if not span.any():
+            span[:] = True
+            chosen.append(run)
+    return sorted(chosen)
+
+
+def _equal_runs(symbols: Sequence[int], period: int) -> list[tuple[int, int]]:
+    """Maximal runs `(begin, length)` of indices i at which symbols[i] == symbols[i + period]."""
+    n = len(symbols) - period
+    runs: list[tuple[int, int]] = []
+    if n >= _VECTORISE_FROM:
+        array = np.asarray(symbols)
+        equal = np.zeros(n + 2, dtype=np.int8)
+        equal[1:-1] = array[period:] == array[:-period]
+        edges = np.flatnonzero(np.diff(equal))
+        return list(zip(edges[::2].tolist(), (edges[1::2] - edges[::2]).tolist(), strict=True))
+    begin = -1
+    for i in range(n):
+        if symbols[i] == symbols[i + period]:
+            if begin < 0:
+                begin = i
+        elif begin >= 0:
+            runs.append((begin, i - begin))
+            begin = -1
+    if begin >= 0:
+        runs.append((begin, n - begin))
+    return runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +169,7 @@ class Folded:
         return tuple(fold), tuple(loops)
 
 
-def fold_levels(tree: Decomposition, words: list[Word]) -> tuple[Folded, Folded, Folded]:
+def fold_levels(tree: SeriesParallel, words: list[Word]) -> tuple[Folded, Folded, Folded]:
     """The structure of `words` [nodes] folded at L0, L1 and L2. Levels share `pieces` where nothing folds."""
     l0 = _fold_exact(tree, words)
     l1 = _relax(l0, tree, POWER_OF_TWO)
@@ -143,7 +204,7 @@ def node_words(template: Template) -> list[Word]:
     ]
 
 
-def _fold_exact(tree: Decomposition, words: list[Word]) -> Folded:
+def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
     built: dict[int, Piece] = {}
     made: list[Piece] = []
     referenced = tree.referenced
@@ -189,7 +250,7 @@ def _fold_exact(tree: Decomposition, words: list[Word]) -> Folded:
     return Folded(pieces, _level_key(EXACT, pieces, wiring), wiring, made)
 
 
-def _relax(folded: Folded, tree: Decomposition, level: int) -> Folded:
+def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
     """The next level: counts shown more coarsely, then what has become equal folded."""
     if all(piece.depth == 0 for piece in folded.pieces):
         key = _level_key(level, folded.pieces, folded.wiring)
@@ -240,7 +301,7 @@ def _gather(branches: list[Pieces], level: int, made: list[Piece]) -> list[tuple
     gathered = []
     for group in groups.values():
         # Past L0 what was gathered stays so at any depth: else its exact count would show again.
-        if len(group) > 1 and (level != EXACT or max(piece.depth for piece in group[0][1]) < MAX_DEPTH):
+        if len(group) > 1 and (level != EXACT or max(piece.depth for piece in group[0][1]) < _MAX_DEPTH):
             piece = repeat_piece(COPIES, [branch for _, branch in group], level)
             made.append(piece)
             gathered.append((piece.symbol, [piece]))
@@ -260,7 +321,7 @@ def _fold_series(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
     codes = _codes(pieces)
     period = 1
     # After a fold the shorter sequence may repeat with a period that did not before: again from 1.
-    while period <= MAX_PERIOD and 2 * period <= len(pieces):
+    while period <= _MAX_PERIOD and 2 * period <= len(pieces):
         folded = _fold_period(pieces, codes, period, level, made)
         if folded is pieces:
             period += 1
@@ -283,7 +344,7 @@ def _fold_period(pieces: Pieces, codes: list[int], period: int, level: int, made
     result: Pieces = []
     done = 0
     for start, _, count in repeats(codes, period):
-        if max(piece.depth for piece in pieces[start : start + period]) >= MAX_DEPTH:
+        if max(piece.depth for piece in pieces[start : start + period]) >= _MAX_DEPTH:
             continue
         result.extend(pieces[done:start])
         done = start + count * period

@@ -1,4 +1,4 @@
-"""Label codes of a batch: one small integer for each distinct (component, point, label, kind)."""
+"""Code the labels of a batch: one small integer for each distinct (component, point, label, kind)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from schemas.arrays import I8, U8
 from schemas.events import EventKind
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import hash_labels
+from stitch.columnar.hashing import hash_labels
 from stitch.graph.placed import MISSING_EVENT, POINT, ROOT_EVENT, PlacedFlows
 
 _word = pa.dictionary(pa.int32(), pa.string())
@@ -27,7 +27,7 @@ class LabelCodes:
     code: I8
     """[events] index into `hashes`."""
     hashes: U8
-    """[codes] `stitch.columnar.mixing.hash_labels` of the label."""
+    """[codes] `stitch.columnar.hashing.hash_labels` of the label."""
     words: pa.Table
     """[codes] the columns of LABEL_SCHEMA."""
 

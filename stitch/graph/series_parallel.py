@@ -1,4 +1,4 @@
-"""Series-parallel decomposition of a structure into the nesting that its text shows (A.3.4).
+"""Decompose a structure, series-parallel, into the nesting that its text shows (A.3.4).
 
 A sequence is a list of items, each a node, a `Block` or a reference. An item's *open ends* are the nodes at
 which the strand goes on; the next item hangs on all of them.
@@ -9,11 +9,14 @@ which the strand goes on; the next item hangs on all of them.
 * reference: an edge to a join that is printed elsewhere. Joins that do not nest (an N among four nodes is
   the smallest case) keep the in-edges that do, and every other one becomes a reference.
 
+A chain is a longest run of nodes of which each is the only way out of the one before and the only way into
+the next. Of 30 records of a request some 12 chains remain, and whatever a pass does, it does once a chain.
+
 Method: chains become one vertex each, and joins with equal predecessor lists of two or more are tied to one
 dummy each (`{ a | b } { c | d }` is four edges and no node between). Then bottom-up over the dominator tree:
 a join nests if all of its in-edges come from regular blocks, those whose every open end goes to this join.
 Where one does not, its other in-edges are cut into references and the decomposition is done again; after
-`MAX_PASSES` what is left becomes a tree. O(passes * edges log chains), one pass for series-parallel graphs.
+`_MAX_PASSES` what is left becomes a tree. O(passes * edges log chains), one pass for series-parallel graphs.
 
 Example, an N between r and e: 0 r, 1 a, 2 b, 3 c, 4 d, 5 e with r→a, r→b, a→c, b→c, b→d, c→e, d→e. The
 dominator of c and of e is r, for one gets there by a and by b; that of d is b.
@@ -29,17 +32,154 @@ dominator of c and of e is r, for one gets there by a and by b; that of d is b.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stitch.graph.chains import ChainGraph, Chains, dominators, find_chains, with_dummies
-
-MAX_PASSES = 16
+_MAX_PASSES = 16
 """Passes that repair a few joins each, before every join left is cut to one in-edge."""
-
 PARALLEL, SPAWN, SPAN = 1, 2, 3
-
 _NO_EXIT, _IRREGULAR = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Chains numbered by their first positions, which is a topological order."""
+
+    positions: list[list[int]]
+    """[chains] positions of the nodes, in order."""
+    of_node: list[int]
+    """[nodes] chain."""
+    predecessors: list[list[int]]
+    """[chains] chains that its first node hangs on, in the order of the edges."""
+
+
+def _find_chains(n_nodes: int, edges: Sequence[tuple[int, int]]) -> Chains:
+    """Chains of a DAG in topological positions. O(nodes + edges)."""
+    before: list[list[int]] = [[] for _ in range(n_nodes)]
+    n_after = [0] * n_nodes
+    for src, dst in edges:
+        before[dst].append(src)
+        n_after[src] += 1
+    chains = Chains([], [0] * n_nodes, [])
+    positions, of_node, predecessors = chains.positions, chains.of_node, chains.predecessors
+    for node, above in enumerate(before):
+        if len(above) == 1 and n_after[above[0]] == 1:
+            of_node[node] = chain = of_node[above[0]]
+            positions[chain].append(node)
+        else:
+            of_node[node] = len(positions)
+            positions.append([node])
+            predecessors.append([of_node[src] for src in above])
+    return chains
+
+
+@dataclass(frozen=True, slots=True)
+class ChainGraph:
+    """Chains and dummies as vertices, numbered in a topological order."""
+
+    chain: list[int]
+    """[vertices] chain; -1 for a dummy."""
+    vertex: list[int]
+    """[chains] vertex."""
+    predecessors: list[list[int]]
+    successors: list[list[int]]
+    bottom_up: list[int]
+    """Vertices by their last positions, descending; a dummy comes after the first join it stands before."""
+
+
+def _with_dummies(
+    chains: Chains, predecessors: list[list[int]], dissolved: set[tuple[int, ...]]
+) -> ChainGraph:
+    """Tie joins with equal predecessors to one dummy, before the first of them, but for the `dissolved`.
+
+    predecessors: [chains] the ones that are left of `chains.predecessors`.
+    """
+    last = [positions[-1] for positions in chains.positions]
+    joins = [tuple(above) for above in predecessors if len(above) > 1]
+    groups = Counter(joins) if len(set(joins)) < len(joins) else {}
+    tied = {key for key, size in groups.items() if size > 1 and key not in dissolved}
+    if not tied:
+        numbers = list(range(len(last)))
+        bottom_up = sorted(numbers, key=last.__getitem__, reverse=True)
+        return ChainGraph(numbers, numbers, predecessors, _reversed(predecessors), bottom_up)
+    chain: list[int] = []
+    vertex: list[int] = []
+    above_of: list[list[int]] = []
+    rank: list[int] = []
+    dummy: dict[tuple[int, ...], int] = {}
+    for number, (positions, own) in enumerate(zip(chains.positions, predecessors, strict=True)):
+        key = tuple(own)
+        above = [vertex[src] for src in key]
+        if key in tied:
+            if key not in dummy:
+                dummy[key] = len(chain)
+                chain.append(-1)
+                above_of.append(above)
+                rank.append(2 * positions[0])
+            above = [dummy[key]]
+        vertex.append(len(chain))
+        chain.append(number)
+        above_of.append(above)
+        rank.append(2 * last[number] + 1)
+    bottom_up = sorted(range(len(chain)), key=rank.__getitem__, reverse=True)
+    return ChainGraph(chain, vertex, above_of, _reversed(above_of), bottom_up)
+
+
+def _reversed(predecessors: list[list[int]]) -> list[list[int]]:
+    successors: list[list[int]] = [[] for _ in predecessors]
+    for dst, above in enumerate(predecessors):
+        for src in above:
+            successors[src].append(dst)
+    return successors
+
+
+@dataclass(frozen=True, slots=True)
+class Dominators:
+    """Immediate dominators, with skew-binary jump pointers (Myers 1983) for O(log n) ancestor questions."""
+
+    parent: list[int]
+    """Immediate dominator, which every path from the root must pass; 0 for the root, vertex 0."""
+    depth: list[int]
+    jump: list[int]
+
+    def child_towards(self, ancestor: int, vertex: int) -> int:
+        """The child of `ancestor` in the dominator tree that is `vertex` or lies above it."""
+        depth, jump, parent = self.depth, self.jump, self.parent
+        wanted = depth[ancestor] + 1
+        while depth[vertex] > wanted:
+            vertex = jump[vertex] if depth[jump[vertex]] >= wanted else parent[vertex]
+        return vertex
+
+
+def _dominators(predecessors: Sequence[Sequence[int]]) -> Dominators:
+    """Dominator tree; `predecessors[v]` holds lower numbers only and is empty for vertex 0 alone.
+
+    O(edges log vertices): in topological order the immediate dominator is the lowest common ancestor of the
+    predecessors (Cooper, Harvey & Kennedy 2001, without their iteration).
+    """
+    n = len(predecessors)
+    parent, depth, jump = [0] * n, [0] * n, [0] * n
+    for v in range(1, n):
+        above = predecessors[v]
+        first = above[0]
+        for other in above[1:]:
+            # Bring both to one depth, then climb together until they meet.
+            while depth[first] > depth[other]:
+                first = jump[first] if depth[jump[first]] >= depth[other] else parent[first]
+            while depth[other] > depth[first]:
+                other = jump[other] if depth[jump[other]] >= depth[first] else parent[other]
+            while first != other:
+                if jump[first] != jump[other]:
+                    first, other = jump[first], jump[other]
+                else:
+                    first, other = parent[first], parent[other]
+        parent[v] = first
+        depth[v] = depth[first] + 1
+        # The jump of v skips two equal jumps of its parent, or is the parent.
+        leap = jump[first]
+        jump[v] = jump[leap] if depth[first] - depth[leap] == depth[leap] - depth[jump[leap]] else first
+    return Dominators(parent, depth, jump)
 
 
 @dataclass(slots=True)
@@ -61,7 +201,7 @@ Item = int | Block
 
 
 @dataclass(frozen=True, slots=True)
-class Decomposition:
+class SeriesParallel:
     """A whole structure as one sequence."""
 
     items: list[Item]
@@ -73,23 +213,23 @@ class Decomposition:
 
 def decompose(
     n_nodes: int, edges: Sequence[tuple[int, int]], mate: Sequence[int], deferred: Sequence[bool]
-) -> Decomposition:
+) -> SeriesParallel:
     """Nesting of the DAG `edges` (topological positions, node 0 the only source).
 
     mate: [nodes] position of the other side of a span, or -1. deferred: [nodes] tells, where no branch of a
     fork is ever joined, which of them is the main one.
     """
-    chains = find_chains(n_nodes, edges)
+    chains = _find_chains(n_nodes, edges)
     predecessors = list(chains.predecessors)
     references: list[list[int]] = [[] for _ in predecessors]
     dissolved: set[tuple[int, ...]] = set()
-    for attempt in range(MAX_PASSES + 1):
-        graph = with_dummies(chains, predecessors, dissolved)
+    for attempt in range(_MAX_PASSES + 1):
+        graph = _with_dummies(chains, predecessors, dissolved)
         regions = _Regions(chains, graph, mate, deferred, references)
         items = regions.run()
         if not regions.failed:
             break
-        if attempt == MAX_PASSES - 1:
+        if attempt == _MAX_PASSES - 1:
             regions.failed = {join: above[:1] for join, above in enumerate(predecessors) if len(above) > 1}
             dissolved.update(tuple(above) for above in predecessors)
         else:
@@ -103,7 +243,7 @@ def decompose(
     for targets in references:
         for target in targets:
             count[target] = count.get(target, 0) + 1
-    return Decomposition(items, regions.blocks, count)
+    return SeriesParallel(items, regions.blocks, count)
 
 
 @dataclass(slots=True)
@@ -141,7 +281,7 @@ class _Regions:
         self.references = references
         """[chains] positions of the joins that a cut in-edge from its last node led to."""
         self.has_spans = max(mate) >= 0
-        self.tree = dominators(graph.predecessors)
+        self.tree = _dominators(graph.predecessors)
         self.blocks: list[Block] = []
         self.failed: dict[int, list[int]] = {}
         """Join (vertex) -> predecessors (vertices) that it keeps."""

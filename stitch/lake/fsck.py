@@ -25,7 +25,7 @@ from stitch.lake.fsck_upkeep import broken_generations, broken_repairs, hidden_i
 from stitch.lake.layout import ASIDE, COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
-from stitch.lake.upkeep import Hidden
+from stitch.lake.upkeep.hidden import Hidden
 
 T = TypeVar("T")
 

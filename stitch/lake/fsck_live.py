@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from schemas.commits import CommitRecord
+from schemas.commits import CommitRecord, PartitionRange
 from schemas.errors import LakeError
 from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
@@ -14,21 +14,28 @@ Broken = tuple[str, str]
 
 
 def broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Broken]:
-    """Offset ranges of a stream join up; a gap that was passed over lies inside its commit's range."""
+    """Offset ranges of a stream join up, or go back to where a gap says that the log was cut back; any other
+    gap lies inside the range of its commit.
+    """
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
-        told_of = {}
+        gaps = {(*_stream(record.lane, gap), gap.start, gap.end) for gap in record.gaps}
         for told in record.standing.positions:
-            key = (record.lane, told.topic, told.topic_id, told.partition)
-            told_of[key[1:]] = told
-            if ends.get(key, told.start) != told.start or told.end < told.start:
+            stream = _stream(record.lane, told)
+            before = ends.get(stream, told.start)
+            cut = (*stream, told.start, before)
+            if (before != told.start and cut not in gaps) or told.end < told.start:
                 detail = f"commit {record.seq} of lane {record.lane} starts '{told.topic}' at {told.start}"
-                yield "I6", f"{detail}, the one before ended at {ends.get(key)}"
-            ends[key] = told.end
-        for gap in record.gaps:
-            within = told_of.get((gap.topic, gap.topic_id, gap.partition))
-            if within is None or not within.start <= gap.start <= gap.end <= within.end:
-                yield "I4", f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
+                yield "I6", f"{detail}, the one before ended at {before}"
+            within = {gap for gap in gaps if gap[:4] == stream and told.start <= gap[4] <= gap[5] <= told.end}
+            gaps -= {cut, *within}
+            ends[stream] = told.end
+        for _ in gaps:
+            yield "I4", f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
+
+
+def _stream(lane: int, told: PartitionRange) -> tuple[int, str, str | None, int]:
+    return lane, told.topic, told.topic_id, told.partition
 
 
 def broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Broken]:

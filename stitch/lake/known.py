@@ -1,4 +1,4 @@
-"""Requests that are in the lake already: what an overlapping import must not double (I5)."""
+"""Look up requests that are in the lake already: what an overlapping import must not double (I5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1
 from schemas.lake import FLOWS_SCHEMA
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.lake.encoding import decode
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.merging import flow_names

@@ -1,4 +1,4 @@
-"""Several files of one window become one a table: the same rows, in the order of the lake's contract."""
+"""Merge the files of one window into one a table: the same rows, in the order of the lake's contract."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 
 _FLOW_ORDER = ("root", "category", "start_ns", "request_id", "kind", "lane")
 

@@ -1,4 +1,4 @@
-"""Segments: the raw events of a live lane that are not in a published flow yet, for whoever takes it over.
+"""Keep segments: raw events of a live lane that are in no published flow yet, for whoever takes it over.
 
 One file a commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names
 is garbage; one that is named is read back checked.

@@ -1,4 +1,4 @@
-"""Files of one coming commit, on their way: written to the stage, listed, and gone again unless committed."""
+"""Stage the files of one coming commit: written, listed, and gone again unless committed."""
 
 from __future__ import annotations
 

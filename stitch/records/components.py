@@ -1,4 +1,4 @@
-"""Which request each event belongs to: its request id, else the records it is linked with.
+"""Assign each event to its request: by its request id, else by the records it is linked with.
 
 Breadcrumbs of events without a request id are joined by split and join records, and by explicit ids and
 parents; each connected component is one request (ARCHITECTURE 4.1).
@@ -25,7 +25,7 @@ _NONE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class RequestCodes:
     """Requests of an event batch. Codes are local to the batch; names are not."""
 
     code: I8
@@ -43,7 +43,7 @@ def flat_list(column: pa.Array) -> tuple[I8, pa.Array]:
     return row, values
 
 
-def assign_requests(events: pa.Table) -> Requests:
+def assign_requests(events: pa.Table) -> RequestCodes:
     """Request of every event; the same for any order of rows, but for the numbering of codes.
 
     Events that name nothing at all share the breadcrumb "". A component that also lies on a
@@ -55,7 +55,7 @@ def assign_requests(events: pa.Table) -> Requests:
     code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     loose = np.flatnonzero(code < 0)
     if not len(loose):
-        return Requests(code, names)
+        return RequestCodes(code, names)
     words = _Words(events.take(pa.array(loose)))
     component = words.components()
     owner = words.owners(events, code, component, names)
@@ -67,7 +67,7 @@ def assign_requests(events: pa.Table) -> Requests:
     owner[free] = np.where(fresh, len(names) + np.cumsum(fresh) - 1, known)
     code[loose] = owner[component[words.of_row]]
     names = pa.concat_arrays([names, free_names.filter(pa.array(fresh))])
-    return Requests(code, names)
+    return RequestCodes(code, names)
 
 
 def request_codes(events: pa.Table) -> tuple[I8, int]:

@@ -1,4 +1,4 @@
-"""The records of a batch as numpy columns: requests, breadcrumbs and ids as small integers."""
+"""Read the records of a batch as numpy columns: requests, breadcrumbs and ids as small integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_CODE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class References:
+class RecordReferences:
     """Words that records name: links or parents, one row a word, in the order of records."""
 
     record: I8
@@ -46,12 +46,12 @@ class Records:
     crumb: I8
     """Breadcrumb, or NO_CODE."""
     n_crumbs: int
-    links: References
+    links: RecordReferences
     """Links of split and join records."""
     identity: I8 | None
     """Explicit id, or NO_CODE; null: no record has one."""
     n_ids: int
-    parents: References
+    parents: RecordReferences
     """Explicit parents."""
     label: U8
     """Hash of component, point, label and kind."""
@@ -86,10 +86,10 @@ def read_records(events: pa.Table, labels: LabelCodes | None) -> Records:
         has_seq=seq.is_valid().to_numpy(zero_copy_only=False) if seq.null_count else None,
         crumb=crumb,
         n_crumbs=n_crumbs,
-        links=References(link_record, link_code),
+        links=RecordReferences(link_record, link_code),
         identity=identity,
         n_ids=n_ids,
-        parents=References(parent_record, parent_code),
+        parents=RecordReferences(parent_record, parent_code),
         label=labels.hashes[labels.code],
     )
 

@@ -1,4 +1,4 @@
-"""Records of a batch sorted onto their strands, without what was delivered twice.
+"""Sort the records of a batch onto their strands, without what was delivered twice.
 
 A strand is the records of one request with one breadcrumb, in order of (`seq`, `ts_ns`) if all have `seq`,
 else of `ts_ns`; what is still equal goes by a hash of its content, so arrival order never matters. A record
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.arrays import B1, I8
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 from stitch.columnar.runs import distinct, group_stably, offsets
 from stitch.records.record_columns import NO_CODE, Records
 

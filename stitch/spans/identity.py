@@ -1,4 +1,4 @@
-"""Which rows are one span (A.6 S1): duplicates, contradictions, partial reports, and shared ids.
+"""Decide which rows are one span (A.6 S1): duplicates, contradictions, partial reports, shared ids.
 
 Identity is (trace, id, kind). Of the rows of one identity one version is kept: the most completely timed,
 then the earliest start, then the earliest end, then the smallest content hash; so arrival order never counts.
@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from schemas.arrays import B1, I8
 from schemas.events import SPAN_KIND_BASE, EventKind
-from stitch.columnar.content import hash_rows
-from stitch.spans.span_columns import UNKNOWN_NS, References, Spans
+from stitch.columnar.hashing import hash_rows
+from stitch.spans.span_columns import UNKNOWN_NS, SpanReferences, Spans
 from stitch.spans.span_ids import SpanIndex
 
 _NONE = np.zeros(0, np.int64)
@@ -176,7 +176,7 @@ def _lend_references(spans: Spans, givers: I8, takers: I8) -> Spans:
     taker = np.arange(len(spans))
     poor = ~has[takers]
     taker[givers[poor]] = takers[poor]
-    lent = References(taker[references.row], references.key, references.follows)
+    lent = SpanReferences(taker[references.row], references.key, references.follows)
     return Spans(
         row=spans.row,
         flow=spans.flow,

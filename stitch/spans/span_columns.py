@@ -1,4 +1,4 @@
-"""The spans of a batch as numpy columns in work order: by flow, start, end, id, kind.
+"""Read the spans of a batch as numpy columns in work order: by flow, start, end, id, kind.
 
 Work order depends on content only, so every later tie-break may simply say "the earlier row".
 """
@@ -21,7 +21,7 @@ UNKNOWN_NS = np.int64(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class References:
+class SpanReferences:
     """Declared parents of spans, one row a reference."""
 
     row: I8
@@ -48,7 +48,7 @@ class Spans:
     """EventKind."""
     label: I8
     """Code into the batch's labels."""
-    references: References
+    references: SpanReferences
     n_flows: int
     """Number of codes; after dropping, some may have no span."""
 
@@ -68,7 +68,7 @@ class Spans:
             key=self.key[kept],
             kind=self.kind[kept],
             label=self.label[kept],
-            references=References(
+            references=SpanReferences(
                 row=new_index[self.references.row[of_kept]],
                 key=self.references.key[of_kept],
                 follows=self.references.follows[of_kept],
@@ -91,7 +91,7 @@ def read_spans(events: pa.Table, flow: I8, n_flows: int, labels: LabelCodes) -> 
     order = _work_order(flow, start, end, own, kind)
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    references = References(
+    references = SpanReferences(
         row=place[
             np.concatenate(
                 (

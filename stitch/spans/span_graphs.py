@@ -1,8 +1,8 @@
-"""Spans to placed flows (A.6 S1, S2, S4), vectorised over a batch.
+"""Build the graphs of a batch of spans: placed flows, vectorised (A.6 S1, S2, S4).
 
-The steps, each in its own module: work order (`spans`), identity (`span_identity`), parents (`span_parents`),
-one tree a flow (`orphans`), times (`span_times`), canonical order (`canon.tree`), nodes and edges
-(`span_nodes`).
+The steps: work order (`span_columns`), identity, parents and one tree a flow (`forest`), times of spans that
+came without (from their children, else from their parent), canonical order (`stitch.graph.order.tree`), nodes
+and edges (`nodes`).
 
 A span is two nodes, its start and its end; a mark is a point between them. Edges: parent's start to child's
 start; start to mark to end; a synchronous child's end to the parent's end; start to end only where nothing of
@@ -25,13 +25,45 @@ from stitch.columnar.chunks import whole
 from stitch.graph.labels import LabelCodes, encode_labels, synthetic_hash
 from stitch.graph.order.tree import levels_of, order_trees
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
+from stitch.spans.forest import Forest, SpanServices, plant_forest, resolve_parents
 from stitch.spans.identity import Identified, identify
-from stitch.spans.marks import Marks, read_marks
-from stitch.spans.nodes import TreeRows, lay_nodes
-from stitch.spans.orphans import Forest, SpanServices, plant_forest
-from stitch.spans.parents import resolve_parents
+from stitch.spans.nodes import SpanEvents, TreeRows, lay_nodes, read_marks
 from stitch.spans.span_columns import UNKNOWN_NS, Spans, read_spans
-from stitch.spans.times import fill_times
+
+_LOWEST = np.int64(-(2**63))
+
+
+def _fill_times(start_ns: I8, end_ns: I8, parent: I8, levels: tuple[I8, I8]) -> tuple[I8, I8]:
+    """Starts and ends [spans] without UNKNOWN_NS, for flows in which some time is known.
+
+    A missing start is the earliest start of the children, a missing end their latest end; what is still
+    missing is the parent's, from the root down. A root without children's times gets its other time. A filled
+    end never precedes the start, nor a filled start follows the end. parent, levels: as in
+    `stitch.graph.order.tree.order_trees`. O(spans).
+    """
+    n = len(parent)
+    rows, bounds = levels
+    start = np.append(start_ns, UNKNOWN_NS)
+    end = np.append(np.where(end_ns == UNKNOWN_NS, _LOWEST, end_ns), _LOWEST)
+    no_start, no_end = start == UNKNOWN_NS, end == _LOWEST
+    children_start = np.full(n + 1, UNKNOWN_NS)
+    children_end = np.full(n + 1, _LOWEST)
+    for level in range(len(bounds) - 2, -1, -1):
+        here = rows[bounds[level] : bounds[level + 1]]
+        start[here] = np.where(no_start[here], children_start[here], start[here])
+        end[here] = np.where(no_end[here], children_end[here], end[here])
+        np.minimum.at(children_start, parent[here], start[here])
+        np.maximum.at(children_end, parent[here], end[here])
+    for level in range(len(bounds) - 1):
+        here = rows[bounds[level] : bounds[level + 1]]
+        above = parent[here] if level else here
+        own_start = np.where(start[here] == UNKNOWN_NS, start[above], start[here])
+        own_end = np.where(end[here] == _LOWEST, end[above], end[here])
+        own_start = np.where(own_start == UNKNOWN_NS, own_end, own_start)
+        own_end = np.where(own_end == _LOWEST, own_start, own_end)
+        end[here] = np.where(no_end[here], np.maximum(own_start, own_end), own_end)
+        start[here] = np.where(no_start[here], np.minimum(own_start, end[here]), own_start)
+    return start[:n], end[:n]
 
 
 def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | None = None) -> PlacedFlows:
@@ -60,7 +92,7 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
     label_hash, mark_hash = _row_hashes(spans, forest, marks, labels)
     tree = order_trees(rows.parent, label_hash, rows.asynchronous, rows.n_marks, mark_hash, levels)
     if UNKNOWN_NS in (rows.start_ns.max(initial=0), rows.end_ns.max(initial=0)):
-        start_ns, end_ns = fill_times(rows.start_ns, rows.end_ns, rows.parent, levels)
+        start_ns, end_ns = _fill_times(rows.start_ns, rows.end_ns, rows.parent, levels)
         rows = replace(rows, start_ns=start_ns, end_ns=end_ns)
     nodes = lay_nodes(rows, tree, marks, n_flows)
 
@@ -91,7 +123,9 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
     )
 
 
-def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: Marks | None) -> U4:
+def _quality(
+    spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanEvents | None
+) -> U4:
     """[flow codes] quality bits of all steps."""
     untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
     quality = forest.quality.copy()
@@ -106,7 +140,7 @@ def _quality(spans: Spans, forest: Forest, identified: Identified, capped: I8, m
     return quality
 
 
-def _tree_rows(spans: Spans, forest: Forest, marks: Marks | None) -> TreeRows:
+def _tree_rows(spans: Spans, forest: Forest, marks: SpanEvents | None) -> TreeRows:
     """Spans, then synthetic spans; times of the latter are not known yet."""
     n_synthetic = len(forest.synthetic)
     unknown = np.full(n_synthetic, UNKNOWN_NS)
@@ -122,7 +156,7 @@ def _tree_rows(spans: Spans, forest: Forest, marks: Marks | None) -> TreeRows:
 
 
 def _row_hashes(
-    spans: Spans, forest: Forest, marks: Marks | None, labels: LabelCodes
+    spans: Spans, forest: Forest, marks: SpanEvents | None, labels: LabelCodes
 ) -> tuple[U8, U8 | None]:
     """[rows] hash of the label, and of the names of the marks (None: no span has any)."""
     label_hash = labels.hashes[spans.label]

@@ -1,4 +1,4 @@
-"""Ids of a batch as integers, and the index that finds the span an id names.
+"""Number the ids of a batch, and find the span that an id names.
 
 Both key forms are exact (no hash stands for an id), and they sort as the ids do, so tie-breaks by key
 are tie-breaks by id.

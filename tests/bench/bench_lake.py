@@ -85,6 +85,6 @@ def synthetic(n_spans: int) -> None:
 
 
 if __name__ == "__main__":
-    default = Path(__file__).resolve().parents[3] / "shared" / "data" / "online-boutique"
+    default = Path(__file__).resolve().parents[1] / "data" / "online-boutique"
     real(Path(sys.argv[1]) if len(sys.argv) > 1 else default)
     synthetic(1_000_000)

@@ -1,7 +1,7 @@
 """Whether the most coloured node of the first overlay is where the fault is: simulated faults, recordings.
 
     PYTHONPATH=tests python -m evaluation.clustered --seeds 10
-    PYTHONPATH=tests python -m evaluation.clustered --recordings ../shared/data/faults [--lakes DIR]
+    PYTHONPATH=tests python -m evaluation.clustered --recordings DIR [--lakes DIR]
 
 The paper's two kinds of change (HOT §2.2): another path (F1: metadata go to the data node) and the same path,
 slower (F5: a spin before the storage node's reply). Against a run of another seed without the fault; and two

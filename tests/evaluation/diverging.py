@@ -1,8 +1,8 @@
 """How often DISTALYZER's first component holds what was injected: simulated back-offs, labelled recordings.
 
     PYTHONPATH=tests python -m evaluation.diverging --seeds 10
-    PYTHONPATH=tests python -m evaluation.diverging --recordings ../shared/data/faults [--lakes DIR]
-    PYTHONPATH=tests python -m evaluation.diverging --splits 100 [--recordings ../shared/data/faults]
+    PYTHONPATH=tests python -m evaluation.diverging --recordings DIR [--lakes DIR]
+    PYTHONPATH=tests python -m evaluation.diverging --splits 100 [--recordings DIR]
 
 --splits: A/A instead, requests dealt at random into two classes, so that whatever is shown is false: so many
 made cases of each size, and the quiet stretches of the recordings until there are as many of them.

@@ -9,12 +9,11 @@ run against the problem is without drift.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.robust.causes.claims import claims_ns
+from analyze.methods.robust.causes.contributions import contributions
 from analyze.methods.robust.robust_run import robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.population import Population
@@ -39,13 +38,15 @@ def drift_us(compared: Population, without_fault: Population) -> Sequence[float]
         np.concatenate([slots, np.zeros(is_quiet.sum(), dtype=np.bool_)])
         for slots in (run.roles.reference, run.roles.problem)
     )
-    context = replace(run.context, names=profile.names)
-    ratio = run.tested.sums.call_ratio
+    ratio = run.tested.view.call_ratio
     # Sites that the quiet run has alone are nobody's.
     padded = np.concatenate([ratio, np.ones(len(profile.names.sites) - len(ratio))])
 
     def claims(before: B1) -> Sequence[float]:
         exact = exact_account(account_rows(profile, before, problem), root_requests(profile, before, problem))
-        return claims_ns(run.groups, exact.parts, exact.mix, context, padded).of_groups
+        found = contributions(
+            run.causes, exact.parts, exact.mix, profile.names, run.context.order, padded, run.context.settings
+        )
+        return found.of_causes
 
     return [(told - without) / 1e3 for told, without in zip(claims(reference), claims(is_quiet), strict=True)]

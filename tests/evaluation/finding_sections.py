@@ -86,7 +86,7 @@ def _mode(row: Content) -> str:
 def recordings_tables(content: Content | None) -> str:
     """Labelled faults and quiet pairs of the recordings, and every case that is not as it should be."""
     if content is None:
-        return "Not measured yet: `make evaluate REAL=../shared/data/faults`."
+        return "Not measured yet: `make evaluate REAL=DIR`."
     unseen = [row for row in content["rows"] if passed_unseen(row)]
     listed = "\n".join(f"* {_where(row)}: {', '.join(row['moved'] or row['tested'])}" for row in unseen)
     parts = [

@@ -1,6 +1,6 @@
 """Whether the first place that `flowdiff variance` calls more variable is the labelled service's or calls it.
 
-PYTHONPATH=tests python -m evaluation.more_variable ../shared/data/faults [--lakes DIR]
+PYTHONPATH=tests python -m evaluation.more_variable DIR [--lakes DIR]
 """
 
 from __future__ import annotations

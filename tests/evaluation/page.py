@@ -61,13 +61,13 @@ is of the kind that it brings about (`tests/evaluation/causes.py`). *cov*: conce
 of such findings, %. *wrong*: findings that name no cause, %. *false members*: categories listed as members
 that hold too few concerned requests, among all members, %. *err*: as above."""
 
-REAL = """`make evaluate REAL=../shared/data/faults`. Each labelled fault is compared as the command does it,
-with the quiet stretches of the recording as history, and with the reference alone. A result is right when it
-lies at the labelled service: its own time, its shapes or its call as the caller sees it (rule:
-`tests/evaluation/recordings/naming.py`). *named first* is stricter: the finding's own component or suspect is
-the service. *visible*: an independent look at the spans found an effect; at *invisible* faults the right
-answer is silence. Quiet pairs: all pairs of quiet stretches within two hours; every result is false, or an
-unlabelled event of the system."""
+REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
+compared as the command does it, with the quiet stretches of the recording as history, and with the
+reference alone. A result is right when it lies at the labelled service: its own time, its shapes or its
+call as the caller sees it (rule: `tests/evaluation/recordings/naming.py`). *named first* is stricter:
+the finding's own component or suspect is the service. *visible*: an independent look at the spans found
+an effect; at *invisible* faults the right answer is silence. Quiet pairs: all pairs of quiet stretches
+within two hours; every result is false, or an unlabelled event of the system."""
 
 QUIETNESS = """Simulated periods in which nothing happened (`run.py --quiet 200`). Stations drift between runs
 and over minutes; runs are shared between pairs."""

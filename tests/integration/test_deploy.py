@@ -17,6 +17,7 @@ from fixtures.deploy_tools import DEPLOY, REPOSITORY, dashboard_check, deploy_ch
 
 from flowdiff.settings.effective import effective
 from flowdiff.settings.units import duration_of
+from schemas.errors import HaltedError
 
 SYSTEMD = DEPLOY / "systemd" / "flowdiff-ingest.service"
 KUBERNETES = ("flowdiff.yaml", "disk.yaml")
@@ -146,6 +147,7 @@ def test_pods_are_stopped_probed_and_confined_as_the_program_wants(name: str, tm
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert pod["enableServiceLinks"] is False
     assert config.kafka.static_member_id == "pod-0"
+    assert config.stay_halted  # else it would be started again and again
     mounts = {each["name"] for each in container["volumeMounts"]}
     claims = {
         each["metadata"]["name"] for each in found["StatefulSet"]["spec"].get("volumeClaimTemplates", [])
@@ -195,6 +197,12 @@ def test_systemd_takes_the_unit_and_finds_it_confined(tmp_path: Path) -> None:
 def test_a_unit_with_a_mistake_is_refused(tmp_path: Path) -> None:
     unit = unit_in(tmp_path, SYSTEMD.read_text().replace("ProtectSystem", "ProtectSystm"))
     assert "ProtectSystm" in verify(tmp_path, unit)
+
+
+def test_systemd_does_not_start_what_waits_for_a_person() -> None:
+    told = dict(line.split("=", 1) for line in SYSTEMD.read_text().splitlines() if "=" in line)
+    assert told["Restart"] == "on-failure"
+    assert int(told["RestartPreventExitStatus"]) == HaltedError.exit_code
 
 
 def test_the_unit_waits_longer_than_the_stop_budget() -> None:

@@ -12,7 +12,7 @@ import pytest
 from oracles.dot_reader import read_dot, read_label
 from typer.testing import CliRunner
 
-from analyze.export.selection import Selection
+from analyze.export.selection import SelectedFlows
 from flowdiff.__main__ import build_app
 from schemas.errors import FlowdiffError
 from stitch.lake.reading import read_structures
@@ -215,7 +215,7 @@ def test_an_ambiguous_report_is_refused(compared: Compared, tmp_path: Path):
 
 def test_a_request_id_of_both_kinds_is_told_apart():
     flows = pa.table({"request_id": ["a", "a", "b", "c"], "kind": ["spans", "records", "records", "spans"]})
-    wanted = Selection("", requests={"spans": pa.array(["a"]), "records": pa.array(["b", "c"])})
+    wanted = SelectedFlows("", requests={"spans": pa.array(["a"]), "records": pa.array(["b", "c"])})
     assert wanted.of(flows).to_pylist() == [flows.to_pylist()[0], flows.to_pylist()[2]]
     assert wanted.named == 3
 

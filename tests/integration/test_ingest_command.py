@@ -143,7 +143,7 @@ def test_what_it_cannot_do_is_one_line(tmp_path: Path) -> None:
         assert "Leave --window-length out" in run.text.splitlines()[-1]
 
 
-def test_it_ends_with_2_where_every_lane_is_halted(kafka: KafkaBench, tmp_path: Path) -> None:
+def test_it_ends_with_4_where_every_lane_is_halted(kafka: KafkaBench, tmp_path: Path) -> None:
     topic, lake = kafka.topic(), tmp_path / "lake"
     kafka.fill(topic, records(5, hour_ago()))
     with ingesting(tmp_path, *options(kafka, topic, lake), "--until-end") as run:
@@ -151,7 +151,7 @@ def test_it_ends_with_2_where_every_lane_is_halted(kafka: KafkaBench, tmp_path: 
     kafka.delete(topic)
     kafka.topic(name=topic)
     with ingesting(tmp_path, *options(kafka, topic, lake)) as run:
-        assert run.ended() == 2, run.text
+        assert run.ended() == 4, run.text
         assert "made anew" in run.wait_for("lane halted")["why"]
         assert run.text.splitlines()[-1].startswith("flowdiff: 1 lane(s) halted; lane 1: Topic")
     assert len(published(LocalStore.at(lake))) == 5

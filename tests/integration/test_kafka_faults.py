@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fixtures.kafka_bench import KafkaBench, Reader, numbered
-from fixtures.kafka_broker import Broker, started
+from fixtures.kafka_broker import Broker, cut_log, started
+from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata
 
 from ingest.kafka.diagnosis import SECOND_TRY, connected
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
-from ingest.source import CorruptStreamError, StreamId, TopicChangedError
+from ingest.source import CorruptStreamError, CutBackError, Place, StreamId
 from schemas.errors import InputError
 from schemas.rejects import Reason
 
@@ -169,24 +170,6 @@ def test_a_broker_that_is_only_slow_is_given_more_time(mortal: KafkaBench) -> No
         connected(settings.model_copy(update={"connect_timeout_ms": 100}), slow)
 
 
-def cut_log(broker: Broker, topic: str, at: int, partition: int = 0) -> None:
-    """What a leader of an unclean election has: the log without its end. For a broker that is stopped."""
-    folder = broker.log_folder(topic, partition)
-    (log,) = folder.glob("*.log")
-    data, place = log.read_bytes(), 0
-    while place < len(data):
-        offset, size = struct.unpack_from(">qi", data, place)
-        if offset >= at:
-            break
-        place += 12 + size
-    log.write_bytes(data[:place])
-    for file in (*folder.glob("*.index"), *folder.glob("*.timeindex"), *folder.glob("*.snapshot")):
-        file.unlink()
-    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        (folder.parent / name).unlink(missing_ok=True)
-    (folder.parent / ".kafka_cleanshutdown").unlink(missing_ok=True)
-
-
 def test_unclean_election_is_told_though_the_log_is_longer_again(
     mortal: KafkaBench, opened: list[KafkaSource], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,9 +182,57 @@ def test_unclean_election_is_told_though_the_log_is_longer_again(
     cut_log(mortal.broker, topic, 50)
     mortal.broker.up()
     mortal.fill(topic, numbered(1_000, 1_100))  # offsets 50 to 149: what was read as 50 to 99 is another now
-    with pytest.raises(TopicChangedError, match="the log was cut back behind what was read"):
+    with pytest.raises(CutBackError, match="the log was cut back to 50, and was read to 100"):
         read.read_until(lambda: len(read.values()) > 100)
     assert read.values() == list(numbered(0, 100))
+
+
+def test_a_log_that_was_cut_back_and_grew_past_us_before_we_look_is_told(
+    mortal: KafkaBench, opened: list[KafkaSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")
+    topic = mortal.topic()
+    stream = StreamId(topic, 0)
+    began = reader(mortal, opened, topic)
+    began.read_until(lambda: bool(began.started))
+    assert began.started[stream].epoch is not None  # of an empty log too
+    mortal.fill(topic, numbered(0, 100), batch=10)
+    began.read(100)
+    place = Place(100, began.started[stream].topic_id, began.polls[-1].epoch)
+    mortal.broker.stop()
+    mortal.broker.up()
+    other = reader(mortal, opened, topic)
+    other.place = lambda _: place
+    other.read_until(lambda: bool(other.started))  # another leader, the same log
+    assert other.started[stream] == place
+    mortal.broker.stop()
+    cut_log(mortal.broker, topic, 50)
+    mortal.broker.up()
+    mortal.fill(topic, numbered(1_000, 1_200))
+    for _ in range(2):
+        late = reader(mortal, opened, topic)
+        late.place = lambda _: place
+        with pytest.raises(CutBackError, match="the log was cut back to 50, and was read to 100") as error:
+            late.read(1)
+        assert error.value.first == 50
+    assert late.source.start(stream, Place(50)).epoch is not None
+    assert late.read(200) == list(numbered(1_000, 1_200))
+
+
+def test_an_epoch_outlives_fetches_that_bring_nothing(
+    mortal: KafkaBench, opened: list[KafkaSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")
+    topic = mortal.topic()
+    mortal.fill(topic, numbered(0, 100), batch=10)
+    read = reader(mortal, opened, topic)
+    read.read(100)
+    state = read.source._fetching._state(TopicPartition(topic, 0))
+    epoch = read.polls[-1].epoch
+    for _ in range(5):  # a session of fetches begun anew brings an empty answer
+        read.source._consumer._fetcher._session_handlers.clear()
+        read.step()
+    assert state.position == OffsetAndMetadata(100, "", epoch)
 
 
 def test_every_stream_whose_log_was_cut_back_is_told(
@@ -221,7 +252,7 @@ def test_every_stream_whose_log_was_cut_back_is_told(
         mortal.fill(topic, numbered(1_000, 1_100), partition)
     told: list[StreamId] = []
     for _ in range(3):
-        with pytest.raises(TopicChangedError, match="the log was cut back behind what was read") as error:
+        with pytest.raises(CutBackError, match="the log was cut back to 50, and was read to 100") as error:
             read.read_until(lambda: len(read.values()) > 300)
         told.append(error.value.stream)
     assert sorted(told) == [StreamId(topic, partition) for partition in range(3)]

@@ -101,7 +101,9 @@ def test_topic_to_topic_by_request(kafka: KafkaBench, shared_data: Path) -> None
     member = Reader(KafkaSource(settings))
     member.read_until(lambda: len(member.gained) == 2)
     ends = member.source.ends()
-    assert {stream: member.source.committed(stream) for stream in member.gained} == dict(ends)
+    told_of = {stream: member.source.committed(stream) for stream in member.gained}
+    assert {stream: place and place.offset for stream, place in told_of.items()} == dict(ends)
+    assert all(place is not None and place.epoch is not None for place in told_of.values())
     member.source.close()
 
 

@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 from ingest.kafka import kafka_source
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.stream_ends import FRESH_S
-from ingest.source import GapError, Payloads, StreamError, StreamId, TopicChangedError
+from ingest.source import CutBackError, GapError, Payloads, Place, StreamError, StreamId, TopicChangedError
 from schemas.errors import InputError
 from schemas.rejects import Reason
 
@@ -74,7 +74,7 @@ def test_goes_on_at_a_position(kafka: KafkaBench, opened: list[KafkaSource]) -> 
     topic = kafka.topic()
     kafka.fill(topic, numbered(0, 300))
     read = reader(kafka, opened, topic)
-    read.position = lambda _: 123
+    read.place = lambda _: Place(123)
     # In the middle of a batch: the fetch brings all of it.
     assert read.read(177) == numbered(123, 300)
     assert read.offsets(StreamId(topic, 0))[0] == 123
@@ -155,10 +155,10 @@ def test_gap_at_start_and_while_reading(kafka: KafkaBench, opened: list[KafkaSou
     kafka.fill(topic, numbered(100, 200))
     kafka.admin.delete_records({TopicPartition(topic, 0): 150})
     with pytest.raises(GapError, match=f"{topic}/0: 50 messages from 100 on are gone") as gap:
-        read.source.start(stream, 100, None)
+        read.source.start(stream, Place(100))
     assert gap.value.first == 150
     # Retention that comes while the stream is read.
-    read.source.start(stream, 150, None)
+    read.source.start(stream, Place(150))
     read.source.pause([stream])
     kafka.admin.delete_records({TopicPartition(topic, 0): 180})
     read.source.resume([stream])
@@ -166,7 +166,7 @@ def test_gap_at_start_and_while_reading(kafka: KafkaBench, opened: list[KafkaSou
         read.read(200)
     assert gap.value.first == 180
     read.polls.clear()
-    read.source.start(stream, gap.value.first, None)
+    read.source.start(stream, Place(gap.value.first))
     assert read.read(20) == numbered(180, 200)
 
 
@@ -182,7 +182,7 @@ def test_every_stream_that_lost_messages_is_told(kafka: KafkaBench, opened: list
         kafka.fill(topic, numbered(100, 200), stream.partition)
     kafka.admin.delete_records({TopicPartition(topic, stream.partition): 150 for stream in streams})
     for stream in streams:
-        read.source._fetching.begin(stream, 120)  # at 100 it takes what was on its way
+        read.source._fetching.begin(stream, 120, None)  # at 100 it takes what was on its way
     told: list[StreamId] = []
     for _ in streams:
         with pytest.raises(GapError) as gap:
@@ -191,7 +191,7 @@ def test_every_stream_that_lost_messages_is_told(kafka: KafkaBench, opened: list
     assert sorted(told) == streams
     read.polls.clear()
     for stream in streams:
-        read.source.start(stream, 150, None)
+        read.source.start(stream, Place(150))
     read.read(150)
 
 
@@ -213,7 +213,7 @@ def test_a_range_that_is_not_told_is_asked_for_again(
     monkeypatch.setattr(kafka_source, "_PROBE_EVERY_S", 0.1)
     with monkeypatch.context() as patched:
         patched.setattr(read.source._consumer, "beginning_offsets", silent)
-        read.source._fetching.begin(stream, 120)  # at 100 it takes what was on its way
+        read.source._fetching.begin(stream, 120, None)  # at 100 it takes what was on its way
         said = f"The range of {topic}/0 is not told: KafkaTimeoutError: no answer."
         read.read_until(lambda: read.source.trouble == said)
         # The others go on.
@@ -237,10 +237,10 @@ def test_a_topic_that_is_not_told_of_is_not_another_one(
     with monkeypatch.context() as patched:
         patched.setattr(read.source._consumer._cluster, "topic_id", lambda _: None)
         with pytest.raises(InputError, match=f"do not tell the id of topic '{topic}'") as error:
-            read.source.start(stream, 50, topic_id)
+            read.source.start(stream, Place(50, topic_id))
         assert not isinstance(error.value, StreamError)
     read.polls.clear()
-    assert read.source.start(stream, 50, topic_id) == 50
+    assert read.source.start(stream, Place(50, topic_id)).offset == 50
     assert read.read(50) == numbered(50, 100)
 
 
@@ -255,7 +255,7 @@ def test_recreated_topic_at_start(kafka: KafkaBench, opened: list[KafkaSource]) 
     kafka.topic(name=topic)
     kafka.fill(topic, numbered(0, 300))
     other = reader(kafka, opened, topic)
-    other.position, other.topic_ids = lambda _: 100, {topic: old}
+    other.place = lambda _: Place(100, old)
     with pytest.raises(TopicChangedError, match=f"'{topic}' was deleted and made anew"):
         other.read_until(lambda: bool(other.gained))
     # Who was reading meanwhile may get some of the new messages, and hears of it when it is to commit them.
@@ -272,8 +272,8 @@ def test_cut_back_topic(kafka: KafkaBench, opened: list[KafkaSource]) -> None:
     topic = kafka.topic()
     kafka.fill(topic, numbered(0, 50))
     read = reader(kafka, opened, topic)
-    read.position = lambda _: 60
-    with pytest.raises(TopicChangedError, match="60 is behind the end of the log, 50"):
+    read.place = lambda _: Place(60)
+    with pytest.raises(CutBackError, match="the log was cut back to 50, and was read to 60"):
         read.read_until(lambda: bool(read.gained))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from oracles.live_process import World, flow_rows, requests
+from oracles.live_process import SETTINGS, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
 
 from ingest.source import StreamId
@@ -174,5 +174,72 @@ def test_a_lane_that_is_given_up_while_a_commit_is_in_doubt_is_left_to_its_heir(
     assert [lane.lane for lane in ours.status().lanes] == [1]
     ours.stop()
     theirs.stop()
+    assert check(world.store) == []
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
+def read_to(world: World, lane: int) -> int:
+    """Position of the only stream of a lane, by its last commit."""
+    return [*read_chain(world.store, lane)][-1].record.standing.positions[0].end
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("is_seen_short", [True, False])
+def test_a_log_that_was_cut_back_stays_halted_however_long_it_grows(
+    processes: int, is_seen_short: bool
+) -> None:
+    """Also where it has grown past our position before anybody looks, and whoever looks."""
+    world = World(requests(60, partitions=2, spread_s=600), partitions=2)
+    world.start("first")
+    for turn in world.turns("first"):
+        if turn == 30:
+            break
+    world.processes.pop("first").stop()
+    world.members.clear()
+    position = read_to(world, 1)
+    assert position == len(world.log.messages[StreamId("spans", 0)]) > 10
+    world.log.cut_back(StreamId("spans", 0), position - 7)
+    if not is_seen_short:
+        world.pass_time(100)
+        assert len(world.log.messages[StreamId("spans", 0)]) > position
+    for restart in range(10):
+        names = [f"{restart}-{n}" for n in range(processes)]
+        for name in names:
+            world.start(name)
+        for _ in range(6):
+            world.pass_time(world.step_s)
+            for name in names:
+                world.processes[name].turn(0.0)
+        halted = {lane: why for name in names for lane, why in world.processes[name].halted.items()}
+        assert halted == {1: f"spans/0 was cut back to {position - 7}. [cut-back]"}
+        for name in names:
+            world.processes[name].stop()
+            world.bury(name)
+        assert read_to(world, 1) == position
+    assert len(world.log.messages[StreamId("spans", 0)]) > position
+
+    world.settings = SETTINGS.model_copy(update={"accept_gaps": True})
+    run = world.start("by order")
+    for _ in world.turns("by order"):
+        pass
+    run.stop()
+    assert run.halted == {}
+    gaps = [gap for link in read_chain(world.store, 1) for gap in link.record.gaps]
+    assert [(gap.topic, gap.start, gap.end) for gap in gaps] == [("spans", position - 7, position)]
+    assert check(world.store) == []
+    assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
+def test_a_log_that_is_cut_back_while_it_is_read_is_gone_on_with_by_order() -> None:
+    settings = SETTINGS.model_copy(update={"accept_gaps": True})
+    world = World(requests(60, partitions=1, spread_s=600), settings=settings, partitions=1)
+    run = world.start("process")
+    for turn in world.turns("process"):
+        if turn == 30:
+            world.log.cut_back(StreamId("spans", 0), run.status().lanes[0].streams[0].position - 7)
+    run.stop()
+    assert run.halted == {}
+    gaps = [gap for link in read_chain(world.store, 1) for gap in link.record.gaps]
+    assert [gap.end - gap.start for gap in gaps] == [7]
     assert check(world.store) == []
     assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}

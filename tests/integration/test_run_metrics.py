@@ -243,6 +243,57 @@ def test_other_pages_and_methods_are_refused(served: tuple[Watched, StatusServer
         )
 
 
+def test_probes_are_answered_under_a_thousand_slow_clients(served: tuple[Watched, StatusServer]) -> None:
+    """Each sends a byte now and then and comes again when it is dropped."""
+    world, server = served
+    world.turn(6)
+    address = ("127.0.0.1", server.port)
+    ended = threading.Event()
+
+    def drip() -> None:
+        clients = [socket.create_connection(address) for _ in range(1000)]
+        while not ended.is_set():
+            for place, client in enumerate(clients):
+                try:
+                    client.send(b"G", socket.MSG_DONTWAIT)
+                except OSError:
+                    client.close()
+                    clients[place] = socket.create_connection(address)
+        for client in clients:
+            client.close()
+
+    slow = threading.Thread(target=drip)
+    slow.start()
+    try:
+        for _ in range(50):
+            assert page(server, "/healthz") == (200, "ok\n")
+            assert look(server).one("flowdiff_ready") == 1
+    finally:
+        ended.set()
+        slow.join()
+
+
+@pytest.mark.parametrize(
+    "asked", [b"", b"GET /healthz HTTP/1.1\r\nX: ", b"GET /" + b"x" * 2**20, b"\r\n\r\n"]
+)
+def test_a_client_that_never_asks_is_left_at_its_deadline(
+    served: tuple[Watched, StatusServer], asked: bytes
+) -> None:
+    world, _ = served
+    run = world.processes["process"]
+    clock = Moment.exactly(world.now_ns)
+    server = StatusServer("127.0.0.1:0", CollectorRegistry(), run.status, lambda: clock, 1, deadline_s=0.2)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        with contextlib.suppress(OSError):
+            client.sendall(asked)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(4096):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 501") == (asked == b"\r\n\r\n")
+    server.close()
+
+
 class Full:
     """A disk on which nothing can be written."""
 

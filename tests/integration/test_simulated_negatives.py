@@ -77,27 +77,27 @@ def run(*faults: tuple[str, float]) -> RobustRun:
 
 def at(found: RobustRun) -> list[str]:
     """Point at which the leading change of each group is."""
-    return [found.profile.names.operation(group.lead.site).point for group in found.groups]
+    return [found.profile.names.operation(group.lead.site).point for group in found.causes]
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [(LOSS, "loss"), (RENAME, "rename"), (SKEW, None), (LOAD, None)],
+    [(LOSS, "lost-records"), (RENAME, "renamed-operations"), (SKEW, None), (LOAD, None)],
     ids=lambda v: str(v),
 )
 def test_a_negative_is_no_finding(fault: tuple[str, float], reason: str | None) -> None:
     found = run(fault)
     assert at(found) == []
     if reason is not None:
-        assert found.sifted.text(reason)  # type: ignore[arg-type]
+        assert found.confounded.text(reason)
 
 
 def test_lost_records_are_measured() -> None:
     found = run(LOSS)
-    told = found.sifted.text("loss")
-    changes = next(aside for aside in found.sifted.asides if aside.reason == "loss").changes
+    told = found.confounded.text("lost-records")
+    changes = found.confounded.changes("lost-records")
     assert len(changes) == len(found.tested.changes) > 5
-    assert found.sifted.hidden_paths == pytest.approx(1.5 * 0.03, rel=0.3)
+    assert found.confounded.hidden_paths == pytest.approx(1.5 * 0.03, rel=0.3)
     assert f"{len(changes)} changes" in told
 
 

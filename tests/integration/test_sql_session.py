@@ -285,21 +285,6 @@ def test_a_select_is_explained(lake: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT sum(a.range * b.range % 7) FROM range(10000000) AS a, range(10000000) AS b",
-        "SELECT a.range FROM range(10000000) AS a, range(10000000) AS b",
-    ],
-)
-def test_a_query_may_not_compute_for_ever(lake: Path, text: str) -> None:
-    with open_session(period_of(lake), seconds=0.5) as session:
-        with pytest.raises(QueryError, match=r"more than 0\.5 s"):
-            for _ in session.stream(text):
-                pass
-        assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         ("flowdiff", "sql", "-c", "select * from requests"),
@@ -318,26 +303,6 @@ def test_nothing_is_said_at_the_end_of_a_process(
         [sys.executable, "-m", *arguments], cwd=repository, env=environment, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_reading_slowly_is_not_computing(lake: Path) -> None:
-    ticks = iter(range(10**6))
-    # Every look at the clock is a second later; only what is between two looks around a batch counts.
-    with open_session(period_of(lake), seconds=60.0, clock=lambda: float(next(ticks))) as session:
-        rows = sum(batch.num_rows for batch in session.stream("SELECT * FROM range(1000000)"))
-    assert rows == 1_000_000
-
-
-def test_a_query_may_have_all_the_time_there_is(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with open_session(period_of(lake), seconds=1e30) as session:
-        assert session.query("SELECT 1 AS one")["one"].to_pylist() == [1]
-    assert run("sql", "-c", "SELECT 1", "--lake", str(lake), "--timeout", "15000w") == 0
-    capsys.readouterr()
-    for weeks in ("9" * 17, "9" * 4_000):
-        assert run("sql", "-c", "SELECT 1", "--lake", str(lake), "--timeout", f"{weeks}w") == 2
-        told = capsys.readouterr().err
-        assert "292 years" in told
-        assert told.count("\n") == 1
 
 
 def test_flags_are_counted(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.explain.columns import REQUEST, Column, text_column
+from analyze.explain.columns import REQUEST, AttributeColumn, text_column
 from analyze.explain.settings import ExplainSettings
 from analyze.explain.table import FeatureTable, time_blocks
 from schemas.report.explanations import Contrast
 
 
-def numbers(key: str, values: Sequence[float] | np.ndarray, where: str = REQUEST) -> Column:
-    return Column(where, key, np.asarray(values, dtype=np.float64))
+def numbers(key: str, values: Sequence[float] | np.ndarray, where: str = REQUEST) -> AttributeColumn:
+    return AttributeColumn(where, key, np.asarray(values, dtype=np.float64))
 
 
-def words(key: str, values: Sequence[str | None], where: str = REQUEST) -> Column:
+def words(key: str, values: Sequence[str | None], where: str = REQUEST) -> AttributeColumn:
     """None is missing."""
     known = sorted({value for value in values if value is not None})
     codes = np.array([-1 if value is None else known.index(value) for value in values], np.int32)
@@ -24,7 +24,7 @@ def words(key: str, values: Sequence[str | None], where: str = REQUEST) -> Colum
 
 
 def table(
-    affected: np.ndarray, columns: Sequence[Column], start_ns: np.ndarray | None = None
+    affected: np.ndarray, columns: Sequence[AttributeColumn], start_ns: np.ndarray | None = None
 ) -> FeatureTable:
     """Classes of two periods; time is the order of the rows unless given."""
     label = np.asarray(affected, dtype=np.bool_)
@@ -46,7 +46,7 @@ def table(
     )
 
 
-def noise(rng: np.random.Generator, n: int, n_numbers: int, n_words: int) -> list[Column]:
+def noise(rng: np.random.Generator, n: int, n_numbers: int, n_words: int) -> list[AttributeColumn]:
     """Columns that have nothing to do with anything: numbers of three laws, words of 2 to 60 levels."""
     laws = (rng.standard_normal, rng.standard_exponential, lambda n: rng.integers(0, 6, n).astype(np.float64))
     columns = [numbers(f"number{i}", laws[i % 3](n)) for i in range(n_numbers)]

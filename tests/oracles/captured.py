@@ -1,7 +1,7 @@
-"""What a Collector really wrote to Kafka, and what had been sent to it (`../shared/data/kafka-captured`).
+"""What a Collector really wrote to Kafka, and what had been sent to it (`tests/data/kafka-captured`).
 
 `sent.jsonl` has ids, parent, name, service and times of every span; the rest follows from the span's name
-and its place in the run, as the sender's source says (`../shared/kafka/capture.py`).
+and its place in the run.
 """
 
 from __future__ import annotations

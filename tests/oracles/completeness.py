@@ -1,4 +1,4 @@
-"""Whether a request is complete, in plain Python, from the words of `stitch.completeness`."""
+"""Whether a request is complete, in plain Python, from the words of `stitch.closing`."""
 
 from __future__ import annotations
 

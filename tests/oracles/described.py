@@ -8,11 +8,10 @@ from dataclasses import dataclass, fields
 from itertools import chain
 from operator import ge
 
-from stitch.graph.describe import Reading, read_graph
 from stitch.graph.folding import node_words
 from stitch.graph.key import name_bytes, structure_key
 from stitch.graph.template import Template
-from stitch.graph.text import split_words
+from stitch.graph.text import Reading, read_graph, split_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ingest.source import Change, GapError, Payloads, StreamId, TopicChangedError
+from ingest.source import Change, CutBackError, GapError, Payloads, Place, StreamId, TopicChangedError
 from schemas.errors import InputError
 
 
@@ -18,6 +18,7 @@ from schemas.errors import InputError
 class Message:
     value: bytes
     at_ns: int
+    epoch: int
 
 
 @dataclass
@@ -30,6 +31,8 @@ class MemoryLog:
     messages: dict[StreamId, list[Message]] = field(default_factory=dict)
     first: dict[StreamId, int] = field(default_factory=dict)
     """Retention: positions before it are gone."""
+    epoch: int = 0
+    """Of the leader that writes."""
     committed: dict[StreamId, int] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
     unreachable: bool = False
@@ -49,7 +52,23 @@ class MemoryLog:
         self.rebalance()
 
     def write(self, topic: str, partition: int, value: bytes, at_ns: int) -> None:
-        self.messages[StreamId(topic, partition)].append(Message(value, at_ns))
+        self.messages[StreamId(topic, partition)].append(Message(value, at_ns, self.epoch))
+
+    def cut_back(self, stream: StreamId, end: int) -> list[Message]:
+        """An unclean election: the new leader lacks what was written last; gives that."""
+        lost = self.messages[stream][end:]
+        del self.messages[stream][end:]
+        self.epoch += 1
+        return lost
+
+    def cut_at(self, stream: StreamId, place: Place) -> int | None:
+        """Where a log was cut back, of which somebody is at a place; None: it was not, before that."""
+        if place.epoch is None:
+            end = len(self.messages[stream])
+        else:
+            end = sum(message.epoch <= place.epoch for message in self.messages[stream])
+        end = max(end, self.first[stream])
+        return end if end < place.offset else None
 
     def join(self) -> Member:
         member = Member(self)
@@ -94,6 +113,7 @@ class Member:
     asked: set[StreamId] = field(default_factory=set)
     evicted: bool = False
     _at: dict[StreamId, int] = field(default_factory=dict)
+    _epoch: dict[StreamId, int] = field(default_factory=dict)
     _paused: set[StreamId] = field(default_factory=set)
     _last: StreamId | None = None
 
@@ -120,16 +140,19 @@ class Member:
             return None
         ready = [
             stream
-            for stream in sorted(self._at)
-            if stream not in self._paused and self._at[stream] < len(self.log.messages[stream])
+            for stream, at in sorted(self._at.items())
+            if stream not in self._paused
+            and at != max(self.log.first[stream], len(self.log.messages[stream]))
         ]
         if not ready:
             return None
         stream = next((s for s in ready if self._last is None or s > self._last), ready[0])
         self._last = stream
         at = self._at[stream]
+        self._refuse(stream, Place(at, epoch=self._epoch[stream]))
         taken = self.log.messages[stream][at : at + self.log.per_poll]
         self._at[stream] = at + len(taken)
+        self._epoch[stream] = taken[-1].epoch
         return Payloads(
             stream=stream.name,
             format=self.log.format,
@@ -137,19 +160,31 @@ class Member:
             positions=list(range(at, at + len(taken))),
             until=at + len(taken),
             latest_ns=max(message.at_ns for message in taken),
+            epoch=taken[-1].epoch,
         )
 
-    def start(self, stream: StreamId, position: int | None, topic_id: str | None) -> int:
+    def start(self, stream: StreamId, place: Place | None) -> Place:
         if self.log.silent_on_start:
             raise InputError(f"The range of {stream.name} is not told.")
-        first = self.log.first[stream]
-        if topic_id is not None and topic_id != self.log.topic_ids[stream.topic]:
+        first, topic_id = self.log.first[stream], self.log.topic_ids[stream.topic]
+        if place is None:
+            place = Place(first)
+        if place.topic_id not in (None, topic_id):
             raise TopicChangedError(f"'{stream.topic}' was made anew.", stream=stream, remedy="Look at it.")
-        if position is not None and position < first:
+        if place.offset < first:
             raise GapError(f"{stream.name} begins at {first}.", stream=stream, first=first, remedy="Look.")
-        self._at[stream] = first if position is None else position
+        self._refuse(stream, place)
+        self._at[stream] = place.offset
+        self._epoch[stream] = self.log.epoch if place.epoch is None else place.epoch
         self._paused.discard(stream)
-        return self._at[stream]
+        return Place(place.offset, topic_id, self._epoch[stream])
+
+    def _refuse(self, stream: StreamId, place: Place) -> None:
+        """Raises CutBackError; the stream is stopped then."""
+        cut_at = self.log.cut_at(stream, place)
+        if cut_at is not None:
+            self._at.pop(stream, None)
+            raise CutBackError(f"{stream.name} was cut back to {cut_at}.", stream=stream, first=cut_at)
 
     def release(self, streams: Collection[StreamId]) -> None:
         for stream in streams:
@@ -165,9 +200,6 @@ class Member:
 
     def ends(self) -> Mapping[StreamId, int]:
         return {stream: len(self.log.messages[stream]) for stream in self._at}
-
-    def topic_id(self, topic: str) -> str | None:
-        return self.log.topic_ids.get(topic)
 
     def commit_offsets(self, positions: Mapping[StreamId, int]) -> bool:
         self.log.committed.update(positions)

@@ -18,7 +18,7 @@ from oracles.plain_spans import stitch_trace
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, with_text_ids
 from schemas.quality import Quality
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 
 
 @dataclass

@@ -21,10 +21,10 @@ from oracles.object_store import ObjectStore
 from schemas.config import StitchConfig
 from schemas.errors import FlowdiffError
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
-from stitch.lake.compacting import compact
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import UncertainError
+from stitch.lake.upkeep.compaction import compact
 
 KEEPS = SETTINGS.model_copy(
     update={
@@ -229,6 +229,7 @@ class TroubledLife:
         self.world.log.unreachable = self.world.log.silent_on_start = False
         self.asleep.clear()
         self.world.clock_ahead_ns.clear()
+        self.world.settings = self.world.settings.model_copy(update={"accept_gaps": True})
         self._healed_ns = self.world.now_ns
 
     def _rests(self) -> bool:
@@ -333,6 +334,16 @@ class TroubledLife:
         """The log does not answer, or answers again."""
         self.world.log.unreachable = not self.world.log.unreachable
 
+    def _shorten(self) -> None:
+        """An unclean election: a log loses its end, and its senders write that again."""
+        log = self.world.log
+        stream = self.rng.choice(sorted(log.messages))
+        end = len(log.messages[stream])
+        lost = log.cut_back(stream, max(0, end - self.rng.randint(1, 20)))
+        self.told.append(f"{stream.name} is cut back from {end} by {len(lost)}")
+        for message in lost:
+            log.write(stream.topic, stream.partition, message.value, message.at_ns)
+
     def _silence(self) -> None:
         self.world.log.silent_on_start = not self.world.log.silent_on_start
 
@@ -345,6 +356,7 @@ class TroubledLife:
             *(self._bear, self._crash, self._sleep, self._end),
             *(self._fill, self._vanish, self._doubt, self._cut, self._silence, self._jump),
             *(self._compact, self._compact),
+            *([self._shorten] if self.is_late else []),
         ]
 
 

@@ -37,7 +37,7 @@ MEMORY_MB = 400
 def main(seconds: float, inputs: int, seed: int) -> int:
     """Rounds until the time is over, or so many inputs were tried; the exit code."""
     begin = told = time.monotonic()
-    rounds = [Rounds(format_, REPOSITORY.parent / "shared" / "data") for format_ in format_names()]
+    rounds = [Rounds(format_, REPOSITORY / "tests" / "data") for format_ in format_names()]
     tried: Counter[str] = Counter()
     refused, escaped, at_first_mb = 0, 0, 0.0
     with tempfile.TemporaryFile("ab+") as errors:

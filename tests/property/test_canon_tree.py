@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.graph.order.tree import levels_of, order_trees
 from stitch.spans.span_ids import SpanIndex
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.graph.order.dag import Dags, canonical_order
-from stitch.graph.order.reduction import redundant_edges
 from stitch.graph.order.segments import CyclicGraphError, longest_paths
+from stitch.graph.order.transitive_reduction import redundant_edges
 
 RELAXED = settings(deadline=None)
 """No assertion on wall time."""

@@ -9,7 +9,7 @@ from oracles.completeness import is_complete
 from oracles.strategies import Row, record_rows, span_rows, table_of
 
 from schemas.events import EventKind
-from stitch.completeness import complete_requests
+from stitch.closing import complete_requests
 
 
 def judged(requests: list[list[Row]]) -> list[bool]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles import slow_tree
 from oracles.attribute_tables import numbers, words
 
-from analyze.explain.columns import Column
+from analyze.explain.columns import AttributeColumn
 from analyze.explain.factors import Attribute, FactorSettings, factors, rank_sums
 from analyze.explain.tree import auc, best_splits, class_weights, code_columns, shuffled
 
@@ -36,7 +36,7 @@ def test_best_gains_are_those_of_the_slow_tree(
     drawn: tuple[np.ndarray, list[list[float]], list[list[str | None]]],
 ) -> None:
     label, number_values, word_values = drawn
-    columns: list[Column] = [numbers(f"n{i}", values) for i, values in enumerate(number_values)]
+    columns: list[AttributeColumn] = [numbers(f"n{i}", values) for i, values in enumerate(number_values)]
     columns += [words(f"w{i}", values) for i, values in enumerate(word_values)]
     coded = code_columns(columns, len(label), 64, 20)
     weights = class_weights(label)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from oracles.span_events import T0, batch, span
 
-from stitch.columnar.content import hash_rows
+from stitch.columnar.hashing import hash_rows
 
 BASE = span("a", "p q", (1, 2), host="h", label="l", peer="s", sample_rate=0.5, params={"k": 1, "m": "x"})
 BASE |= {"links": ["t/s"], "follows": ["f"], "seq": 3, "breadcrumb": "c"}

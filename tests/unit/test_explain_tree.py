@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracles.attribute_tables import noise, numbers, table, words
 
-from analyze.explain.columns import REQUEST, Column, text_column
+from analyze.explain.columns import REQUEST, AttributeColumn, text_column
 from analyze.explain.explanation import explain
 from analyze.explain.rules import round_threshold, said
 
@@ -33,7 +33,7 @@ def test_noise_in_unlike_classes_has_none_either() -> None:
     assert sum(one.auc is not None for one in found) <= 4
 
 
-def signal(kind: str, strength: float, label: np.ndarray, rng: np.random.Generator) -> Column:
+def signal(kind: str, strength: float, label: np.ndarray, rng: np.random.Generator) -> AttributeColumn:
     n = len(label)
     if kind == "number":
         return numbers("signal", rng.standard_normal(n) + strength * label)
@@ -173,7 +173,7 @@ def test_without_parameters_there_is_none() -> None:
         words("nothing", [None] * (2 * N)),
     ],
 )
-def test_odd_columns_do_no_harm(column: Column) -> None:
+def test_odd_columns_do_no_harm(column: AttributeColumn) -> None:
     found = explain(table(LABEL, [column, numbers("noise", np.random.default_rng(7).random(2 * N))]))
     assert found.reliable == (column.key in ("huge", "tiny"))
     assert len(found.model_dump_json()) < 20_000 or column.key == "long"

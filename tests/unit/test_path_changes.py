@@ -11,7 +11,7 @@ from oracles import paths as oracle
 from oracles.paths import path
 from oracles.populations import population
 
-from analyze.paths.alignment import Move
+from analyze.paths.alignment import SignatureKind
 from analyze.paths.changes import path_changes
 from analyze.paths.moves import OTHER
 from analyze.paths.settings import PathSettings
@@ -39,7 +39,7 @@ def test_moves_of_one_kind_are_one_group_with_a_name() -> None:
     found = path_changes(moved(), None, S)
     (group,) = [g for g in found.groups if not (g.new or g.lost)]
     assert group.signature is not None
-    assert group.signature.move is Move.REPLACED
+    assert group.signature.move is SignatureKind.REPLACED
     (before, after) = group.signature.replaced[0]
     assert (before.operation, after.operation) == ("sn-meta/put", "sn-data/put")
     kinds = {
@@ -160,7 +160,7 @@ def test_repeats_of_a_loop_are_one_row() -> None:
     assert change.before == pytest.approx(1_020 / 600)
     assert change.after == pytest.approx(1_730 / 600)
     assert change.contribution_us == pytest.approx(100 * (1_730 - 1_020) / 600, rel=0.1)
-    assert {g.signature.move for g in found.groups if g.signature} == {Move.REPEATS}
+    assert {g.signature.move for g in found.groups if g.signature} == {SignatureKind.REPEATS}
 
 
 def test_the_same_loop_of_two_roots_is_one_row() -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.sections.path_words import move_title, one_line
 from analyze.methods.robust.sections.paths import PATHS, paths_blocks
-from analyze.paths.alignment import Move, aligned_steps, difference_lines, signature
+from analyze.paths.alignment import SignatureKind, aligned_steps, difference_lines, signature
 from analyze.paths.settings import PathSettings
 from analyze.population import Graph, Population
 from analyze.report.drawing.graph_views import node_name
@@ -74,7 +74,7 @@ def test_another_host_is_named_where_hosts_are_told_apart() -> None:
 def test_waits_alone_are_an_order() -> None:
     chain = graph(["m/w", "a/x", "b/y", "m/r"])
     fork = graph(["m/w", "a/x", "b/y", "m/r"], [(0, 1), (0, 2), (1, 3), (2, 3)])
-    assert signature(chain, fork, aligned_steps(chain, fork)).move is Move.ORDER
+    assert signature(chain, fork, aligned_steps(chain, fork)).move is SignatureKind.ORDER
 
 
 def test_loop_counts_are_no_part_of_a_signature() -> None:
@@ -82,7 +82,7 @@ def test_loop_counts_are_no_part_of_a_signature() -> None:
     once, thrice = graph(["m/w", "c/ask", "m/r"]), graph(["m/w", *["c/ask"] * 3, "m/r"])
     one, three = (signature(g, without, aligned_steps(g, without)) for g in (once, thrice))
     assert one.key == three.key
-    assert one.move is Move.REMOVED
+    assert one.move is SignatureKind.REMOVED
 
 
 def test_the_same_work_elsewhere_is_one_change_wherever_it_is_asked_for() -> None:

@@ -32,7 +32,7 @@ def run(before: list[Call], after: list[Call]) -> RobustRun:
 
 
 def only(found: RobustRun) -> Change:
-    (group,) = found.groups
+    (group,) = found.causes
     return group.lead
 
 
@@ -124,7 +124,7 @@ def test_a_child_in_many_shapes_is_found_where_no_shape_moves_by_enough() -> Non
     assert lead.after - lead.before > 0.1
     assert len(lead.every_shape) > 10
     # Its requests are those with any of the shapes.
-    affected = int(found.affected.of(lead).sum())
+    affected = int(found.context.symptoms[0].requests.sum())
     assert affected == pytest.approx(lead.after * 256, abs=1)
 
 
@@ -146,7 +146,7 @@ def test_where_shapes_are_many_some_unseen_ones_are_nothing() -> None:
         return [page("head", *[f"part-{rng.integers(2_000)}"]) for _ in range(100)]
 
     found = run(pages(), pages())
-    assert not found.groups
+    assert not found.causes
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -156,4 +156,4 @@ def test_nothing_is_found_where_nothing_changed(seed: int) -> None:
     def pages() -> list[Call]:
         return [page("head", *["item"] * int(rng.integers(1, 9))) for _ in range(120)]
 
-    assert not run(pages(), pages()).groups
+    assert not run(pages(), pages()).causes

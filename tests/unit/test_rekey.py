@@ -10,7 +10,7 @@ import pytest
 from ingest.kafka import produce
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.produce import ProduceSettings, Written, rekey
-from ingest.source import Change, Payloads, StreamId
+from ingest.source import Change, Payloads, Place, StreamId
 from schemas.errors import InputError
 from schemas.rejects import Reason, Reject
 
@@ -34,11 +34,11 @@ class Log:
         gained, self._gained = self._gained, ()
         return Change(gained=gained)
 
-    def committed(self, _stream: StreamId) -> int | None:
+    def committed(self, _stream: StreamId) -> Place | None:
         return None
 
-    def start(self, _stream: StreamId, _position: int | None, _topic_id: str | None) -> int:
-        return 0
+    def start(self, _stream: StreamId, _place: Place | None) -> Place:
+        return Place(0)
 
     def poll(self, _timeout_s: float) -> Payloads | None:
         return self.polls.pop(0) if self.polls else None

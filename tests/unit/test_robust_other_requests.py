@@ -36,7 +36,7 @@ def run(**counts: tuple[int, int]) -> RobustRun:
 
 def led_by(found: RobustRun) -> list[str]:
     """The operations that lead the findings, with those whose changes follow."""
-    return [found.profile.names.operation(group.lead.site).text for group in found.groups]
+    return [found.profile.names.operation(cause.lead.site).text for cause in found.causes]
 
 
 def test_more_that_come_bring_paths_of_their_own() -> None:
@@ -54,7 +54,7 @@ def test_more_that_come_take_no_path_from_those_who_came() -> None:
 def test_a_loop_brings_no_more_requests() -> None:
     """A point that a request passes twenty times has one request more, not twenty that were never there."""
     found = run(hit=(750, 600), miss=(250, 60), looped=(0, 340))
-    (lock,) = [g for g in found.groups if found.profile.names.operation(g.lead.site).text == "mds/lock"]
+    (lock,) = [g for g in found.causes if found.profile.names.operation(g.lead.site).text == "mds/lock"]
     assert lock.lead.call_ratio == pytest.approx(400 / 250)
 
 
@@ -62,6 +62,6 @@ def test_what_was_never_there_leads_over_known_paths_of_about_the_same_size() ->
     """A cache that is missed more often follows from something; from far more misses a new path may."""
     found = run(hit=(860, 600), miss=(140, 5), siblings=(0, 395))
     assert led_by(found) == ["mds/lock", "fs/get"]
-    new, known = found.groups
+    new, known = found.causes
     assert new.score < known.score < 1.25 * new.score
     assert led_by(run(hit=(900, 600), miss=(100, 5), siblings=(0, 395))) == ["fs/get", "mds/lock"]

@@ -10,8 +10,7 @@ from oracles.described import Structure, describe
 from oracles.structure_rows import structure_from_row, structures_table
 
 from schemas.lake import STRUCTURES_SCHEMA
-from stitch.graph.folding import LoopRow
-from stitch.graph.tandem import Repeat, repeats
+from stitch.graph.folding import LoopRow, Repeat, repeats
 from stitch.graph.template import Template
 
 

@@ -189,7 +189,7 @@ def leading_kinds(kinds: KindBins, first: int, past: int) -> list[int]:
 def leading_sites(bins: ResponseBins, first: int, past: int) -> list[int]:
     """Places that are listed: what makes the range's requests longer than the others, or shorter."""
     found = sites_in(bins, first, past)
-    # A range that is all is held against nothing: then by time.
+    # A range that is all is compared with nothing: then by time.
     size = np.abs(found.mean_in_us - found.mean_out_us)
     order = np.lexsort((np.arange(len(size)), -size))[:SHOWN]
     return [int(site) for site in order if size[site] > 0]

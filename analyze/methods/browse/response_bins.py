@@ -1,4 +1,4 @@
-"""Requests, categories and places by bin of response time: what any range of bins is told from (H.2)."""
+"""Count requests, categories and call sites by bin of response time: what ranges are made from (H.2)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KindBins:
 
 @dataclass(frozen=True, slots=True)
 class ResponseBins:
-    """One sample; arrays are [bins] or [sites, bins] unless told. Sums are weighted, times µs."""
+    """One sample; arrays are [bins] or [sites, bins] unless stated. Sums are weighted, times µs."""
 
     edges_ns: I8
     """[bins + 1] ascending; a bin is half open."""

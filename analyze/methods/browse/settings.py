@@ -19,6 +19,6 @@ class BrowseSettings(Config):
     times: int = Field(default=120, ge=10, le=1000)
     """Parts that the period is cut into for what happened by time."""
     seed: int = Field(default=0, ge=0)
-    """Seed of permutations, where two periods are held against each other."""
+    """Seed of permutations, where two periods are compared with each other."""
     entries: int = Field(default=3, ge=1, le=20)
     """Components at which requests come in that are shown by time, those of the most requests."""

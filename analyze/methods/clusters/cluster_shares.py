@@ -19,7 +19,7 @@ from analyze.population import Population
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.proportions import fisher, proportions_with_spread, share_dispersion
-from analyze.stats.time_blocks import equal_count_bounds
+from analyze.stats.time_blocks import equal_count_blocks
 from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
@@ -76,7 +76,7 @@ def clustered_requests(population: Population, label: Sequence[I8], n_clusters: 
 
 def tested_shares(
     population: Population, clustered: ClusteredRequests, settings: ClustersSettings
-) -> ShareTests:
+) -> ClusterShareTests:
     """Tests of every cluster's share of its dominant root type, second sample against first."""
     dominant = clustered.dominant()
     by_root = clustered.by_root()
@@ -130,10 +130,7 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
-        every = np.concatenate([np.zeros(0, np.int64), *when])
-        order = np.argsort(every, kind="stable")
-        dealt = np.empty(len(every), np.int64)
-        dealt[order] = np.repeat(np.arange(n_blocks), np.diff(equal_count_bounds(len(every), n_blocks)))
+        dealt = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *when]), n_blocks)
         begin = 0
         for block, part, starts in zip(found, rows, when, strict=True):
             block[part] = dealt[begin : begin + len(starts)]
@@ -149,7 +146,7 @@ def _grouped(value: F8, group: I8, n_groups: int) -> F8:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareTests:
+class ClusterShareTests:
     """One row a cluster, [clusters]."""
 
     before: F8
@@ -163,7 +160,7 @@ class ShareTests:
 
 def share_tests(
     held: F8, asked: F8, blocks: F8, block_asked: F8, settings: ClustersSettings, *, cold: bool
-) -> ShareTests:
+) -> ClusterShareTests:
     """Tests of held / asked, [clusters, 2], B against A; blocks, block_asked: [clusters, blocks] of A.
 
     cold: the blocks are pieces of a stretch too short to tell; φ is `cold_phi` at least then.
@@ -189,15 +186,15 @@ def share_tests(
     changed = tested & (q <= settings.q) & (np.abs(found.z) >= settings.min_z)
     changed &= (np.abs(found.difference) >= floor) & _left(held[:, 1] / safe[:, 1], blocks, block_asked)
     shares = np.where(asked > 0, held / safe, np.nan)
-    return ShareTests(shares[:, 0], shares[:, 1], np.where(tested, found.z, 0.0), p, q, changed)
+    return ClusterShareTests(shares[:, 0], shares[:, 1], np.where(tested, found.z, 0.0), p, q, changed)
 
 
 def _left(share: F8, blocks: F8, asked: F8) -> B1:
     """[clusters] whether a share lies outside of what the blocks show; too few blocks show nothing."""
-    told = asked >= _LEAST_IN_BLOCK
+    enough = asked >= _LEAST_IN_BLOCK
     with np.errstate(divide="ignore", invalid="ignore"):
         each = blocks / asked
-    low = np.where(told, each, np.inf).min(axis=1, initial=np.inf)
-    high = np.where(told, each, -np.inf).max(axis=1, initial=-np.inf)
-    few = told.sum(axis=1) < LEAST_FOR_ENVELOPE
+    low = np.where(enough, each, np.inf).min(axis=1, initial=np.inf)
+    high = np.where(enough, each, -np.inf).max(axis=1, initial=-np.inf)
+    few = enough.sum(axis=1) < LEAST_FOR_ENVELOPE
     return np.asarray(few | (share > high + _MARGIN) | (share < low - _MARGIN))

@@ -8,13 +8,13 @@ from typing import Final
 from analyze.methods.clusters.cluster_rows import cluster_rows, overlay_row
 from analyze.methods.clusters.clusters_tables import clusters_tables
 from analyze.methods.clusters.run import ClustersRun, clusters_run
+from analyze.methods.clusters.sections import look_first
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Result
 from analyze.population import Population
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
-from analyze.report.sections.clusters.clusters_words import look_first
 from schemas.report.clusters import ClusterRow, ClustersSection, CurvePoint
 from schemas.report.report import Verdict
 

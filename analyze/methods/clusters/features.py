@@ -81,7 +81,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Ordered pairs of points of one graph; arrays are [pairs] unless told."""
+    """Ordered pairs of points of one graph; arrays are [pairs] unless stated."""
 
     names: tuple[str, ...]
     order: I8
@@ -291,11 +291,11 @@ def _reduced(scaled: csr_matrix, weight: F8, settings: ClustersSettings) -> Feat
     from sklearn.decomposition import TruncatedSVD
 
     rows, drawn = drawn_rows(weight, _SVD_ROWS, settings.seed)
-    told = diags(np.sqrt(drawn)) @ scaled[rows]
-    dimensions = min(settings.dimensions, min(told.shape) - 1)
+    sample = diags(np.sqrt(drawn)) @ scaled[rows]
+    dimensions = min(settings.dimensions, min(sample.shape) - 1)
     if dimensions < 1:
         return FeatureSpace(scaled.toarray(), scaled.shape[1], 1.0)
-    svd = TruncatedSVD(dimensions, random_state=settings.seed).fit(told)
+    svd = TruncatedSVD(dimensions, random_state=settings.seed).fit(sample)
     points = np.ascontiguousarray(svd.transform(scaled))
     whole = weight @ np.asarray(scaled.multiply(scaled).sum(axis=1)).reshape(-1)
     kept = weight @ (points**2).sum(axis=1)

@@ -61,7 +61,7 @@ def partition(
     n_rows = points.shape[0]
     k = min(k, n_rows)
     paper = settings.style == "paper"
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "n_clusters": k,
         "n_init": starts,
         "random_state": seed,
@@ -69,12 +69,12 @@ def partition(
         "init": "random" if paper else "k-means++",
     }
     model = (
-        KMeans(**told, tol=0.0 if paper else 1e-4)
+        KMeans(**options, tol=0.0 if paper else 1e-4)
         if n_rows <= settings.whole_rows
-        else MiniBatchKMeans(**told, batch_size=_BATCH)
+        else MiniBatchKMeans(**options, batch_size=_BATCH)
     )
     with warnings.catch_warnings():
-        # Fewer distinct points than clusters: told by the number of clusters that come back.
+        # Fewer distinct points than clusters: seen in the number of clusters that come back.
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Sums of several threads come in any order, and a tie would go either way. The products are small:
         # a second thread takes twice the CPU and saves no time.

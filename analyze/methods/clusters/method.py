@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from analyze.methods.clusters.sections import CLUSTERS
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.clusters.clusters_page import CLUSTERS
 
 
 def analyse(

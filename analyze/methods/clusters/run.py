@@ -9,7 +9,7 @@ import numpy as np
 from analyze.methods.clusters.calling_tree import CallingTree, calling_tree
 from analyze.methods.clusters.cluster_shares import (
     ClusteredRequests,
-    ShareTests,
+    ClusterShareTests,
     clustered_requests,
     is_cold,
     tested_shares,
@@ -60,7 +60,7 @@ class ClustersRun:
     nearest: I8
     origin: I8
     """[clusters] other cluster, or NONE."""
-    shares: ShareTests | None
+    shares: ClusterShareTests | None
     """None of one sample."""
     tree: CallingTree
     overlays: tuple[HeldAgainst, ...]

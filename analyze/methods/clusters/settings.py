@@ -13,7 +13,7 @@ class ClustersSettings(Config):
     """What requests are alike by, and how many groups they make."""
 
     features: Literal["combined", "points", "latencies", "counts"] = "combined"
-    """What a request is told by: trace points it reaches, mean latency or number of each step between two
+    """What describes a request: trace points it reaches, mean latency or number of each step between two
     points, or all three, each set weighing the same."""
     style: Literal["robust", "paper"] = "robust"
     """robust: logarithms, columns of one spread, at most --dimensions of them; paper: the values as they are,
@@ -29,7 +29,7 @@ class ClustersSettings(Config):
     least_presence: float = Field(default=0.001, ge=0, lt=1)
     """A column is left out that fewer requests have."""
     tried_rows: int = Field(default=5_000, ge=100)
-    """Requests drawn, by weight, that the number of clusters and stability are told from."""
+    """Requests drawn, by weight, that the number of clusters and stability are computed from."""
     whole_rows: int = Field(default=50_000, ge=100)
     """Up to so many distinct rows plain K-means runs on all of them; beyond on batches."""
     refits: int = Field(default=3, ge=0)

@@ -6,7 +6,7 @@ difference is coloured where it is more than its blocks differ among themselves 
 corrected together), and more than a floor; what lies below a parting has no colour of its own.
 
 Overlaid are a cluster's two samples, or a cluster and its nearest of the same root type, which it is best
-told apart from; where the cluster grew, the nearest of those that shrank is its suspected origin. Shown is
+distinguished from; where the cluster grew, the nearest of those that shrank is its suspected origin. Shown is
 what differs, the ways to it and where time goes; the rest is counted.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import numpy as np
 
 from analyze.methods.clusters.calling_tree import ROOT, CallingTree
-from analyze.methods.clusters.cluster_shares import ClusteredRequests, ShareTests
+from analyze.methods.clusters.cluster_shares import ClusteredRequests, ClusterShareTests
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8, I8
@@ -273,7 +273,7 @@ class HeldAgainst:
     cluster: int
     """Whose tree B is."""
     other: int
-    """Whose tree A is; the same cluster where the two samples are held against each other."""
+    """Whose tree A is; the same cluster where the two samples are compared with each other."""
     overlay: TreeOverlay
     weight: float
     """Share of all requests of the second sample (or the only one) that it is about."""
@@ -296,7 +296,7 @@ def nearest_of_root(apart: F8, dominant: I8, wanted: B1 | None = None) -> I8:
     return np.where(found, nearest, NONE).astype(np.int64)
 
 
-def origins(apart: F8, dominant: I8, tests: ShareTests) -> I8:
+def origins(apart: F8, dominant: I8, tests: ClusterShareTests) -> I8:
     """[clusters] of those that grew: nearest cluster of the same root type that shrank; else NONE."""
     shrank = tests.after < tests.before
     origin = nearest_of_root(apart, dominant, shrank)
@@ -347,22 +347,22 @@ def _all(
 
     for cluster in range(clustered.n_clusters):
         every = [*side(cluster, 0), *side(cluster, samples - 1)] if samples == 2 else side(cluster, 0)
-        told = False
+        named = False
         if samples == 2 and (count[cluster] >= _LEAST_REQUESTS).all():
             both = overlaid(tree, side(cluster, 0), side(cluster, 1), gates)
-            told = True
+            named = True
             yield HeldAgainst("samples", cluster, cluster, both, float(share[cluster]))
         other = int(origin[cluster])
         if other != NONE and count[other, 0] >= _LEAST_REQUESTS and count[cluster, 1] >= _LEAST_REQUESTS:
             both = overlaid(tree, side(other, 0), side(cluster, 1), gates)
-            told = True
+            named = True
             yield HeldAgainst("origin", cluster, other, both, float(share[cluster]))
         other = int(nearest[cluster])
         if samples == 1 and other != NONE and min(count[cluster, 0], count[other, 0]) >= _LEAST_REQUESTS:
             both = overlaid(tree, side(other, 0), side(cluster, 0), gates)
-            told = True
+            named = True
             yield HeldAgainst("nearest", cluster, other, both, float(share[cluster]))
-        if not told:
+        if not named:
             itself = overlaid(tree, every, every, within)
             yield HeldAgainst("alone", cluster, cluster, itself, float(share[cluster]))
 

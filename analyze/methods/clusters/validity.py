@@ -114,8 +114,8 @@ class Stability:
     reseeded: tuple[float, ...]
     """Adjusted Rand with partitions from other first centres."""
     halved: tuple[float, ...]
-    """Adjusted Rand between the partitions of two halves, told on all; of few requests a coin may give all to
-    one half, and that refit is not here."""
+    """Adjusted Rand between the partitions of two halves, measured on all; of few requests a coin may give
+    all to one half, and that refit is not here."""
     jaccard: F8
     """[clusters] mean over refits of the best overlap with a cluster of the refit; NaN without one."""
 

@@ -100,7 +100,7 @@ def component_of(network: Network, divergence: F8, alpha: float, *, by_size: boo
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class LogEvidence:
     """What is known of one log of one study when its networks are learned."""
 
     maker: FeatureMaker
@@ -117,7 +117,7 @@ class Found:
     log_type: LogType
     types: tuple[FeatureType, ...]
     """Several where their values are the same."""
-    evidence: Evidence
+    evidence: LogEvidence
     values: F8
     """[variables, instances] of the feature type."""
     component: Component
@@ -175,7 +175,9 @@ class Found:
         return None if best is None else best[1]
 
 
-def components(evidence: Evidence, weight: F8, level: float, settings: DistalyzeSettings) -> Iterator[Found]:
+def components(
+    evidence: LogEvidence, weight: F8, level: float, settings: DistalyzeSettings
+) -> Iterator[Found]:
     """The component of P of every feature type; types of the same values once.
 
     weight: [instances]; level: of p, from which a feature counts as diverging.

@@ -23,7 +23,8 @@ from analyze.methods.distalyze.instance_logs import (
 )
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Graph, Population
-from schemas.arrays import B1, F8, I8
+from analyze.stats.density import weighted_quantile
+from schemas.arrays import B1, F8
 from schemas.errors import ConfigError
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
@@ -47,12 +48,12 @@ class Study:
     moved_us: float
     """Response time, summed up, that the classes differ by: what a root type weighs."""
     all_us: F8
-    """P of all instances, those of neither class among them: what a tail is told by."""
+    """P of all instances, those of neither class among them: what the tail is measured on."""
     all_weight: F8
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class Studies:
     """All studies of a run."""
 
     studies: tuple[Study, ...]
@@ -66,7 +67,7 @@ class Contrast:
     """Root types that were left out because others carry more."""
 
 
-def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast:
+def contrast_of(population: Population, settings: DistalyzeSettings) -> Studies:
     """The studies that the settings ask for. Raises ConfigError for a contrast that is not there."""
     pair = len(population.samples) == _PAIR
     kind = settings.contrast
@@ -93,9 +94,9 @@ def contrast_of(population: Population, settings: DistalyzeSettings) -> Contrast
     study = Study("", instances, found.log, 0.0, instances.performance_us, instances.weight)
     few = _few(study.instances, settings.least_instances)
     return (
-        Contrast((), _names(population, settings), False, ("all",))
+        Studies((), _names(population, settings), False, ("all",))
         if few
-        else Contrast((study,), _names(population, settings), False)
+        else Studies((study,), _names(population, settings), False)
     )
 
 
@@ -110,7 +111,7 @@ def _few(instances: Instances, least: int) -> bool:
     return min(late, len(instances) - late) < least
 
 
-def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Contrast:
+def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool) -> Studies:
     roots = sorted({category.graph.root for category in population.categories})
     if strange := [root for root in settings.root if root not in roots]:
         raise ConfigError(
@@ -157,7 +158,7 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
             )
         )
     names = ("fast", "slow") if slow else _names(population, settings)
-    return Contrast(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
+    return Studies(tuple(studies), names, slow, tuple(too_few), max(0, len(found) - settings.roots))
 
 
 def _smaller(groups: Sequence[Selection]) -> int:
@@ -177,7 +178,7 @@ def _classes(
         response = np.concatenate([population.categories[i].response_ns for i in members])
         weight = np.concatenate([population.categories[i].weight for i in members])
         fast_ns, slow_ns = (
-            _quantile(response, weight, q) for q in (settings.fast_quantile, settings.slow_quantile)
+            weighted_quantile(response, weight, q) for q in (settings.fast_quantile, settings.slow_quantile)
         )
     for i in members:
         category = population.categories[i]
@@ -198,13 +199,6 @@ def _classes(
         Selection({i: np.flatnonzero(classes[late]) for i, classes in problem.items()}) for late in (0, 1)
     )
     return first, second
-
-
-def _quantile(values: I8, weight: F8, part: float) -> float:
-    """The smallest value that this part of the weight does not exceed."""
-    order = np.argsort(values, kind="stable")
-    upto = np.cumsum(weight[order])
-    return float(values[order[np.searchsorted(upto, part * upto[-1] * (1 - 1e-12))]])
 
 
 def _moved_us(population: Population, groups: Sequence[Selection]) -> float:
@@ -273,15 +267,15 @@ def _called(graph: Graph) -> frozenset[str]:
 def _kind_names(root: str, kinds: Sequence[frozenset[str]]) -> list[str]:
     """The root type and the rarest operations of each kind, as few as tell the kinds apart."""
     rarest = [sorted(kind, key=lambda name: (sum(name in other for other in kinds), name)) for kind in kinds]
-    for told in range(1, max(len(kind) for kind in kinds) + 1):
-        names = [_kind_name(root, kind, told) for kind in rarest]
+    for listed in range(1, max(len(kind) for kind in kinds) + 1):
+        names = [_kind_name(root, kind, listed) for kind in rarest]
         if len(set(names)) == len(names):
             break
     return names
 
 
-def _kind_name(root: str, operations: Sequence[str], told: int) -> str:
+def _kind_name(root: str, operations: Sequence[str], listed: int) -> str:
     if not operations:
         return f"{root} calling nothing"
-    more = f" and {len(operations) - told} more" if len(operations) > told else ""
-    return f"{root} calling {', '.join(operations[:told])}{more}"
+    more = f" and {len(operations) - listed} more" if len(operations) > listed else ""
+    return f"{root} calling {', '.join(operations[:listed])}{more}"

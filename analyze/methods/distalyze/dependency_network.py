@@ -1,8 +1,8 @@
 """Learn dependency networks: what each variable depends on, and how much (DIST §3.3; G.5).
 
-A regression tree a target over the other variables tells what the target depends on, and how early it splits
+A regression tree a target over the other variables shows what the target depends on, and how early it splits
 how much. Greedy trees are nested in m, the fewest instances that a node may have to be split: a larger m
-gives the same tree, cut. So one tree a target, grown down to the smallest m, tells for every predictor the
+gives the same tree, cut. So one tree a target, grown down to the smallest m, shows for every predictor the
 largest m at which it is still used: the size of the largest node that it splits. No refits.
 
 All targets grow together, level by level: the sums that every cut of every predictor needs are one product of
@@ -30,7 +30,7 @@ _CUTS: Final = 8.0
 _TRIVIAL_RHO: Final = 0.995
 """|Spearman| with P above which a variable says what P says (DIST §5.3.1)."""
 _LEAST_BOTH: Final = 20
-"""Instances with both variables for one to be told to come before the other."""
+"""Instances with both variables for one to be said to come before the other."""
 _LEAF_SHARE: Final = 0.01
 _LEAST_LEAF: Final = 5
 """A split leaves 5 instances and 1 % of all on either side: one outlier is no dependency."""

@@ -9,14 +9,14 @@ import numpy as np
 
 from analyze.methods.distalyze.divergence_tables import divergence_tables
 from analyze.methods.distalyze.features import quantity_of
-from analyze.methods.distalyze.run import DistalyzeRun, Tested, distalyze_run
+from analyze.methods.distalyze.run import DistalyzeRun, TestedStudy, distalyze_run
+from analyze.methods.distalyze.sections import look_first
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Result
 from analyze.population import Population
 from analyze.report import wording
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Weighed
-from analyze.report.sections.distalyze.distalyze_words import look_first
 from schemas.report.networks import DistalyzeSection, DivergentVariable, StudyRow
 from schemas.report.report import Verdict
 
@@ -63,7 +63,7 @@ def _section(run: DistalyzeRun, settings: DistalyzeSettings) -> DistalyzeSection
     )
 
 
-def _study(one: Tested) -> StudyRow:
+def _study(one: TestedStudy) -> StudyRow:
     instances = one.study.instances
     late, p, w = instances.problem, instances.performance_us, instances.weight
     return StudyRow(

@@ -101,7 +101,7 @@ def _varies(values: F8) -> B1:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class HeavyTail:
     """What the tail of P looks like."""
 
     outside: float
@@ -115,17 +115,17 @@ class Tail:
         return self.outside > _HEAVY
 
 
-def tail_of(performance_us: F8, weight: F8, half_us: float = 0.0) -> Tail:
+def tail_of(performance_us: F8, weight: F8, half_us: float = 0.0) -> HeavyTail:
     """The tail of P over all instances; half_us: h, 0 for the 98th percentile."""
     mean = np.average(performance_us, weights=weight)
     sigma = np.sqrt(np.average((performance_us - mean) ** 2, weights=weight))
     outside = np.average(np.abs(performance_us - mean) > 3 * sigma, weights=weight)
     if half_us <= 0:
         half_us = float(np.quantile(performance_us, _TAIL_QUANTILE))
-    return Tail(float(outside), half_us)
+    return HeavyTail(float(outside), half_us)
 
 
-def tail_weights(performance_us: F8, tail: Tail) -> F8:
+def tail_weights(performance_us: F8, tail: HeavyTail) -> F8:
     """[instances] floor(2^(P/h)), 1 to 1000."""
     power = np.minimum(performance_us / max(tail.half_us, 1e-9), np.log2(_MOST_WEIGHT) + 1)
     return np.asarray(np.clip(np.floor(2.0**power), 1.0, _MOST_WEIGHT))

@@ -386,7 +386,7 @@ class WindowInstances:
     def _window_events(self, book: LogBook) -> None:
         population = self.population
         by_size = sorted(population.categories, key=lambda c: (-c.n_requests, c.graph.key))
-        told = {category.graph.key for category in by_size[:_MOST_CATEGORIES]}
+        logged = {category.graph.key for category in by_size[:_MOST_CATEGORIES]}
         for category in population.categories:
             sample, window = self._at(category)
             since = self._since(category, np.zeros(category.n_requests, np.int64))
@@ -395,7 +395,7 @@ class WindowInstances:
             self._add(
                 book, book.number(VariableName(component, point, "arrives")), sample, window, zero, since
             )
-            if category.graph.key in told:
+            if category.graph.key in logged:
                 name = VariableName(component, point, f"path {category.graph.key[:10]} taken")
                 self._add(book, book.number(name), sample, window, zero, since)
             for status in np.unique(category.status).tolist():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from analyze.methods.distalyze.sections import DISTALYZE
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.distalyze.distalyze_page import DISTALYZE
 
 
 def analyse(

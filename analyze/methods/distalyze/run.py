@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.attention import Evidence, components
+from analyze.methods.distalyze.attention import LogEvidence, components
 from analyze.methods.distalyze.component_rows import component_row
-from analyze.methods.distalyze.contrasts import Contrast, Study, contrast_of
-from analyze.methods.distalyze.divergence import Divergence, Tail, divergence, tail_of, tail_weights
+from analyze.methods.distalyze.contrasts import Studies, Study, contrast_of
+from analyze.methods.distalyze.divergence import Divergence, HeavyTail, divergence, tail_of, tail_weights
 from analyze.methods.distalyze.features import FeatureMaker
 from analyze.methods.distalyze.instance_logs import LogType
 from analyze.methods.distalyze.settings import DistalyzeSettings
@@ -25,17 +25,17 @@ _LOG_TYPES: Final = (LogType.EVENT, LogType.STATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class TestedStudy:
     """One study after its tests."""
 
     study: Study
-    tail: Tail
+    tail: HeavyTail
     weighted: bool
     weight: F8
     """[instances]"""
     share: float
     """Part of the difference of all studies."""
-    logs: tuple[Evidence, ...]
+    logs: tuple[LogEvidence, ...]
     variables: tuple[int, ...]
     """Of each log."""
 
@@ -44,8 +44,8 @@ class Tested:
 class DistalyzeRun:
     """What was found."""
 
-    contrast: Contrast
-    tested: tuple[Tested, ...]
+    contrast: Studies
+    tested: tuple[TestedStudy, ...]
     features: int
     """Distinct ones that were tested."""
     level: float
@@ -119,7 +119,7 @@ def _largest_t(row: NetworkComponent) -> float:
     return max((abs(v.t) for v in row.variables if v.t is not None and v.divergence > 0), default=0.0)
 
 
-def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings) -> Tested:
+def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings) -> TestedStudy:
     instances = study.instances
     tail = tail_of(study.all_us, study.all_weight, settings.tail_us)
     weighted = settings.tail_weights == "on" or (settings.tail_weights == "auto" and slow and tail.heavy)
@@ -129,9 +129,9 @@ def _tested(study: Study, share: float, slow: bool, settings: DistalyzeSettings)
         series = study.log(log_type)
         tests = divergence(series, instances, weight)
         kept = _most_diverging(tests, settings.network_variables)
-        logs.append(Evidence(FeatureMaker.of(series.of_variables(kept), instances), kept, tests))
+        logs.append(LogEvidence(FeatureMaker.of(series.of_variables(kept), instances), kept, tests))
         sizes.append(len(tests.names))
-    return Tested(study, tail, weighted, weight, share, tuple(logs), tuple(sizes))
+    return TestedStudy(study, tail, weighted, weight, share, tuple(logs), tuple(sizes))
 
 
 def _most_diverging(tests: Divergence, most: int) -> I8:

@@ -10,7 +10,7 @@ from schemas.config import Config
 
 
 class DistalyzeSettings(Config):
-    """What is held against what, and how much of it is shown."""
+    """What is compared with what, and how much of it is shown."""
 
     instances: Literal["request", "host", "window"] = "request"
     """What one instance is: a request of a root type, a host in a window, a window."""
@@ -22,7 +22,7 @@ class DistalyzeSettings(Config):
     root: tuple[str, ...] = ()
     """Root types looked at, `component/point`; none: those that carry most of the difference."""
     alike: Literal["auto", "root", "calls", "category"] = "auto"
-    """Requests held against each other have one root type, or also call the same operations of other
+    """Requests compared with each other have one root type, or also call the same operations of other
     components, or are of one category; auto: calls, but for periods of
     activity records root."""
     roots: int = Field(default=6, ge=1)

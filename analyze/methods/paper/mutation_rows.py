@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.paper.mutations import Candidates, EdgeEvidence, PaperResult, Ranked
+from analyze.methods.paper.mutations import EdgeEvidence, MutationCandidates, PaperResult, Ranked
 from analyze.methods.paper.timing import KsTests
 from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
 from analyze.population import Category, Population
@@ -275,7 +275,11 @@ def _displaced_us(evidence: EdgeEvidence) -> float:
 
 
 def _precursor_row(
-    population: Population, moments: SampleMoments, found: Candidates, place: int, limits: ReportLimits
+    population: Population,
+    moments: SampleMoments,
+    found: MutationCandidates,
+    place: int,
+    limits: ReportLimits,
 ) -> PrecursorRow:
     """The candidate at `place` of the ranking by distance."""
     index = int(found.category[place])

@@ -38,7 +38,7 @@ _NOTHING_US: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class MutationCandidates:
     """Candidate precursors of one structural mutation, most likely first."""
 
     category: _INDEX
@@ -71,17 +71,17 @@ class Ranked:
     contribution_nsdi_us: float
     contribution_tr_us: float
     baseline_mean_us: float
-    """What the mean after is held against: the precursors', or the own before. Without a candidate the root
+    """What the mean after is compared with: the precursors', or the own before. Without a candidate the root
     type's (`text`), or the mutation's own after, so that it costs 0 (`released`)."""
     virtual: str
-    candidates: Candidates | None
+    candidates: MutationCandidates | None
     """Structural only; without candidates, `category` is empty."""
     edges: EdgeEvidence | None
     """Response time only."""
 
 
 @dataclass(frozen=True, slots=True)
-class RankedList:
+class Ranking:
     """Mutations that are read as one list, best first."""
 
     direction: Direction | None
@@ -99,7 +99,7 @@ class PaperResult:
     times: KsTests
     """[categories] KS on response time."""
     sets: StructuralSets
-    lists: tuple[RankedList, ...]
+    lists: tuple[Ranking, ...]
     """`text`: one a direction that has any; first the one in which the mean response time went, each by
     |contribution|, largest first. `released`: one, by signed contribution, largest first. Ties by kind and
     category key. None is empty."""
@@ -145,20 +145,20 @@ def paper_mutations(population: Population, settings: PaperSettings) -> PaperRes
     return PaperResult(moments, root, times, sets, lists, painted, change_sign)
 
 
-def _signed_list(found: list[Ranked]) -> tuple[RankedList, ...]:
+def _signed_list(found: list[Ranked]) -> tuple[Ranking, ...]:
     """One list, the most added time first, the most saved time last (B.1b)."""
     ranked = sorted(found, key=lambda m: -m.contribution_us)
-    return (RankedList(None, tuple(ranked)),) if ranked else ()
+    return (Ranking(None, tuple(ranked)),) if ranked else ()
 
 
-def _lists_by_direction(found: list[Ranked], change_sign: float) -> tuple[RankedList, ...]:
+def _lists_by_direction(found: list[Ranked], change_sign: float) -> tuple[Ranking, ...]:
     """The papers' separate lists (C.7), first that of the direction of the change."""
     members: dict[Direction, list[Ranked]] = {way: [] for way in Direction}
     for mutation in sorted(found, key=lambda m: -abs(m.contribution_us)):
         members[_direction(mutation.contribution_us, change_sign)].append(mutation)
     first = Direction.INCREASE if change_sign >= 0 else Direction.DECREASE
     ways = sorted(Direction, key=lambda way: way is not first)
-    return tuple(RankedList(way, tuple(members[way])) for way in ways if members[way])
+    return tuple(Ranking(way, tuple(members[way])) for way in ways if members[way])
 
 
 def _direction(contribution_us: float, change_sign: float) -> Direction:
@@ -255,7 +255,7 @@ def _rank_candidates(
         contribution_tr_us=structural_contribution(gained, mean1, tr),
         baseline_mean_us=baseline,
         virtual="",
-        candidates=Candidates(chosen[order], edits[order], distance[order], weight[order], relaxed),
+        candidates=MutationCandidates(chosen[order], edits[order], distance[order], weight[order], relaxed),
         edges=None,
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.robust.causes.claims import Claims, claims_ns
+from analyze.methods.robust.causes.contributions import Contributions, contributions
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.profile.breakdown import ExactAccount, MeasuredRows, account_rows, exact_account, root_requests
@@ -56,9 +56,30 @@ def error_rows(profile: Profile, reference: B1, problem: B1) -> MeasuredRows:
     return MeasuredRows(key >> 32, key & 0xFFFFFFFF, np.zeros(len(key), np.int64), calls, value)
 
 
-def claims_of(run: RobustRun, exact: ExactAccount) -> Claims:
-    """Part of a change of the mean, ns, that each group of the run accounts for."""
-    return claims_ns(run.groups, exact.parts, exact.mix, run.context, run.tested.view.call_ratio)
+def contributions_of(run: RobustRun, exact: ExactAccount) -> Contributions:
+    """Part of a change of the mean, ns, that each cause of the run accounts for."""
+    names, context, ratio = run.profile.names, run.context, run.tested.view.call_ratio
+    return contributions(run.causes, exact.parts, exact.mix, names, context.order, ratio, context.settings)
+
+
+def accounted_rows(exact: ExactAccount, found: Contributions) -> dict[tuple[int, int], int]:
+    """(root, path) -> rank of the finding that accounts for most of the row of the mean."""
+    parts, number = exact.parts, found.cause
+    return {
+        (int(parts.root[at]), int(parts.place[at])): int(number[at]) + 1
+        for at in np.flatnonzero(number >= 0).tolist()
+    }
+
+
+def failed_rows(exact: ExactAccount, run: RobustRun) -> dict[tuple[int, int], int]:
+    """(root, site) -> rank of the finding that holds a change of the operation at which failures began."""
+    sites = run.profile.names.sites
+    first: dict[int, int] = {}
+    for rank, cause in enumerate(run.causes, 1):
+        for change in cause.changes:
+            first.setdefault(sites[change.site].operation, rank)
+    rows = zip(exact.parts.root.tolist(), exact.parts.place.tolist(), strict=True)
+    return {(root, site): first[at] for root, site in rows if (at := sites[site].operation) in first}
 
 
 def account_section(run: RobustRun, accounts: Sequence[Account], limits: ReportLimits) -> AccountSection:
@@ -124,9 +145,11 @@ def account_of(
     measure: Measure,
     run: RobustRun,
     interval: tuple[float | None, float | None, bool],
+    accounted: Mapping[tuple[int, int], int],
     limits: ReportLimits,
 ) -> Account:
-    """An exact account as the report has it; interval: (low, high, whether it changed by test)."""
+    """An exact account as the report has it; interval: (low, high, whether it changed by test); accounted:
+    rank of the finding that accounts for a row, by (root, place)."""
     names = run.profile.names
     scale = _US if measure == "mean" else 1.0
     by_path = measure != "errors"
@@ -134,7 +157,6 @@ def account_of(
     total = parts.total
     order = np.argsort(-np.abs(total), kind="stable")
     order = order[total[order] != 0].tolist()
-    finding = _findings_by_operation(run)
     rows = [
         AccountRow(
             site=_path_site(int(parts.place[at]), names) if by_path else _site(int(parts.place[at]), names),
@@ -143,7 +165,7 @@ def account_of(
             structure=float(parts.structure[at] * scale),
             slower=float(parts.slower[at] * scale),
             total=float(total[at] * scale),
-            finding=finding.get(_operation(int(parts.place[at]), names, by_path)),
+            finding=accounted.get((int(parts.root[at]), int(parts.place[at]))),
         )
         for at in order[: limits.categories]
     ]
@@ -181,18 +203,6 @@ def account_of(
         rows_total=len(order),
         mixes=tuple(mixes),
     )
-
-
-def _findings_by_operation(run: RobustRun) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for rank, group in enumerate(run.groups, 1):
-        for change in group.changes:
-            found.setdefault(run.profile.names.sites[change.site].operation, rank)
-    return found
-
-
-def _operation(place: int, names: Names, by_path: bool) -> int:
-    return names.sites[names.paths[place].site if by_path else place].operation
 
 
 def _path_site(path: int, names: Names) -> Site:

@@ -80,7 +80,7 @@ def factors_of(run: RobustRun, at: Sequence[AtSite], lead: Change) -> tuple[Fact
     strata = _roots(run, category)
     component = run.profile.names.operation(lead.site).component
     # A site that carries its host is of a component that does not.
-    component = run.host_of.get(component, ("", component))[1]
+    component = run.context.hosts.host_of.get(component, ("", component))[1]
     attributes = factor_attributes(run.population, category, row, component=component)
     return factors(values, problem, strata, attributes, unit="us" if timed else "share")
 

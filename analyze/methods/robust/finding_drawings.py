@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.changes import PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
@@ -32,7 +32,7 @@ def histogram_of(at: Sequence[AtSite], lead: Change, names: Names, limits: Repor
     return log_histogram(f"{name.component}/{name.point}", before, after, limits.bins)
 
 
-def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAccount | None:
+def step_account(run: RobustRun, at: Sequence[AtSite], cause: Cause) -> StepAccount | None:
     """Step by step: of a path that changed against the one it replaced, else of the most affected one."""
     if not at:
         return None
@@ -43,14 +43,14 @@ def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAcco
             for sample in (REFERENCE, PROBLEM):
                 both[sample] += int(((found.hit == hit) & (found.sample == sample)).sum())
     categories = run.population.categories
-    if group.lead.kind in PATH_KINDS:
-        after = max(counts, key=lambda key: (counts[key][PROBLEM] * (key[1] == group.lead.ups), -key[0]))
-        before = max(counts, key=lambda key: (counts[key][REFERENCE] * (key[1] != group.lead.ups), -key[0]))
+    if cause.lead.kind in PATH_KINDS:
+        after = max(counts, key=lambda key: (counts[key][PROBLEM] * (key[1] == cause.lead.ups), -key[0]))
+        before = max(counts, key=lambda key: (counts[key][REFERENCE] * (key[1] != cause.lead.ups), -key[0]))
         if counts[after][PROBLEM] and counts[before][REFERENCE] and after[0] != before[0]:
             return structural_account(categories[after[0]], categories[before[0]], _STEPS)
     merged: dict[int, list[int]] = {}
     affected: dict[int, int] = {}
-    hit_in = PROBLEM if group.lead.ups or group.lead.kind in TIME_KINDS else REFERENCE
+    hit_in = PROBLEM if cause.lead.ups or cause.lead.kind in TIME_KINDS else REFERENCE
     for (category, hit), both in counts.items():
         mine = merged.setdefault(category, [0, 0])
         mine[REFERENCE] += both[REFERENCE]
@@ -62,7 +62,7 @@ def step_account(run: RobustRun, at: Sequence[AtSite], group: Group) -> StepAcco
     best = max(shared, key=lambda category: (affected[category], min(merged[category]), -category))
     busiest = categories[best]
     changed = np.zeros(len(busiest.graph.edges), dtype=np.bool_)
-    sites = {change.site for change in group.changes}
+    sites = {change.site for change in cause.changes}
     for pattern in run.patterns.patterns:
         if pattern.category == best:
             changed |= np.isin(pattern.sites.site[pattern.sites.owner], list(sites))

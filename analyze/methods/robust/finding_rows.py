@@ -9,7 +9,7 @@ import numpy as np
 
 from analyze.methods.robust.affected_requests import AffectedRequests, affected_rows
 from analyze.methods.robust.affected_statistics import affected_by_statistics
-from analyze.methods.robust.causes.groups import Group
+from analyze.methods.robust.causes.cause import Cause
 from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, TIME_KINDS, Change
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
@@ -35,12 +35,12 @@ def findings_of(
     shares: Sequence[float | None],
 ) -> tuple[list[Finding], list[AffectedRequests]]:
     """Findings, the most important first, and whom they affect; claims_ns: part of the change of the mean of
-    each group; shares: of all that added time (or took it away), where the mean changed by test."""
+    each cause; shares: of all that added time (or took it away), where the mean changed by test."""
     found, affected = [], []
     n0, n1 = (_requests(run, sample) for sample in (REFERENCE, PROBLEM))
-    for rank, (group, claim_ns, share) in enumerate(zip(run.groups, claims_ns, shares, strict=True), 1):
-        at = requests_at(run.population, run.patterns.patterns, [group.lead, *group.leads])
-        found.append(_finding(run, group, at, rank, share, (n0, n1), settings, limits, claim_ns))
+    for rank, (cause, claim_ns, share) in enumerate(zip(run.causes, claims_ns, shares, strict=True), 1):
+        at = requests_at(run.population, run.patterns.patterns, [cause.lead, *cause.leads])
+        found.append(_finding(run, cause, at, rank, share, (n0, n1), settings, limits, claim_ns))
         affected.append(affected_rows(at))
     return found, affected
 
@@ -79,7 +79,7 @@ def site_of(change: Change, names: Names) -> Site:
 
 def _finding(
     run: RobustRun,
-    group: Group,
+    cause: Cause,
     at: Sequence[AtSite],
     rank: int,
     share: float | None,
@@ -88,32 +88,34 @@ def _finding(
     limits: ReportLimits,
     claim_ns: float,
 ) -> Finding:
-    lead, names = group.lead, run.profile.names
+    lead, names = cause.lead, run.profile.names
     explained = rank <= settings.explained
     affected = (
         affected_counts(at)
         if run.patterns.patterns
-        else affected_by_statistics(run.profile, run.roles, [lead, *group.leads])
+        else affected_by_statistics(run.profile, run.roles, [lead, *cause.leads])
     )
-    ordered = [lead, *(change for change in group.changes if change is not lead)]
+    ordered = [lead, *(change for change in cause.changes if change is not lead)]
     evidence = [
-        evidence_of(change, names, 0 if change in group.follows and place else None)
+        evidence_of(change, names, 0 if change in cause.follows and place else None)
         for place, change in enumerate(ordered)
     ]
     callers = {
         names.sites[change.site].caller
-        for change in group.changes
-        if names.sites[change.site].operation == group.operation
+        for change in cause.changes
+        if names.sites[change.site].operation == cause.operation
     }
     site = site_of(lead, names).model_copy(
-        update={"callers": max(len(callers), 1), "depth": run.context.depth[group.operation]}
+        update={"callers": max(len(callers), 1), "depth": run.context.order.depth[cause.operation]}
     )
-    suspect = group.suspect or (group.component if group.component != site.component else "")
+    suspect = cause.suspect or (cause.component if cause.component != site.component else "")
     return Finding(
         rank=rank,
         kind=lead.kind,
         site=site,
-        title=title(lead, group.changes, names) + elsewhere(group, names, run.host_of) + where(group),
+        title=title(lead, cause.changes, names)
+        + elsewhere(cause, names, run.context.hosts.host_of)
+        + where(cause),
         suspect=suspect,
         unit=lead.unit,
         before=lead.before,
@@ -127,16 +129,16 @@ def _finding(
         share0=affected[0] / max(requests[0], 1),
         share1=affected[1] / max(requests[1], 1),
         p=lead.p,
-        q=min(change.q for change in group.changes),
+        q=min(change.q for change in cause.changes),
         evidence=tuple(evidence),
         evidence_total=len(evidence),
-        chain=tuple(_chain(ordered, group, names)),
-        factors=factors_of(run, _with_spared(run, group, at), lead) if explained else (),
+        chain=tuple(_chain(ordered, cause, names)),
+        factors=factors_of(run, _with_spared(run, cause, at), lead) if explained else (),
         examples=tuple(_examples(run, at)),
         members=tuple(_members(run, at)[: limits.members]),
         members_total=len({found.category for found in at}),
         histogram=histogram_of(at, lead, names, limits),
-        account=step_account(run, at, group),
+        account=step_account(run, at, cause),
         explanation=explanation_of(run, at, lead, settings) if explained else None,
         saves_us=None,
         first_window_ns=_first_window(run, at, lead),
@@ -149,12 +151,12 @@ def _interval(change: Change) -> Interval:
     return Interval(low=max(change.low, -most), high=min(change.high, most))
 
 
-def _with_spared(run: RobustRun, group: Group, at: Sequence[AtSite]) -> Sequence[AtSite]:
+def _with_spared(run: RobustRun, cause: Cause, at: Sequence[AtSite]) -> Sequence[AtSite]:
     """With the requests at the same site of hosts that are as before: a host is told against them."""
-    if not group.spared_sites:
+    if not cause.spared_sites:
         return at
-    elsewhere = [replace(group.lead, site=site) for site in group.spared_sites]
-    return requests_at(run.population, run.patterns.patterns, [group.lead, *group.leads, *elsewhere])
+    elsewhere = [replace(cause.lead, site=site) for site in cause.spared_sites]
+    return requests_at(run.population, run.patterns.patterns, [cause.lead, *cause.leads, *elsewhere])
 
 
 def _share_interval(share: float, lead: Change) -> Interval:
@@ -170,11 +172,11 @@ def _requests(run: RobustRun, sample: int) -> int:
     return round(float(rows["n"].to_numpy()[inside[rows["slot"].to_numpy()]].sum()))
 
 
-def _chain(changes: Sequence[Change], group: Group, names: Names) -> list[str]:
+def _chain(changes: Sequence[Change], cause: Cause, names: Names) -> list[str]:
     """Consequences, one a site, those of most requests first."""
-    seen = {group.lead.site}
+    seen = {cause.lead.site}
     chain = []
-    for change in sorted(group.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
+    for change in sorted(cause.follows, key=lambda c: (c.kind not in ERROR_KINDS, -abs(c.after - c.before))):
         if change.site in seen or (change.kind is ChangeKind.LOST_PATH):
             continue
         seen.add(change.site)

@@ -8,14 +8,15 @@ from analyze.methods.port import Result
 from analyze.methods.robust.account_section import (
     account_of,
     account_section,
-    claims_of,
+    accounted_rows,
+    contributions_of,
     error_account,
+    failed_rows,
     mean_account,
     tail_account,
 )
 from analyze.methods.robust.affected_requests import cut_notes, requests_table
-from analyze.methods.robust.changes import Change
-from analyze.methods.robust.finding_rows import evidence_of, findings_of
+from analyze.methods.robust.finding_rows import findings_of
 from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
@@ -43,17 +44,18 @@ def robust_result(
     exact = mean_account(run)
     looked = judge(run, settings)
     mean = looked.interval("mean")
+    parts = contributions_of(run, exact)
+    accounted = accounted_rows(exact, parts)
+    failed = error_account(run)
     accounts = [
-        account_of(exact, "mean", run, mean, limits),
-        account_of(error_account(run), "errors", run, looked.interval("errors"), limits),
+        account_of(exact, "mean", run, mean, accounted, limits),
+        account_of(failed, "errors", run, looked.interval("errors"), failed_rows(failed, run), limits),
     ]
     if np.isfinite(run.threshold_ns):  # statistics were made before anyone knew what is slow
         tail = looked.interval("tail")
-        accounts.insert(1, account_of(tail_account(run), "tail", run, tail, limits))
-    claims = claims_of(run, exact)
-    shares = claims.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.groups)
-    findings, affected = findings_of(run, settings, limits, claims.of_groups, shares)
-    rest = _rest(run)
+        accounts.insert(1, account_of(tail_account(run), "tail", run, tail, accounted, limits))
+    shares = parts.shares(exact.after > exact.before) if mean[2] else tuple(None for _ in run.causes)
+    findings, affected = findings_of(run, settings, limits, parts.of_causes, shares)
     verdict = verdict_section(run, looked, findings, accounts)
     section = account_section(run, accounts, limits)
     paths: tuple[Section, ...] = ()
@@ -69,24 +71,15 @@ def robust_result(
             FindingsSection(
                 findings=tuple(findings[: limits.findings]),
                 findings_total=len(findings),
-                rest=Unexplained(
-                    evidence=len(rest),
-                    contribution_us=sum(change.contribution_ns for change in rest) / 1e3,
-                    text="They follow from other requests reaching these sites." if rest else "",
-                ),
+                rest=Unexplained(evidence=0, contribution_us=0.0, text=""),
             ),
             *paths,
         ),
-        tables=finding_tables(findings, [evidence_of(change, run.profile.names) for change in rest], accounts)
+        tables=finding_tables(findings, [], accounts)
         | {"requests": requests_table(run.population, affected)},
         notes=cut_notes(affected),
         weighed=weigh(findings, verdict, accounts, _weight(run), silent=bool(looked.silent)),
     )
-
-
-def _rest(run: RobustRun) -> list[Change]:
-    told = {id(change) for group in run.groups for change in group.changes}
-    return [change for change in run.sifted.kept if id(change) not in told]
 
 
 def _weight(run: RobustRun) -> float:

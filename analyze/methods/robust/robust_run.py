@@ -1,4 +1,4 @@
-"""A run of robust mode: requests to profile, tests, groups. What a report is made of."""
+"""Run robust mode: profile the requests, test their call sites, find the causes. What a report is made of."""
 
 from __future__ import annotations
 
@@ -7,29 +7,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.methods.robust.causes.failing_callees import failures_begun, with_failing_callees
-from analyze.methods.robust.causes.grouping import grouped
-from analyze.methods.robust.causes.groups import Group
-from analyze.methods.robust.causes.last_calls import last_callees
-from analyze.methods.robust.causes.over_hosts import HostOf, hosts_in
-from analyze.methods.robust.causes.places import Affected, Context, affected_requests
+from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.context import Context, context_of
+from analyze.methods.robust.causes.failures import failures_begun
+from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
-from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE
+from analyze.methods.robust.confounders.port import Comparison
+from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
-from analyze.methods.robust.site_requests import with_failing
 from analyze.methods.robust.testing import Tested, significant_changes
 from analyze.methods.robust.verdict.period_blocks import quantile_bin
-from analyze.methods.robust.vetoes.renames import renames, under_old_names
-from analyze.methods.robust.vetoes.sifting import Sifted, sifted
-from analyze.methods.robust.vetoes.silent_components import silent_components
-from analyze.methods.robust.view import View
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.profile import Profile, Slot, joined
 from analyze.profile.stored import SampleProfiles
 from analyze.stats.log_bins import bin_of, value_of
-from analyze.stats.sums import totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +35,13 @@ class RobustRun:
     patterns: Profiled
     roles: Roles
     tested: Tested
-    sifted: Sifted
+    confounded: Confounded
     """What of it findings are made of."""
     context: Context
-    affected: Affected
-    groups: tuple[Group, ...]
+    causes: tuple[Cause, ...]
+    """The most important first."""
     threshold_ns: float
     """What the tail account counts requests over; infinite where no request is at hand."""
-    host_of: HostOf
-    """Components of sites that are those of a host."""
 
 
 def robust_run(
@@ -58,7 +49,7 @@ def robust_run(
     history: Population | SampleProfiles | None,
     settings: RobustSettings,
 ) -> RobustRun:
-    """Profile the samples, test their sites, group what changed.
+    """Profile the samples, test their sites, find the causes of what changed.
 
     Of samples that are statistics no request is at hand: what was found has no examples. Raises PeriodError
     where a period has no request.
@@ -84,55 +75,28 @@ def robust_run(
     profile = patterns.profile
     if history is not None:
         profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
-    silent = silent_components(profile, roles)
-    renamed = renames(profile, roles)
-    if old := (*renamed, *(call for one in silent for call in one.calls)):
-        patterns = under_old_names(Profiled(profile, patterns.patterns), old)
-        profile = patterns.profile
-    tested = significant_changes(View(profile, roles, settings))
-    sift = sifted(tested, profile, patterns.patterns, roles, population, renamed, silent)
+    comparison = adjusted(Comparison(population, Profiled(profile, patterns.patterns), roles, settings))
+    patterns, profile = comparison.profiled, comparison.profiled.profile
+    tested = significant_changes(comparison.view)
+    sift = confounded(tested.changes, comparison)
     begun = failures_begun(profile, roles)
     unrecorded = unrecorded_callees(population, patterns.patterns, profile.names, sift.kept, begun.more())
     if unrecorded:
         profile = replace(profile, names=replace(profile.names, unrecorded=unrecorded))
         patterns = patterns._replace(profile=profile)
-    operations = {profile.names.sites[change.site].operation for change in sift.kept}
-    context = Context.of(profile.names, patterns.patterns, operations)
-    affected = with_failing(
-        affected_requests(patterns.patterns, roles.reference[: len(here)], roles.problem[: len(here)]),
-        population,
-        sorted({change.site for change in sift.kept if change.kind in ERROR_KINDS}),
-    )
-    shapes = {change.shape for change in sift.kept if change.shape != NO_SHAPE}
-    last = last_callees(population, patterns.patterns, shapes, profile.names)
-    host_of = hosts_in(category.graph for category in population.categories)
-    groups = with_failing_callees(
-        grouped(
-            sift.kept,
-            context,
-            affected,
-            last,
-            *_mean_and_change_ns(profile, roles),
-            host_of=host_of,
-            tested=tested.sites,
-            by_load=sift.changes("load"),
-        ),
-        begun,
-        context,
-    )
-    sift = sift.less({id(change) for group in groups for change in group.changes})
+    context = context_of(sift.kept, sift.changes("load"), patterns, population, roles, begun, settings.causes)
+    causes = causes_of(context, tested.sites, settings.without)
+    sift = sift.without("load", {id(c) for cause in causes for c in cause.changes}, comparison)
     return RobustRun(
         population=population,
         profile=profile,
         patterns=patterns,
         roles=roles,
         tested=tested,
-        sifted=sift,
+        confounded=sift,
         context=context,
-        affected=affected,
-        groups=groups,
+        causes=causes,
         threshold_ns=threshold_ns,
-        host_of=host_of,
     )
 
 
@@ -176,15 +140,3 @@ def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profil
         return history.profile
     own = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots]
     return profile_of(history, own).profile
-
-
-def _mean_and_change_ns(profile: Profile, roles: Roles) -> tuple[float, float]:
-    """(larger of the two mean response times, their difference)."""
-    table = profile.responses
-    slot = table["slot"].to_numpy()
-    n = len(roles.problem)
-    ns, w = totals(slot, table["ns"].to_numpy(), n), totals(slot, table["w"].to_numpy(), n)
-    before, after = (
-        float(ns[inside].sum() / max(w[inside].sum(), 1e-300)) for inside in (roles.reference, roles.problem)
-    )
-    return max(before, after), after - before

@@ -4,8 +4,52 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from schemas.config import Config
+
+
+class ConfounderSettings(Config):
+    """What explains a change that the service did not make."""
+
+    load_ratio: float = Field(default=1.15, gt=1, le=100)
+    """Factor of the load that requests meet from which waiting is looked at."""
+    load_room: float = Field(default=1.5, ge=1, le=100)
+    """A place may slow down by so many times what one server with random arrivals does; bursts do more."""
+    clock_room: float = Field(default=1.2, ge=1, le=100)
+    """A change may be so many times as large as the clocks moved."""
+    clock_share: float = Field(default=0.5, gt=0, le=1)
+    """Share of a site's times that must lie between hosts whose clocks moved."""
+    rename_requests: int = Field(default=20, ge=1)
+    """Fewest recorded requests of either period that pass the name: fewer could be two rare things."""
+    rename_share: float = Field(default=0.1, ge=0, le=1)
+    """Relative difference of the share of requests that pass; more is forgiven where chance explains it."""
+    rename_z: float = Field(default=3.0, ge=0, le=30)
+    """Standard errors that chance may explain of that difference."""
+    rename_ways: float = Field(default=0.8, gt=0, le=1)
+    """Part of the ways to and from the name that must lead to the same neighbours."""
+    nameless_time: float = Field(default=1.25, gt=1, le=100)
+    """Factor of the mean time of a call up to which it is no other call."""
+    nameless_p: float = Field(default=0.01, ge=0, le=1)
+    """Its failures may differ with this p or more."""
+    nameless_share: float = Field(default=0.1, gt=0, le=1)
+    """A call without a name was there before if it was so often, relative to what it is now."""
+    lost_p: float = Field(default=0.001, gt=0, lt=1)
+    """Of the share of flows with something missing."""
+    lost_difference: float = Field(default=0.005, gt=0, lt=1)
+    """Difference of that share from which loss is looked for."""
+    lost_places: int = Field(default=5, ge=1)
+    """Calls that must agree on how much is lost; with fewer, that share stands in."""
+    lost_always: float = Field(default=0.9, gt=0, le=1)
+    """A call that at least so many requests make is one whose lack shows a loss."""
+    lost_requests: int = Field(default=50, ge=1)
+    """Fewest recorded requests of either period at such a call."""
+    lost_room: float = Field(default=1.5, ge=1, le=100)
+    """Times what loss makes on average that one place may lack: places differ, and losses come together."""
+    lost_z: float = Field(default=2.0, ge=0, le=30)
+    """Standard errors beside it."""
+    lost_mixed: float = Field(default=0.2, gt=0, le=1)
+    """Part of a step's requests that came by loss from which its typical time is theirs."""
 
 
 class RobustSettings(Config):
@@ -64,5 +108,8 @@ class RobustSettings(Config):
     """A reference without history is cut into this many blocks of time."""
     verdict: VerdictSettings = VerdictSettings()
     """What counts of a whole period."""
+    confounders: ConfounderSettings = ConfounderSettings()
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
+    causes: CausesSettings = CausesSettings()
+    """What counts as a consequence, and what comes first."""

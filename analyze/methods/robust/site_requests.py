@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from analyze.methods.robust.causes.places import Affected, has
+from analyze.methods.robust.causes.requests import failing_rows, has
 from analyze.methods.robust.changes import ERROR_KINDS, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
 from analyze.population import Population
@@ -78,17 +78,6 @@ def _hits(population: Population, pattern: Pattern, change: Change, rows: I8, va
     return np.ones(len(rows), dtype=np.bool_)
 
 
-def failing_rows(population: Population, pattern: Pattern, site: int) -> I8:
-    """Rows of the pattern's category with a failing call of a site, ascending."""
-    failures = population.categories[pattern.category].failures
-    sites = pattern.sites
-    if not len(failures.row):
-        return np.zeros(0, dtype=np.int64)
-    at = sites.site_at(failures.position)
-    found: I8 = np.unique(failures.row[at == site]).astype(np.int64)
-    return found
-
-
 def values_of(found: Sequence[AtSite], sample: int) -> F8:
     """[requests] values of one sample's requests."""
     parts = [at.value_us[at.sample == sample] for at in found]
@@ -112,14 +101,3 @@ def affected_counts(found: Sequence[AtSite]) -> tuple[int, int]:
     return tuple(  # type: ignore[return-value]
         int(sum((at.hit & (at.sample == sample)).sum() for at in found)) for sample in (REFERENCE, PROBLEM)
     )
-
-
-def with_failing(affected: Affected, population: Population, sites: Sequence[int]) -> Affected:
-    """The same, with the requests that have a failing call at the sites. O(failures · sites)."""
-    found: dict[int, list[I8]] = {site: [] for site in sites}
-    for pattern, rows, first in zip(affected.patterns, affected.rows, affected.first.tolist(), strict=False):
-        for site, parts in found.items():
-            failing = failing_rows(population, pattern, site)
-            if len(failing):
-                parts.append(first + np.flatnonzero(np.isin(rows, failing)))
-    return replace(affected, failing={site: np.concatenate(parts) for site, parts in found.items() if parts})

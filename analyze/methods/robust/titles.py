@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyze.methods.robust.causes.groups import Group
-from analyze.methods.robust.causes.over_hosts import HostOf
-from analyze.methods.robust.causes.shape_differences import counterpart, difference
+from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.hosts import HostOf
+from analyze.methods.robust.causes.patterns import counterpart, difference
 from analyze.methods.robust.changes import ALIKE_KINDS, NO_SHAPE, PATH_KINDS, Change
 from analyze.profile.names import Names, OperationName, Shape, SiteKind
 from analyze.report import wording
@@ -40,31 +40,31 @@ def title(change: Change, changes: Sequence[Change], names: Names) -> str:
     return f"{what} {path_words(change, changes, names)} in {shares}"
 
 
-def where(group: Group) -> str:
+def where(cause: Cause) -> str:
     """On which hosts, where that tells something: on several, or on these and not on others."""
-    if len(group.hosts) > 1 and not group.spared:
-        return f" (on all hosts: {', '.join(group.hosts)})"
-    if len(group.hosts) > 1:
-        return f" (on {', '.join(group.hosts)}, not on {', '.join(group.spared)})"
-    if group.hosts and group.spared:
-        return f" (on {group.hosts[0]} only)"
+    if len(cause.hosts) > 1 and not cause.spared:
+        return f" (on all hosts: {', '.join(cause.hosts)})"
+    if len(cause.hosts) > 1:
+        return f" (on {', '.join(cause.hosts)}, not on {', '.join(cause.spared)})"
+    if cause.hosts and cause.spared:
+        return f" (on {cause.hosts[0]} only)"
     return ""
 
 
-def elsewhere(group: Group, names: Names, host_of: HostOf) -> str:
+def elsewhere(cause: Cause, names: Names, host_of: HostOf) -> str:
     """How many other operations of the component, or callers of who is to look at, it happened to as well."""
-    lead = names.sites[group.lead.site].operation
+    lead = names.sites[cause.lead.site].operation
     own = names.operations[lead]
     kinds = ALIKE_KINDS | PATH_KINDS
-    alike = {names.sites[change.site].operation for change in group.leads if change.kind in kinds}
+    alike = {names.sites[change.site].operation for change in cause.leads if change.kind in kinds}
     others = sum(names.operations[operation].component == own.component for operation in alike - {lead})
     told = [f"{others} other operation{'s' * (others > 1)}"] if others else []
-    if names.callee(lead) == group.component:
-        asking = {names.sites[change.site].operation for change in group.leads}
+    if names.callee(lead) == cause.component:
+        asking = {names.sites[change.site].operation for change in cause.leads}
         callers = {
             host_of.get(component, ("", component))[1]
             for operation in asking | {lead}
-            if names.callee(operation) == group.component
+            if names.callee(operation) == cause.component
             for component in [names.operations[operation].component]
         }
         told += [f"{len(callers) - 1} other caller{'s' * (len(callers) > 2)}"] if len(callers) > 1 else []

@@ -32,8 +32,10 @@ def verdict_section(
     found = looked.outcome(
         len(findings),
         explained,
-        by_load=run.sifted.text("load"),
-        torn=run.sifted.text("loss"),
+        by_load=run.confounded.text("load"),
+        torn=" ".join(
+            filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
+        ),
     )
     return VerdictSection(
         outcome=found.outcome,

@@ -126,7 +126,7 @@ class Advice:
     groups: int = 1
     """Groups in which it does."""
     explanation: Explanation | None = None
-    """What tells the two apart in the parameters that are there; None: not asked for."""
+    """What separates the two in the parameters that are there; None: not asked for."""
 
 
 def merged_parts(
@@ -144,7 +144,7 @@ def merged_parts(
 def explained(
     population: Population, advice: Sequence[Advice], parts: dict[int, GroupParts], most: int
 ) -> list[Advice]:
-    """One piece of advice an edge label, by worth; of the first `most` the parameters are held against the
+    """One piece of advice an edge label, by worth; of the first `most` the parameters are compared with the
     two behaviours."""
     by_label: dict[str, list[Advice]] = {}
     for one in sorted(advice, key=lambda one: (-one.worth, one.group, one.part)):

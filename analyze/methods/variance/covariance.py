@@ -27,13 +27,13 @@ from analyze.stats.time_blocks import autocorrelation_time, blocks_for
 from schemas.arrays import B1, F8, I8
 
 _MOST_SITES: Final = 60
-"""Sites of rare paths told apart, those of the largest variance; the others are one part."""
+"""Sites of rare paths kept apart, those of the largest variance; the others are one part."""
 _WINSORISED_AT: Final = 0.995
 """Quantile that longer times are cut to, to see what of a share rests on few requests."""
 _LEAST_REQUESTS: Final = 24
 """Three to each of the fewest blocks that can be shuffled."""
 _MOST_PARTS: Final = 40
-"""Parts that are held against each other, those of the largest share: 780 pairs."""
+"""Parts that are compared with each other, those of the largest share: 780 pairs."""
 _MOST_REQUESTS: Final = 5_000
 """More are thinned, evenly in time: a rank correlation of 0.1 is then 7 standard errors."""
 _LEAST_RHO: Final = 0.1

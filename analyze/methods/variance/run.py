@@ -24,7 +24,7 @@ from schemas.report.section import Section
 from schemas.report.variance import VarianceChangeSection, VarianceSection
 
 _RARE_NOTE = 0.1
-"""From this share of the requests in rare categories on, a reader is told."""
+"""From this share of the requests in rare categories on, a note says so."""
 
 
 def variance_result(
@@ -69,10 +69,10 @@ def _refuse_empty(population: Population) -> None:
         if not any(
             category.rows(number).stop > category.rows(number).start for category in population.categories
         ):
-            told = "period" if sample.name == "period" else f"{sample.name} period"
+            named = "period" if sample.name == "period" else f"{sample.name} period"
             raise PeriodError(
-                f"No request of the {told} has a variance.",
-                remedy="Take a longer period; what was left out as damaged is told by `flowdiff windows`.",
+                f"No request of the {named} has a variance.",
+                remedy="Take a longer period; what was left out as damaged is listed by `flowdiff windows`.",
             )
 
 

@@ -26,9 +26,9 @@ class VarianceSettings(Config):
     advice_share: float = Field(default=0.1, gt=0, le=1)
     """An edge with this share of its category's variance may be advised to be instrumented."""
     explained: int = Field(default=3, ge=0)
-    """Pieces of advice for which parameters are held against the two behaviours, the most important first."""
+    """Pieces of advice for which parameters are compared with the two behaviours, the largest first."""
     change_ratio: float = Field(default=1.2, gt=1, le=1e6)
-    """Two samples: smallest change of a place's variance that counts, as a factor; 1.2 is a tenth of the
+    """Two samples: smallest change of a call site's variance that counts, as a factor; 1.2 is a tenth of the
     standard deviation."""
     seed: int = Field(default=0, ge=0)
     """Seed of fits."""

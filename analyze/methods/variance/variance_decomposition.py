@@ -83,7 +83,7 @@ def _refuse_rest(total: float, parts: float, mean: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SiteVariances:
-    """All sites of a population, of one sample; arrays are [sites] unless told. µs and µs²."""
+    """All sites of a population, of one sample; arrays are [sites] unless stated. µs and µs²."""
 
     n: I8
     """Requests that have the site on their critical path."""

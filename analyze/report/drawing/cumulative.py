@@ -10,6 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from analyze.report import wording
+from analyze.report.blocks import Drawing
 
 WIDTH: Final = 560
 HEIGHT: Final = 230
@@ -27,6 +28,15 @@ class Curve:
     """CSS class: `before` or `after`."""
     points: tuple[tuple[float, float], ...]
     """(value, share up to it), ascending; values > 0."""
+
+
+def c2_drawing(samples: Sequence[tuple[tuple[float, float], ...]]) -> tuple[Drawing, ...]:
+    """C² of the categories of one or two samples; nothing without a category."""
+    kinds = ("after",) if len(samples) == 1 else ("before", "after")
+    curves = [Curve(kind, points) for kind, points in zip(kinds, samples, strict=True)]
+    title = "C² of categories of more than 10 requests, cumulative"
+    drawn = draw_cumulative(title, "C² (log scale); the line is C² = 1", curves, 1.0)
+    return (Drawing(drawn, title),) if drawn else ()
 
 
 def draw_cumulative(title: str, axis: str, curves: Sequence[Curve], mark: float) -> Markup:

@@ -24,11 +24,11 @@ _TICK_STEPS: tuple[tuple[float, ...], ...] = (
 """Multiples of powers of ten, from the finest: the first that gives few enough ticks is taken."""
 
 
-def histogram_drawing(histogram: Histogram) -> Drawing:
+def histogram_drawing(histogram: Histogram, caption: str = "") -> Drawing:
     """A histogram with its title and the numbers of requests."""
     before, after = (wording.count(sum(counts)) for counts in (histogram.counts0, histogram.counts1))
     legend = (Run("", "swatch"), f"before, {before} ", Run("", "swatch", "after"), f"after, {after}")
-    return Drawing(draw_histogram(histogram), histogram.title, legend)
+    return Drawing(draw_histogram(histogram), caption or histogram.title, legend)
 
 
 def draw_histogram(histogram: Histogram) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ingest.source import GapError, LiveSource, StreamId, TopicChangedError
+from ingest.source import CutBackError, GapError, LiveSource, Place, StreamId, TopicChangedError
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.lake.layout import LakeInfo
@@ -41,16 +41,13 @@ def open_lane(
     )
 
 
-def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> int:
+def start_stream(source: LiveSource, lane: LiveLane, stream: StreamId, *, accept_gaps: bool) -> Place:
     """Where a stream goes on. Raises StreamError unless gaps are accepted."""
-    position, topic_id = lane.position(stream)
+    place = lane.place(stream)
     try:
-        return source.start(stream, position, topic_id)
-    except GapError as error:
+        return source.start(stream, place)
+    except (GapError, CutBackError, TopicChangedError) as error:
         if not accept_gaps:
             raise
-        return source.start(stream, error.first, topic_id)
-    except TopicChangedError:
-        if not accept_gaps:
-            raise
-        return source.start(stream, None, None)
+        first = None if place is None or isinstance(error, TopicChangedError) else error.first
+        return source.start(stream, None if place is None or first is None else Place(first, place.topic_id))

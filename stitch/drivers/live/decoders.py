@@ -117,4 +117,5 @@ def joined(polls: Sequence[Payloads]) -> Payloads:
         until=polls[-1].until,
         rejects=[reject for poll in polls for reject in poll.rejects],
         latest_ns=max(times, default=None),
+        epoch=polls[-1].epoch,
     )

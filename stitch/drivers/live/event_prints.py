@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from schemas.arrays import B1, U8
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import hash_dictionary, mix
+from stitch.columnar.hashing import hash_dictionary, mix
 from stitch.drivers.partition import hash_texts
 
 _NULL = np.uint64(0xA24BAED4963EE407)

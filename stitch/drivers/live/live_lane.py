@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.codecs.port import Decoded
-from ingest.source import Payloads, StreamId
+from ingest.source import Payloads, Place, StreamId
 from schemas.commits import CommitBody, CommitRecord, PartitionRange, Segment, Standing
 from schemas.errors import LakeError
 from schemas.rejects import Reject, rejects_table
@@ -71,11 +71,10 @@ class LiveLane:
         self._segments = standing.segments
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
         """What the last commit said of every stream, those of other times among them."""
-        self._positions: dict[StreamId, int] = {}
+        self._places: dict[StreamId, Place] = {}
         """Of our streams: of the next message."""
         self._begun: dict[StreamId, int] = {}
-        """Of streams that no commit knows: where they began."""
-        self._topic_ids: dict[StreamId, str | None] = {}
+        """Where streams began, of which the last commit does not say so."""
         self._times = StreamTimes(settings.lateness_ns, settings.idle_ns, standing.watermark_ns)
         self._watermark_ns = standing.watermark_ns
         self._idle: tuple[StreamId, ...] = ()
@@ -99,7 +98,7 @@ class LiveLane:
     @property
     def streams(self) -> tuple[StreamId, ...]:
         """Ours, sorted."""
-        return tuple(sorted(self._positions))
+        return tuple(sorted(self._places))
 
     @property
     def bytes(self) -> int:
@@ -108,35 +107,34 @@ class LiveLane:
 
     def read_to(self, stream: StreamId) -> int:
         """Position of the next message of one of our streams."""
-        return self._positions[stream]
+        return self._places[stream].offset
 
     def relieve(self) -> None:
         """Close what is oldest, INCOMPLETE, until what is open takes half of what it may."""
         self._buffer.relieve()
 
-    def position(self, stream: StreamId) -> tuple[int | None, str | None]:
-        """Where the lane's commits say that a stream goes on, and the id of the topic they mean."""
+    def place(self, stream: StreamId) -> Place | None:
+        """Where the lane's commits say that a stream goes on; None: they say nothing of it."""
         known = self._ranges.get(stream)
-        return (None, None) if known is None else (known.end, known.topic_id)
+        return None if known is None else Place(known.end, known.topic_id, known.epoch)
 
-    def begin(self, stream: StreamId, position: int, topic_id: str | None, now: Moment) -> None:
-        """Go on with a stream. A position behind the one of the commits is a gap, taken by order."""
+    def begin(self, stream: StreamId, place: Place, now: Moment) -> None:
+        """Go on with a stream. A place that is not the one of the commits is a gap, taken by order."""
         known = self._ranges.get(stream)
-        if known is not None and not _same_topic(known, topic_id):
-            known = None
-            del self._ranges[stream]
-        if known is not None and position > known.end:
-            self._gaps.append(known.model_copy(update={"start": known.end, "end": position}))
-        if known is None:
-            self._begun[stream] = position
-        self._positions[stream] = position
-        self._topic_ids[stream] = topic_id
+        is_same = known is not None and _same_topic(known, place.topic_id)
+        if known is not None and is_same and place.offset != known.end:
+            start, end = sorted((known.end, place.offset))
+            self._gaps.append(known.model_copy(update={"start": start, "end": end}))
+        if known is None or not is_same or place.offset < known.end:
+            self._ranges.pop(stream, None)
+            self._begun[stream] = place.offset
+        self._places[stream] = place
         self._times.begin(stream, now)
-        self._changed = self._changed or known is None or known.end != position
+        self._changed = self._changed or known is None or known.end != place.offset
 
     def end(self, stream: StreamId) -> None:
         """A stream is no longer ours; what came of it stays."""
-        self._positions.pop(stream, None)
+        self._places.pop(stream, None)
         self._times.end(stream)
 
     def take(self, stream: StreamId, payloads: Payloads, decoded: Decoded, now: Moment) -> None:
@@ -151,7 +149,9 @@ class LiveLane:
         self._counts["messages"] += len(payloads.payloads) + len(payloads.rejects)
         self._oddities.update(decoded.oddities)
         self._refuse(decoded.rejects, decoded.refused, payloads)
-        self._positions[stream] = payloads.until
+        before = self._places[stream]
+        epoch = before.epoch if payloads.epoch is None else payloads.epoch
+        self._places[stream] = Place(payloads.until, before.topic_id, epoch)
         self._changed = True
         if events.num_rows:
             self._buffer.add(events, now)
@@ -174,7 +174,7 @@ class LiveLane:
 
     def advance(self, ends: Mapping[StreamId, int], now: Moment) -> None:
         """Move event time on, and close what it closes."""
-        reached = self._times.watermark(now, self._positions, ends)
+        reached = self._times.watermark(now, self._positions(), ends)
         self._watermark_ns, self._idle = reached.ns, reached.idle
         if reached.ns is not None:
             self._buffer.advance(reached.ns)
@@ -249,17 +249,22 @@ class LiveLane:
             ),
         )
 
+    def _positions(self) -> dict[StreamId, int]:
+        """Of our streams: of the next message."""
+        return {stream: place.offset for stream, place in self._places.items()}
+
     def _now(self) -> dict[StreamId, PartitionRange]:
         """Every stream of the lane: what the coming commit says of it."""
         ranges = {s: p.model_copy(update={"start": p.end}) for s, p in self._ranges.items()}
-        for stream, position in self._positions.items():
+        for stream, place in self._places.items():
             before = self._ranges.get(stream)
             ranges[stream] = PartitionRange(
                 topic=stream.topic,
-                topic_id=self._topic_ids[stream],
+                topic_id=place.topic_id,
                 partition=stream.partition,
                 start=self._begun[stream] if before is None else before.end,
-                end=position,
+                end=place.offset,
+                epoch=place.epoch,
             )
         return dict(sorted(ranges.items()))
 
@@ -298,7 +303,7 @@ class LiveLane:
             why=self.why,
             streams=tuple(
                 StreamStatus(stream.name, position, ends.get(stream), stream in self._idle)
-                for stream, position in sorted(self._positions.items())
+                for stream, position in sorted(self._positions().items())
             ),
             watermark_ns=self._watermark_ns,
             sealed_to_ns=self._buffer.sealed_to_ns,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ingest.source import Change, LiveSource, Payloads, StreamError, StreamId
+from ingest.source import Change, CorruptStreamError, LiveSource, Payloads, StreamError, StreamId
 from schemas.errors import FlowdiffError, InputError, LakeError
 from stitch.drivers.live.beginning import LiveIdentity, open_lane, start_stream
 from stitch.drivers.live.decoders import Decoders
@@ -176,7 +176,7 @@ class LiveRun:
             for stream in streams:
                 self._by_name[stream.name] = stream
                 started = start_stream(self._source, lane, stream, accept_gaps=self._settings.accept_gaps)
-                lane.begin(stream, started, self._source.topic_id(stream.topic), self._clock())
+                lane.begin(stream, started, self._clock())
             if self._full:
                 self._source.pause(streams)
             self._later.pop(number, None)
@@ -244,9 +244,13 @@ class LiveRun:
             payloads = self._source.poll(timeout_s)
         except StreamError as error:
             self._settle()
-            if error.stream.lane in self._lanes:
-                self._commit(error.stream.lane)  # what came before it is good
-            self._halt(error.stream.lane, str(error))
+            lane, is_lost = error.stream.lane, not isinstance(error, CorruptStreamError)
+            if lane in self._lanes:
+                self._commit(lane)  # what came before it is good
+            if is_lost and self._settings.accept_gaps:
+                self._put_off(lane, str(error))  # who takes it over finds where it goes on
+            else:
+                self._halt(lane, str(error))
             return None
         trouble = self._source.trouble
         if trouble != self._trouble:

@@ -30,8 +30,8 @@ class LiveSettings(Config):
     """Raw events stay in the lake for so long after they came, so that `flowdiff repair` can stitch the
     requests anew that late events belong to: run it at least so often. 0 keeps none."""
     accept_gaps: bool = False
-    """Go on where retention passed the lane's position, or a topic was made anew; the gap is in the ledger.
-    Else such a lane halts: what is gone is gone, and somebody should know."""
+    """Go on where retention passed the lane's position, or a topic was cut back or made anew; the gap is in
+    the ledger. Else such a lane halts: what is gone is gone, and somebody should know."""
     params_share: float = Field(default=1.0, ge=0, le=1)
     """Share of requests, by a hash of the id, whose parameters are kept."""
     max_dead_letters_per_commit: int = Field(default=1_000, ge=0, le=10_000)

@@ -16,9 +16,8 @@ import pyarrow as pa
 from schemas.arrays import B1, I8, U8
 from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events
-from stitch.closing import NEVER, idle_and_old
+from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, idle_and_old
 from stitch.columnar.chunks import whole
-from stitch.completeness import COMPLETENESS_COLUMNS, complete_requests
 from stitch.drivers.live.request_keys import LINKING_COLUMNS, loose_keys
 
 SMALL_ROWS: Final = 4_096

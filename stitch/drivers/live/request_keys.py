@@ -16,7 +16,7 @@ from schemas.arrays import B1, I8, U8
 from schemas.events import SPAN_KIND_BASE
 from schemas.lake import SPANS
 from stitch.columnar.chunks import whole
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.drivers.partition import hash_texts
 from stitch.records.components import assign_requests, flat_list, split_and_join_links
 

@@ -18,7 +18,7 @@ from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.reading import unreadable
 from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
-from stitch.lake.upkeep import UPKEEP_LANE
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 MEMORY_SHARE: Final = 192
 """Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""

@@ -24,8 +24,7 @@ from schemas.lake import FLOWS_SCHEMA
 from schemas.quality import Quality
 from stitch.closing import NEVER, event_times
 from stitch.columnar.connected import connected_components
-from stitch.columnar.content import hash_rows
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import hash_rows, mix
 from stitch.drivers.flow_counts import shared_params
 from stitch.flow_rows import named_params
 from stitch.kernel import ClosedFlows, stitch_closed

@@ -1,4 +1,4 @@
-"""Canonical order of labelled DAGs, vectorised over a batch (A.3).
+"""Order labelled DAGs canonically, vectorised over a batch (A.3).
 
 Steps: contract chains, find longest paths, drop transitive edges, contract again, sort segments by (level,
 labels), refine the colours of flows where that leaves ties, break the remaining ties among interchangeable
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import B1, I4, I8, U8
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges
-from stitch.graph.order.colours import SegmentGraphs, refine
-from stitch.graph.order.reduction import redundant_edges
+from stitch.graph.order.colour_refinement import SegmentGraphs, refine
 from stitch.graph.order.segments import CyclicGraphError, Segments, contract, longest_paths
 from stitch.graph.order.ties import plan_ties, settle_hard, settle_plain, sort_cells
+from stitch.graph.order.transitive_reduction import redundant_edges
 
 
 @dataclass(frozen=True, slots=True)

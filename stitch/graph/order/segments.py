@@ -1,4 +1,4 @@
-"""Chains of a DAG contracted to segments, and the longest paths over them.
+"""Contract chains of a DAG to segments, and find the longest paths over them.
 
 A chain is a maximal path whose inner edges are the only way out of their source and the only way into their
 destination. A strand between two splits or joins is one; contracting it makes everything after a few times
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import B1, I8, U8
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, offsets, ranges, sum_runs
 
 _RANK = np.uint64(0x9E6C63D0876A9A47)

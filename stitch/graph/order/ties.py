@@ -1,4 +1,4 @@
-"""Interchangeable branches: which come first goes by time, without ever changing the template.
+"""Order interchangeable branches by time, without ever changing the template.
 
 After refinement, segments of one flow with the same colour are *tied*. Breaking each tie by time alone would
 be wrong: two identical branches A1→A2 and B1→B2 must not come out as A1, B1, B2, A2. So ties are broken by
@@ -38,9 +38,9 @@ import numpy as np
 
 from schemas.arrays import B1, I8, U8
 from stitch.columnar.connected import connected_components
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 from stitch.columnar.runs import group_stably, rank_in_runs
-from stitch.graph.order.colours import SegmentGraphs, refine, stages
+from stitch.graph.order.colour_refinement import SegmentGraphs, refine, stages
 
 TieBreak = Callable[[I8], U8]
 """Stable hash of segments (by number) that start at the same time; depends on their content only."""

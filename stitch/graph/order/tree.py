@@ -1,4 +1,4 @@
-"""Canonical order of trees: span flows before they become nodes, vectorised over a batch.
+"""Order trees canonically: span flows before they become nodes, vectorised over a batch.
 
 Children are unordered. Siblings are sorted by (synchronous before asynchronous, hash of the labelled
 subtree, row), so the order depends on the labelled tree alone, and interchangeable siblings go by row, which
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.arrays import B1, I8, U8
-from stitch.columnar.mixing import mix
+from stitch.columnar.hashing import mix
 
 _ASYNC = np.uint64(0xD6E8FEB86659FD93)
 

@@ -16,7 +16,7 @@ from stitch.drivers.import_settings import ImportSettings
 
 IMPORTER = ("schemas", "ingest", "stitch")
 """Folders whose sources a lake depends on."""
-DEFAULT_CACHE = ".evaluation"
+DEFAULT_CACHE = ".cache/recordings"
 
 
 class Unwatched:
@@ -33,7 +33,7 @@ class Unwatched:
 
 
 def cache_folder(root: Path) -> Path:
-    """Where lakes are kept: the folder that REAL_CACHE names, else `.evaluation` in the checkout."""
+    """Where lakes are kept: the folder that REAL_CACHE names, else `.cache/recordings` in the checkout."""
     return Path(os.environ.get("REAL_CACHE") or root / DEFAULT_CACHE)
 
 

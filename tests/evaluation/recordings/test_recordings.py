@@ -1,4 +1,4 @@
-"""A handful of cases of the real recordings: what is found there stays found, and quiet stays quiet."""
+"""Stretches of real recordings (`tests/data/faults`): what is found stays found, and quiet stays quiet."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from evaluation.recordings.verdicts import Row, fault_row, passed_unseen, quiet_
 
 pytestmark = pytest.mark.evaluation
 
-FAULTS = "../shared/data/faults"
-
 
 @pytest.fixture(scope="module")
-def recordings(repository: Path) -> dict[str, Recording]:
-    folder = repository / FAULTS
-    assert (folder / "cases.json").is_file(), f"{FAULTS}: the labelled recordings lie beside the checkout"
-    return {recording.name.split("-20")[0]: recording for recording in read_recordings(folder)}
+def recordings(shared_data: Path) -> dict[str, Recording]:
+    return {recording.name: recording for recording in read_recordings(shared_data / "faults")}
 
 
 def fault(repository: Path, recording: Recording, case: str, method: str, mode: Mode) -> Row:

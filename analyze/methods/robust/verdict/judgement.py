@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
 
 import numpy as np
 
@@ -34,17 +33,9 @@ from analyze.methods.robust.verdict.period_blocks import (
 from analyze.methods.robust.verdict.places import Places, places_of
 from analyze.methods.robust.verdict.sizes import Sizes, paths_of, visible_rows
 from analyze.methods.robust.verdict.whole import Noise, Whole, rate_tau, whole_change, window_tau
-from analyze.methods.robust.vetoes.asides import Reason
 from analyze.profile.stored import slot_traffic
 from analyze.stats.silences import Silence, population_silences, silences
 from schemas.report.accounts import Measure, QualityRow, VisibleRow
-
-_KIND: Final[dict[Reason, Literal["quality", "skew", "load", "labels"]]] = {
-    "loss": "quality",
-    "clock": "skew",
-    "load": "load",
-    "rename": "labels",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +106,7 @@ def judge(run: RobustRun, settings: RobustSettings) -> Judgement:
     whole = whole_change(before, after, blocks, noise, verdict)
     mix = mix_change(before, after, verdict)
     places = places_of(run.tested.view)
-    hidden = run.sifted.hidden_paths
+    hidden = run.confounded.hidden_paths
     history = _history(run)
     if history is not None and not any(
         history_rows(before, after, history, verdict)
@@ -209,8 +200,8 @@ def _quality(
 ) -> tuple[QualityRow, ...]:
     """With what was set aside before findings were made of it; severe rows first, and `first` before all."""
     more = [
-        QualityRow(kind=_KIND[aside.reason], severe=aside.severe, text=aside.text)
-        for aside in run.sifted.asides
+        QualityRow(kind=one.kind, severe=one.severe, text=one.text)
+        for one in run.confounded.explained.values()
     ]
     return tuple(sorted([*first, *more, *rows], key=lambda row: not row.severe))
 

@@ -1,0 +1,44 @@
+"""A cause: one symptom and what follows from it; what a finding is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyze.methods.robust.changes import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Why a symptom is no cause of its own."""
+
+    change: Change
+    """That leads the symptom."""
+    follows: Change
+    """That leads the symptom from which it follows."""
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a finding is made of: one symptom and those that follow from it."""
+
+    lead: Change
+    operation: int
+    component: str
+    """To look at first."""
+    changes: tuple[Change, ...]
+    score: float
+    suspect: str = ""
+    """Component after whose call requests were cut short, or whose calls fail."""
+    follows: tuple[Change, ...] = ()
+    """Changes among `changes` that are consequences of the lead."""
+    leads: tuple[Change, ...] = ()
+    """The same change elsewhere: on other hosts, in other operations, at other callers; without the lead."""
+    hosts: tuple[str, ...] = ()
+    """Hosts on which the lead is, where sites tell hosts apart; the leading site's first."""
+    spared: tuple[str, ...] = ()
+    """Hosts on which the same site was tested and is as before."""
+    spared_sites: tuple[int, ...] = ()
+    """Those sites."""
+    edges: tuple[Edge, ...] = ()
+    """What follows from what, and why."""

@@ -1,0 +1,160 @@
+"""Know where symptoms lie, which requests show them, on which hosts they are, and where load moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyze.methods.robust.causes.failures import Failures
+from analyze.methods.robust.causes.hosts import Hosts, hosts_in
+from analyze.methods.robust.causes.order import Order
+from analyze.methods.robust.causes.patterns import cut_after, last_callees, load_moved
+from analyze.methods.robust.causes.requests import Requests
+from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.causes.symptoms import (
+    Place,
+    Symptom,
+    bundles,
+    covering,
+    largest,
+    leading,
+    part_ns,
+    structure_score,
+    sure_part,
+)
+from analyze.methods.robust.changes import CALL_KINDS, NO_SHAPE, TIME_KINDS, Change
+from analyze.methods.robust.roles import Roles
+from analyze.population import Population
+from analyze.profile.build import Profiled
+from analyze.profile.names import Names
+from analyze.profile.profile import Profile
+from analyze.stats.sums import totals
+from schemas.arrays import B1
+from schemas.report.findings import ChangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What relations ask of symptoms."""
+
+    names: Names
+    order: Order
+    hosts: Hosts
+    alike: Mapping[int, int]
+    """Operation -> one number for the same on all hosts."""
+    settings: CausesSettings
+    symptoms: tuple[Symptom, ...]
+    everywhere: Mapping[int, B1]
+    """Operation, one for all hosts -> requests in which what it does changed, on any host."""
+    moved: Mapping[int, Mapping[str, int]]
+    """Operation -> components to which its calls go more often (1) or less often (-1) than before."""
+    mean_ns: float
+    """The larger of the two mean response times."""
+    change_ns: float
+    """Of the mean."""
+
+    def same(self, operation: int) -> int:
+        """One number for an operation on all hosts."""
+        return self.alike.get(operation, operation)
+
+    def below(self, one: Symptom, other: Symptom) -> bool:
+        """Whether a symptom lies below another (records: after it)."""
+        return self.order.is_above(other.operation, one.operation)
+
+    def own(self, symptom: Symptom) -> str:
+        """Component of a symptom's operation."""
+        return self.names.operations[symptom.operation].component
+
+    def callee(self, symptom: Symptom) -> str:
+        """Whom a symptom's operation calls."""
+        return self.names.callee(symptom.operation)
+
+    def came(self, change: Change) -> float:
+        """How many times as much comes to a site: calls, and to a loop of records requests, however often
+        it turns for each."""
+        turns = change.kind in CALL_KINDS and self.names.sites[change.site].operation in self.order.records
+        return change.call_ratio * change.before / change.after if turns else change.call_ratio
+
+    def sees_other_requests(self, changes: Iterable[Change], factor: float) -> bool:
+        """Whether so many times as much, or as little, comes to the sites of all changes."""
+        return all(not 1 / factor < self.came(change) < factor for change in changes)
+
+    def failing_below(self, symptom: Symptom) -> B1:
+        """[requests] in which a call that fails more often lies below a symptom."""
+        found = np.zeros_like(symptom.requests)
+        for other in self.symptoms:
+            if other.fails and self.below(other, symptom):
+                found |= other.requests
+        return found
+
+
+def context_of(
+    changes: Sequence[Change],
+    by_load: Sequence[Change],
+    profiled: Profiled,
+    population: Population,
+    roles: Roles,
+    begun: Failures,
+    settings: CausesSettings,
+) -> Context:
+    """Symptoms of significant changes, and what is known of them.
+
+    by_load: changes that the load explains; those of time may still follow from paths that moved the load.
+    """
+    profile, patterns = profiled
+    names = profile.names
+    order = Order.of(names, patterns, {names.sites[change.site].operation for change in changes})
+    hosts = Hosts(names, hosts_in(category.graph for category in population.categories))
+    requests = Requests.of(population, patterns, roles.reference, roles.problem)
+    mean_ns, change_ns = _mean_and_change_ns(profile, roles)
+    last = last_callees(population, patterns, {c.shape for c in changes if c.shape != NO_SHAPE}, names)
+
+    def symptom(place: Place, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
+        operation, timed, _ = place
+        if timed:
+            lead, suspect, shown = largest(mine), "", mine
+            size = abs(part_ns(mine)) / mean_ns
+            score = sure_part(lead) * size
+        else:
+            lead, fails = leading(mine), any(c.kind is ChangeKind.ERRORS for c in mine)
+            shown = [c for c in mine if c.ups or c.kind is ChangeKind.FEWER_ERRORS]
+            size = score = max(structure_score(change, mean_ns, settings.path_weight) for change in mine)
+            suspect = (names.unrecorded.get(operation, "") if fails else "") or cut_after(mine, names, last)
+            suspect = suspect or begun.callee(lead, names, order, settings)
+        shows = requests.showing(shown)
+        return Symptom(operation, timed, tuple(mine), lead, shows, score, size, component, suspect, by_load)
+
+    found = bundles(changes, names)
+    speaks_for = covering(found, names, settings.caller_weight)
+    symptoms = [
+        symptom(place, mine, speaks_for.get(place, names.operations[place[0]].component))
+        for place, mine in found.items()
+    ]
+    symptoms += [
+        symptom(place, mine, names.operations[place[0]].component, by_load=True)
+        for place, mine in bundles([c for c in by_load if c.kind in TIME_KINDS], names).items()
+    ]
+    structural = [symptom for symptom in symptoms if not symptom.timed]
+    alike = hosts.alike()
+    everywhere: dict[int, B1] = {}
+    for one in structural:
+        same = alike.get(one.operation, one.operation)
+        everywhere[same] = everywhere.get(same, np.zeros_like(one.requests)) | one.requests
+    moved = {s.operation: load_moved(s.changes, s.lead, names, settings.load_moved) for s in structural}
+    return Context(
+        names, order, hosts, alike, settings, tuple(symptoms), everywhere, moved, mean_ns, change_ns
+    )
+
+
+def _mean_and_change_ns(profile: Profile, roles: Roles) -> tuple[float, float]:
+    """(larger of the two mean response times, at least 1; their difference)."""
+    table = profile.responses
+    slot = table["slot"].to_numpy()
+    n = len(roles.problem)
+    ns, w = totals(slot, table["ns"].to_numpy(), n), totals(slot, table["w"].to_numpy(), n)
+    before, after = (
+        float(ns[inside].sum() / max(w[inside].sum(), 1e-300)) for inside in (roles.reference, roles.problem)
+    )
+    return max(before, after, 1.0), after - before

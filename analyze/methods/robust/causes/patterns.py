@@ -1,0 +1,136 @@
+"""Compare call patterns: what is called besides or no longer, where load moved, after whose call it stops."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analyze.methods.robust.changes import NO_SHAPE, Change
+from analyze.population import Population
+from analyze.profile.build import Pattern
+from analyze.profile.names import Names, Shape
+
+
+def difference(shape: Shape, other: Shape) -> tuple[dict[int, int], dict[int, int]]:
+    """(operations with more calls, with fewer) of a shape against another, with how many."""
+    mine, theirs = Counter[int](), Counter[int]()
+    for child in shape:
+        mine[child.operation] += child.calls
+    for child in other:
+        theirs[child.operation] += child.calls
+    return dict(mine - theirs), dict(theirs - mine)
+
+
+def counterpart(change: Change, changes: Sequence[Change]) -> Change | None:
+    """The shape of the same site that went the other way by most."""
+    others = [
+        other
+        for other in changes
+        if other.site == change.site and other.shape != NO_SHAPE and other.ups != change.ups
+    ]
+    return max(others, key=lambda other: abs(other.after - other.before), default=None)
+
+
+def what_moved(
+    change: Change, changes: Sequence[Change], names: Names
+) -> tuple[frozenset[int], frozenset[int]] | None:
+    """Operations that are called besides, and no longer, by a change of a path; None: it is not one thing.
+
+    Operations of one component of which the same is true are told once.
+    """
+    if change.child >= 0:
+        own = frozenset({change.child})
+        return (own, frozenset()) if change.ups else (frozenset(), own)
+    other = counterpart(change, changes)
+    if change.shapes or change.shape == NO_SHAPE or other is None:
+        return None
+    one, two = (names.shapes[each.shape] for each in ((change, other) if change.ups else (other, change)))
+    more, fewer = (frozenset(calls) for calls in difference(one, two))
+    return (more, fewer) if more or fewer else None
+
+
+def load_moved(changes: Sequence[Change], lead: Change, names: Names, least: float) -> dict[str, int]:
+    """Component -> 1 if calls of the leading site go to it more often than before, -1 if less often: in
+    `least` of its requests or more."""
+    own = names.operation(lead.site).component
+    share: dict[str, float] = defaultdict(float)
+    for change in changes:
+        if change.shape == NO_SHAPE or change.site != lead.site:
+            continue
+        called = {
+            component
+            for child in names.shapes[change.shape]
+            for component in (
+                names.operations[child.operation].callee or names.operations[child.operation].component
+            ).split("+")
+        }
+        for component in called - {own}:
+            share[component] += change.after - change.before
+    return {component: 1 if moved > 0 else -1 for component, moved in share.items() if abs(moved) > least}
+
+
+def cut_after(changes: Sequence[Change], names: Names, last_callee: Mapping[int, str]) -> str:
+    """Component whose call was the last of calls that are cut short; empty where none is (L.9 item 6).
+
+    Cut short: a pattern that became more frequent is a part of one that became less so.
+    """
+    shorter = [
+        change
+        for change in changes
+        if change.shape != NO_SHAPE
+        and change.ups
+        and any(
+            _is_part(names.shapes[change.shape], names.shapes[other.shape])
+            for other in changes
+            if other.shape != NO_SHAPE and not other.ups
+        )
+    ]
+    if not shorter:
+        return ""
+    change = max(shorter, key=lambda c: c.after - c.before if names.shapes[c.shape] else 0.0)
+    return last_callee.get(change.shape, "")
+
+
+def _is_part(shorter: Shape, longer: Shape) -> bool:
+    counts = {(child.operation, child.awaited): child.calls for child in longer}
+    return shorter != longer and all(counts.get((c.operation, c.awaited), 0) >= c.calls for c in shorter)
+
+
+def last_callees(
+    population: Population, patterns: Sequence[Pattern], shapes: Iterable[int], names: Names
+) -> dict[int, str]:
+    """Shape -> component of the remote call that started last in most calls of the shape; "" for none.
+
+    Only the shapes asked for, which are few. O(patterns · units).
+    """
+    wanted = set(shapes)
+    votes: dict[int, Counter[str]] = defaultdict(Counter)
+    for pattern in patterns:
+        sites = pattern.sites
+        if wanted.isdisjoint(sites.shape.tolist()) or (sites.above < 0).all():
+            continue
+        category = population.categories[pattern.category]
+        mean_start = category.node_ns[:, pattern.rows].mean(axis=1)[sites.start]
+        last: dict[int, int] = {}
+        for unit in np.argsort(mean_start, kind="stable").tolist():
+            last[int(sites.above[unit])] = unit
+        for unit in np.flatnonzero(np.isin(sites.shape, list(wanted))).tolist():
+            votes[int(sites.shape[unit])][_callee(unit, pattern, names, last)] += len(pattern.rows)
+    return {shape: max(sorted(count), key=count.__getitem__) for shape, count in votes.items()}
+
+
+def _callee(unit: int, pattern: Pattern, names: Names, last: dict[int, int]) -> str:
+    """First component that differs, going down from one last call to the next."""
+    sites = pattern.sites
+    own = names.operation(int(sites.site[unit])).component
+    while unit in last:
+        unit = last[unit]
+        site = int(sites.site[unit])
+        name = names.operation(site)
+        if callee := names.callee(names.sites[site].operation):
+            return callee
+        if name.component != own:
+            return name.component
+    return ""

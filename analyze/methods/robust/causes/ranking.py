@@ -1,0 +1,73 @@
+"""Rank causes by their score and by what speaks against looking at them first; a reason is a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.causes.symptoms import part_ns
+from analyze.methods.robust.changes import PATH_KINDS, TIME_KINDS
+from schemas.report.findings import ChangeKind
+
+_IMPROVEMENTS = frozenset({ChangeKind.FASTER, ChangeKind.PARALLEL, ChangeKind.FEWER_ERRORS})
+_NO_BETTER = frozenset({ChangeKind.NEW_PATH, ChangeKind.ERRORS, ChangeKind.MORE_CALLS, *TIME_KINDS})
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A reason why a cause ranks lower than its score."""
+
+    name: str
+    holds: Callable[[Cause, bool], bool]
+    """(cause, whether the mean clearly rose)"""
+    weight: Callable[[CausesSettings], float]
+    doc: str
+    case: str
+
+
+def rank_value(cause: Cause, rise: float, settings: CausesSettings, without: Collection[str] = ()) -> float:
+    """Score times the least weight of the factors that hold. rise: of the mean, as a part of it."""
+    rose = rise > settings.clear_change
+    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause, rose)]
+    return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
+
+
+def is_better(cause: Cause) -> bool:
+    """Whether a cause means less time only: faster steps, or known paths that are shorter.
+
+    A path that was never there, a failure, a call that is cut short are no improvements, whatever they save.
+    """
+    return cause.lead.kind in _IMPROVEMENTS or (_gain_ns(cause) < 0 and _of_known_paths(cause))
+
+
+def _gain_ns(cause: Cause) -> float:
+    """Part of the change of the mean, ns a request: times by site, of paths the leading site alone."""
+    if cause.lead.kind in TIME_KINDS:
+        return part_ns(change for change in cause.changes if change.kind in TIME_KINDS)
+    own = [c for c in cause.changes if c.site == cause.lead.site and c.kind in PATH_KINDS]
+    return sum(change.contribution_ns for change in own)
+
+
+def _of_known_paths(cause: Cause) -> bool:
+    kinds = {change.kind for change in cause.changes}
+    return cause.lead.kind in PATH_KINDS and not cause.suspect and kinds.isdisjoint(_NO_BETTER)
+
+
+RANKING: tuple[Factor, ...] = (
+    Factor(
+        "better",
+        lambda cause, rose: is_better(cause) or (rose and _gain_ns(cause) < 0),
+        lambda settings: settings.better_weight,
+        "What got better needs no mending; what goes against a rise of the mean is outweighed by the rest.",
+        "8.5",
+    ),
+    Factor(
+        "known-paths",
+        lambda cause, _: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
+        lambda settings: settings.known_weight,
+        "What was never there is a cause sooner than known paths taken more often: state moves those.",
+        "tests/unit/test_robust_other_requests.py: about the same size",
+    ),
+)

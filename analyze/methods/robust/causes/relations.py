@@ -1,0 +1,227 @@
+"""RELATIONS: every way in which one symptom follows from another, a row each (ALGORITHMS L.7, L.9, J.6).
+
+A relation is a function (u, v, context) -> how well "u follows from v" fits: None, or a tuple of which the
+larger is the better fit. To add one: write the function and its row, with the case that fails without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from analyze.methods.robust.causes.context import Context
+from analyze.methods.robust.causes.patterns import what_moved
+from analyze.methods.robust.causes.symptoms import Symptom
+from analyze.methods.robust.changes import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS
+from schemas.report.findings import ChangeKind
+
+Fit = tuple[float, ...] | None
+
+
+class Link(Enum):
+    """What u is to v."""
+
+    FOLLOWS = "a consequence of it"
+    ELSEWHERE = "the same on another host, at another caller or operation"
+    PART = "another side of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A row of RELATIONS; what it is for is the first line of its function."""
+
+    name: str
+    link: Link
+    fit: Callable[[Symptom, Symptom, Context], Fit]
+    case: str
+    """The case that fails without it."""
+
+
+# ------------------------------------------------ what an operation does: paths, calls, errors
+
+
+def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate u to v where the same requests show both, and v is nearer to where it began."""
+    if u.timed or v.timed or context.same(u.operation) == context.same(v.operation):
+        return None
+    whole = _may_lead(v, u, context)
+    if whole is None:
+        return None
+    mine, theirs = u.requests, context.everywhere[context.same(v.operation)]
+    common, n = int((mine & theirs).sum()), int(mine.sum())
+    needed = n if whole else min(n, 2 * int(theirs.sum()))
+    if not common or common < context.settings.same_requests * needed:
+        return None
+    records = context.order.records
+    related = context.below(v, u) or v.operation in records
+    # Of records nearly all fits that comes before; of several hosts the one that shares most itself.
+    fresh = u.operation not in records or v.is_new or not u.is_new
+    return related, fresh, common, int((mine & v.requests).sum()), context.order.depth[v.operation]
+
+
+def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool | None:
+    """Tell whether u may follow from v; None: it may not, True: all of its requests must show v.
+
+    What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
+    it: the path only says where the failure was. A loop that turns more often does not follow from a path
+    that was taken before; nor does a path that was never there, where the requests that come besides are not
+    those that take it.
+    """
+    if u.operation in context.order.records and v.operation in context.order.records:
+        if v.fails and not u.fails and _leads_to(u, v, context):
+            return True
+        if u.fails and not v.fails and _leads_to(v, u, context):
+            return None
+    own = u.has(CALL_KINDS) or (u.is_new and _leaves_a_path(u, context))
+    caused = v.has(CALL_KINDS) or v.is_new
+    return False if context.order.is_nearer(v.operation, u.operation) and (caused or not own) else None
+
+
+def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
+    """Tell whether a path that became more frequent goes to an operation, on some host."""
+    wanted = context.same(to.operation)
+    taken = (c.shape for c in path.changes if c.ups and c.shape != NO_SHAPE)
+    called = (child.operation for shape in taken for child in context.names.shapes[shape])
+    return any(context.same(operation) == wanted for operation in called)
+
+
+def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
+    """Tell whether hardly any take a path that many took, although more come there: extra traffic cannot make
+    an existing path disappear."""
+    settings = context.settings
+    return any(
+        change.kind in PATH_KINDS
+        and (came := context.came(change)) > settings.calls_moved
+        and change.after * came * settings.path_left < change.before
+        for change in symptom.changes
+    )
+
+
+def failing_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate who fails where any of its calls does to the call that fails in most of its requests."""
+    records = context.order.records
+    if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
+        return None
+    mine = int(u.requests.sum())
+    together = int((u.requests & context.failing_below(u)).sum())
+    enough = mine and together >= context.settings.same_requests * mine
+    return (int((u.requests & v.requests).sum()),) if enough else None
+
+
+def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate what other requests see to the change of paths above that brings, or no longer brings, them."""
+    if v.timed or not context.below(u, v) or u.has(ERROR_KINDS) or _leaves_a_path(u, context):
+        return None
+    settings = context.settings
+    factor = settings.flooded if u.is_new else settings.calls_moved
+    return (v.score,) if context.sees_other_requests(u.changes, factor) else None
+
+
+def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate a component's queue, or number of calls, to the larger change of paths that moved the load."""
+    if v.timed or v.lead.kind not in PATH_KINDS or (v.score < u.score and not u.by_load):
+        return None
+    way = context.moved[v.operation].get(context.own(u), 0)
+    moved = [c for c in u.changes if u.timed or c.kind in CALL_KINDS]
+    follows = u.timed or u.lead.kind in CALL_KINDS
+    return (v.score,) if follows and all(way == (1 if c.ups else -1) for c in moved) else None
+
+
+def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate callers of one component that fail by it, or stop after its call; the call itself leads."""
+    if u.timed or v.timed or not u.suspect or u.suspect != v.suspect:
+        return None
+    fail = u.lead.kind is v.lead.kind is ChangeKind.ERRORS
+    if not fail and context.own(u) == context.own(v):
+        return None
+    calls, other = (context.callee(one) == one.suspect for one in (v, u))
+    return (v.score,) if calls > other or (calls == other and v.before(u)) else None
+
+
+def alike_at_component(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate operations of a component that fail, loop, or call the same at once: they share code."""
+    if u.timed or v.timed or u.component != v.component or not v.before(u):
+        return None
+    what = _in_common(u, context)
+    return (v.score,) if what is not None and what == _in_common(v, context) else None
+
+
+def _in_common(symptom: Symptom, context: Context) -> object:
+    """Tell what operations of a component must have in common to be alike; None: nothing would do.
+
+    Calls of unlike components that fail have each its own cause.
+    """
+    kind = symptom.lead.kind
+    if kind in PATH_KINDS:
+        return what_moved(symptom.lead, symptom.changes, context.names)
+    if kind in ERROR_KINDS:
+        return kind, context.callee(symptom)
+    return kind if kind in CALL_KINDS | ALIKE_KINDS else None
+
+
+# ------------------------------------------------ how long it takes
+
+
+def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate what takes longer above a call that fails in most of its requests: error pages, back-offs."""
+    records = context.order.records
+    if not (u.timed and u.lead.ups and v.fails and context.below(v, u)) or v.operation in records:
+        return None
+    needed = u.lead.after if u.lead.unit == "share" else context.settings.slow_with_failing
+    failing = int((u.requests & context.failing_below(u)).sum())
+    return (v.score,) if failing and failing >= needed * int(u.requests.sum()) else None
+
+
+def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate callers of one component that wait longer, or less, for it."""
+    waits = context.callee(u) == context.callee(v) == u.component
+    return same_component(u, v, context) if waits else None
+
+
+def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
+    """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
+    if not (u.timed and v.timed) or u.by_load or u.lead.ups != v.lead.ups:
+        return None
+    return (v.score,) if u.component == v.component and v.before(u) else None
+
+
+def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate a component's time and paths, or those of who calls it: time leads, larger loops before it."""
+    if u.timed == v.timed or u.by_load:
+        return None
+    time, path = (u, v) if u.timed else (v, u)
+    if time.component not in {path.component, *context.callee(path).split("+")}:
+        return None
+    calls_lead = path.lead.kind in CALL_KINDS and path.score > time.score
+    return (v.score,) if (v is path) == calls_lead else None
+
+
+# ------------------------------------------------ where it happens
+
+
+def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
+    """Relate the same change of one operation on several hosts."""
+    hosts = context.hosts
+    here, there = hosts.host(u.lead.site), hosts.host(v.lead.site)
+    if not here or not there or here == there or not v.before(u):
+        return None
+    return (v.score,) if hosts.what(u.lead) == hosts.what(v.lead) else None
+
+
+RELATIONS: tuple[Relation, ...] = (
+    Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
+    Relation("failing-calls", Link.FOLLOWS, failing_calls, "tests/unit/test_error_chain.py: several calls"),
+    Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
+    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15"),
+    Relation(
+        "slow-after-failure", Link.FOLLOWS, slow_after_failure, "tests/unit/test_error_chain.py: a page"
+    ),
+    Relation("same-failing-callee", Link.ELSEWHERE, same_failing_callee, "shop 14:47, 15:04"),
+    Relation("alike-at-component", Link.ELSEWHERE, alike_at_component, "F8"),
+    Relation("same-callee", Link.ELSEWHERE, same_callee, "shop 12:35: callers alike"),
+    Relation("same-component", Link.PART, same_component, "shop 12:01, 12:18"),
+    Relation("times-and-paths", Link.PART, times_and_paths, "shop 16:31; Train-Ticket 15:42"),
+    Relation("other-hosts", Link.ELSEWHERE, other_hosts, "8.6, F5, F13"),
+)
+"""The most telling first: a symptom follows by the first that fits."""

@@ -1,0 +1,105 @@
+"""Resolve symptoms to causes: each follows by its strongest edge, never in a circle; the rest are causes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from analyze.methods.robust.causes.cause import Cause, Edge
+from analyze.methods.robust.causes.context import Context
+from analyze.methods.robust.causes.ranking import rank_value
+from analyze.methods.robust.causes.relations import RELATIONS, Link, Relation
+from analyze.methods.robust.causes.symptoms import Symptom, part_ns, sure_part
+
+
+def causes_of(context: Context, tested: Collection[int], without: Collection[str] = ()) -> tuple[Cause, ...]:
+    """Causes, the most important first. tested: sites that some test reached; without: relations and factors
+    that are left out, by name."""
+    chosen = _chosen(context, [relation for relation in RELATIONS if relation.name not in without])
+    below: dict[Symptom, list[Symptom]] = defaultdict(list)
+    for u, (v, _) in chosen.items():
+        below[v].append(u)
+    causes = [
+        _cause(root, below, chosen, context, tested)
+        for root in context.symptoms
+        if root not in chosen and not root.by_load
+    ]
+    rise = context.change_ns / context.mean_ns
+    return tuple(sorted(causes, key=lambda c: (-rank_value(c, rise, context.settings, without), c.operation)))
+
+
+def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
+    """Symptom -> what it follows from, and how: the strongest edges first, none that closes a circle."""
+    edges = [
+        ((-at, fit, -v.operation), u, v, relation)
+        for at, relation in enumerate(relations)
+        for u in context.symptoms
+        for v in context.symptoms
+        if u is not v and not v.by_load and (fit := relation.fit(u, v, context)) is not None
+    ]
+    chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
+    for _, u, v, relation in sorted(edges, key=lambda edge: edge[0], reverse=True):
+        top = v
+        while top in chosen:
+            top = chosen[top][0]
+        if u not in chosen and top is not u:
+            chosen[u] = v, relation
+    return chosen
+
+
+def _cause(
+    root: Symptom,
+    below: dict[Symptom, list[Symptom]],
+    chosen: dict[Symptom, tuple[Symptom, Relation]],
+    context: Context,
+    tested: Collection[int],
+) -> Cause:
+    links = {root: Link.PART}
+    elsewhere = []
+    members = [root]
+    for v in members:  # grows
+        for u in below[v]:
+            link = chosen[u][1].link
+            links[u] = Link.FOLLOWS if Link.FOLLOWS in (link, links[v]) else link
+            if link is Link.ELSEWHERE and (v is root or v in elsewhere):
+                elsewhere.append(u)
+            members.append(u)
+    times = [
+        c
+        for s in members
+        if s.timed and links[s] is not Link.FOLLOWS and s.lead.ups == root.lead.ups
+        for c in s.changes
+    ]
+    own = sure_part(root.lead) * abs(part_ns(times)) / context.mean_ns if root.timed else root.score
+    callers = {context.own(s) for s in (root, *elsewhere) if s.suspect and s.suspect == root.suspect}
+    hosts, spared = _hosts(root, elsewhere, context, tested)
+    return Cause(
+        lead=root.lead,
+        operation=root.operation,
+        component=root.suspect if len(callers) > 1 else root.component,
+        changes=tuple(change for s in members for change in s.changes),
+        score=max(own, *(s.score for s in members)),
+        suspect=root.suspect,
+        follows=tuple(change for s in members if links[s] is Link.FOLLOWS for change in s.changes),
+        leads=tuple(s.lead for s in elsewhere),
+        hosts=hosts,
+        spared=tuple(sorted({context.hosts.host(site) for site in spared})),
+        spared_sites=spared,
+        edges=tuple(Edge(u.lead, chosen[u][0].lead, chosen[u][1].name) for u in members[1:]),
+    )
+
+
+def _hosts(
+    root: Symptom, elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """(hosts that have it, sites of those that were tested and have not)."""
+    hosts = context.hosts
+    place = hosts.place(root.lead.site)
+    same = [s.lead.site for s in elsewhere if hosts.place(s.lead.site) == place]
+    found = tuple(dict.fromkeys(host for site in (root.lead.site, *same) if (host := hosts.host(site))))
+    if not found:
+        return (), ()
+    spared = [
+        s for s in sorted(tested) if (h := hosts.host(s)) and h not in found and hosts.place(s) == place
+    ]
+    return found, tuple(spared)

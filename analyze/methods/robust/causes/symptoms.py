@@ -1,0 +1,134 @@
+"""Bundle changes to symptoms: all that changed in one way at one operation, and for whom it speaks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, TIME_KINDS, Change
+from analyze.profile.names import Names
+from schemas.arrays import B1
+from schemas.report.findings import ChangeKind
+
+_ONE_SIDED_95 = 1.645
+Place = tuple[int, bool, bool]
+"""(operation, of time, faster)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symptom:
+    """All that changed at one operation: in its time, in one direction, or in what it does."""
+
+    operation: int
+    timed: bool
+    changes: tuple[Change, ...]
+    lead: Change
+    requests: B1
+    """[requests] that show it."""
+    score: float
+    """Part of the mean response time, or of the requests, as far as it is sure."""
+    size: float
+    """The same, of times sure or not: by it one leads where either could."""
+    component: str
+    """Whom to look at."""
+    suspect: str = ""
+    """Component after whose call calls are cut short, or by whom they fail."""
+    by_load: bool = False
+    """The load explains it: it is no finding by itself."""
+
+    def has(self, kinds: Collection[ChangeKind]) -> bool:
+        """Whether one of its changes is of these kinds."""
+        return any(change.kind in kinds for change in self.changes)
+
+    @property
+    def fails(self) -> bool:
+        """Whether more calls fail."""
+        return self.has({ChangeKind.ERRORS})
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a path is taken that was never there."""
+        return self.has({ChangeKind.NEW_PATH})
+
+    def before(self, other: Symptom) -> bool:
+        """Whether it leads where either could."""
+        return (self.size, -self.operation) > (other.size, -other.operation)
+
+
+def one_a_site(changes: Iterable[Change]) -> list[Change]:
+    """Changes of time, of a site that is slower and has a tail the former: both are one thing."""
+    ordered = sorted(changes, key=lambda change: change.kind is not ChangeKind.TAIL)
+    return list({change.site: change for change in ordered}.values())
+
+
+def part_ns(changes: Iterable[Change]) -> float:
+    """Part of changes of time in the change of the mean, ns a request."""
+    return sum(change.contribution_ns for change in one_a_site(changes))
+
+
+def sure_part(change: Change) -> float:
+    """Lower 95 % bound of an effect over the effect (B.11)."""
+    return max(1 - _ONE_SIDED_95 / max(abs(change.z), 1e-9), 0.0)
+
+
+def bundles(changes: Sequence[Change], names: Names) -> dict[Place, list[Change]]:
+    """Put together what changed in one way at one operation."""
+    bundles: dict[Place, list[Change]] = defaultdict(list)
+    for change in changes:
+        timed = change.kind in TIME_KINDS
+        place = names.sites[change.site].operation, timed, timed and change.kind is ChangeKind.FASTER
+        bundles[place].append(change)
+    return dict(bundles)
+
+
+def largest(changes: Sequence[Change]) -> Change:
+    """What a change of time is headed by."""
+    return max(one_a_site(changes), key=lambda change: abs(change.contribution_ns))
+
+
+def leading(changes: Sequence[Change]) -> Change:
+    """What a symptom is headed by: an error, then calls, then the path that became more frequent by most."""
+    return max(
+        changes,
+        key=lambda c: (
+            c.kind in ERROR_KINDS,
+            c.kind in CALL_KINDS,
+            c.kind is not ChangeKind.LOST_PATH,
+            c.ups,
+            abs(c.after - c.before),
+        ),
+    )
+
+
+def structure_score(change: Change, mean_ns: float, path_weight: float) -> float:
+    """Part of the mean, or of the requests, as far as it is sure."""
+    return sure_part(change) * max(abs(change.contribution_ns) / mean_ns, path_weight * change.weight)
+
+
+def covering(found: Mapping[Place, Sequence[Change]], names: Names, caller_weight: float) -> dict[Place, str]:
+    """Component for which each change of time speaks: few components cover them all (J.6, L.9 item 8).
+
+    A component that is slow covers its own times and the waits for it; one that waits for all, its waits.
+    """
+    left = {place: abs(part_ns(mine)) + 1e-6 for place, mine in found.items() if place[1]}
+    speaks = {place: _speaks_for(place[0], names, caller_weight) for place in left}
+    speaker: dict[Place, str] = {}
+    while left:
+        covered: dict[tuple[str, bool], float] = defaultdict(float)
+        for place, part in left.items():
+            for component, share in speaks[place].items():
+                covered[component, place[2]] += part * share
+        best, faster = max(covered, key=lambda key: (covered[key], key))
+        for place in [place for place in left if place[2] == faster and best in speaks[place]]:
+            speaker[place] = best
+            del left[place]
+    return speaker
+
+
+def _speaks_for(operation: int, names: Names, caller_weight: float) -> dict[str, float]:
+    component, callee = names.operations[operation].component, names.callee(operation)
+    if not callee:
+        return {component: 1.0}
+    called = [callee] if operation in names.unrecorded else callee.split("+")
+    return {component: caller_weight} | dict.fromkeys(called, 1.0)

@@ -1,0 +1,1 @@
+"""Explain significant changes by something else than the service: the recording, names, clocks, load."""

@@ -1,0 +1,169 @@
+"""Explain slow-downs by more requests: a server that was busy makes the next ones wait (ALGORITHMS J.2).
+
+How busy a place was is measured (Little's law: arrivals a second times seconds each); how much longer one
+waits there when so many more come is the oldest result of queueing theory. A place that was idle gets no
+slower by load, so a fault under higher load is still found where it is; a place that was nearly full may get
+as slow as it likes, and nobody can tell a fault from the load there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles
+from analyze.methods.robust.view import values_of
+from analyze.population import Population
+from analyze.profile.profile import OWN_TIME, Profile
+from analyze.stats.histograms import Histograms
+from analyze.stats.log_bins import value_of
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.report.findings import ChangeKind
+
+_PER_BLOCK = 50
+"""Requests of a block of time in which the load is counted, about."""
+_NS_PER_S = 1e9
+_MAX_NS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMet:
+    """Requests a second as requests meet them, reference and problem."""
+
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """After over before; 1 where either is not known."""
+        return self.after / self.before if self.before > 0 and self.after > 0 else 1.0
+
+
+def load_met(population: Population, profile: Profile, roles: Roles) -> LoadMet:
+    """Mean over requests of the arrival rate around them.
+
+    A period's own rate hides bursts: twice the load in half of the time is the same number of requests.
+    Blocks are short where requests are at hand, slots of the profile where they are not. O(requests).
+    """
+    if not population.categories:
+        sides = (_of_slots(profile, slots) for slots in (roles.reference, roles.problem))
+        return LoadMet(*sides)
+    return LoadMet(*(_of_requests(population, sample) for sample in (REFERENCE, PROBLEM)))
+
+
+def _of_requests(population: Population, sample: int) -> float:
+    parts = [(category, category.rows(sample)) for category in population.categories]
+    start = np.concatenate([category.start_ns[rows] for category, rows in parts])
+    weight = np.concatenate([category.weight[rows] for category, rows in parts])
+    ranges = population.samples[sample].ranges or ((int(start.min()), int(start.max()) + 1),)
+    seconds = sum(end - begin for begin, end in ranges) / _NS_PER_S
+    # Of one request in some years the block would be longer than times are: it holds them all as it is.
+    length_ns = min(max(int(seconds * _NS_PER_S * _PER_BLOCK / max(len(start), 1)), 1), _MAX_NS)
+    _, block = np.unique(start // length_ns, return_inverse=True)
+    n = np.bincount(block).astype(np.float64)
+    kept = float(weight.mean())
+    # n (n - 1): a request meets the others, not itself; of Poisson arrivals the mean is their rate.
+    return float((n * (n - 1)).sum() / max(n.sum(), 1.0)) / (length_ns / _NS_PER_S) * kept
+
+
+def _of_slots(profile: Profile, slots: B1) -> float:
+    responses = profile.responses
+    weight = totals(responses["slot"].to_numpy(), responses["w"].to_numpy(), len(slots))[slots]
+    seconds = np.array([slot.seconds for slot in profile.slots])[slots]
+    there = seconds > 0
+    total = float(weight[there].sum())
+    return float((weight[there] ** 2 / seconds[there]).sum()) / total if total else 0.0
+
+
+class Load(Unadjusted):
+    """Explains what is slower under more requests, and faster under fewer."""
+
+    name = "load"
+    doc = "More requests wait longer where a server was busy."
+    case = "N6, load +50 %"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain slow-downs of no more than queueing with so many more requests makes; speed-ups alike."""
+        met = load_met(comparison.population, comparison.profiled.profile, comparison.roles)
+        found = load_changes(changes, met, comparison)
+        if not found:
+            return None
+        how, what = ("more", "slow down") if met.ratio > 1 else ("fewer", "get faster")
+        return Explained(
+            "load",
+            f"Requests meet {met.ratio:.2f} times the load ({met.before:.3g} → {met.after:.3g} a second): "
+            f"{counted_changes(found)} {what} no more than queueing with so many {how} requests does, and "
+            "are reported as load, not as findings.",
+            tuple(found),
+        )
+
+
+def load_changes(changes: Sequence[Change], met: LoadMet, comparison: Comparison) -> list[Change]:
+    """Find the changes that the load explains: slower under more, faster under less."""
+    settings = comparison.settings.confounders
+    if 1 / settings.load_ratio < met.ratio < settings.load_ratio:
+        return []
+    more = met.ratio > 1
+    kinds = {ChangeKind.SLOWER, ChangeKind.TAIL} if more else {ChangeKind.FASTER}
+    asked = [change for change in changes if change.kind in kinds]
+    if not asked:
+        return []
+    predicted, seen = _factors(comparison.profiled.profile, comparison.roles, met.ratio)
+    allowed = 1 + settings.load_room * (predicted - 1)
+    found = []
+    for change in asked:
+        size = float(seen[change.site])
+        if change.kind is not ChangeKind.TAIL:
+            median = change.after / max(change.before, 1e-12)
+            size = max(size, median) if more else min(size, median)
+        if size <= allowed[change.site] if more else size >= allowed[change.site]:
+            found.append(change)
+    return found
+
+
+def _factors(profile: Profile, roles: Roles, ratio: float) -> tuple[F8, F8]:
+    """([sites] factor of the mean time at the site's operation by queueing, [sites] factor that was seen).
+
+    One server with random arrivals: t = s / (1 - rho), and rho / (1 - rho) requests are there (M/M/1). So rho
+    is known from how many were there, slot by slot; with rho·ratio >= 1 any time is possible.
+    """
+    votes, _ = values_of(profile, OWN_TIME)
+    n_slots, n_sites = len(profile.slots), len(profile.names.sites)
+    time_ns = _mean_ns(votes, votes.place * n_slots + votes.column, n_sites * n_slots).reshape(
+        n_sites, n_slots
+    )
+    visits = profile.visits
+    cell = visits["site"].to_numpy().astype(np.int64) * n_slots + visits["slot"].to_numpy()
+    calls = totals(cell, visits["calls"].to_numpy(), n_sites * n_slots).reshape(n_sites, n_slots)
+    seconds = np.array([max(slot.seconds, 1e-9) for slot in profile.slots])
+    station, of_site = np.unique(
+        np.array([(site.operation, int(site.kind)) for site in profile.names.sites]).reshape(-1, 2),
+        axis=0,
+        return_inverse=True,
+    )
+    busy_ns = np.zeros((len(station), n_slots))
+    np.add.at(busy_ns, of_site.reshape(-1), calls * np.nan_to_num(time_ns))
+    there = (busy_ns / _NS_PER_S / seconds)[:, roles.reference]
+    rho = there / (1 + there)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(rho * ratio < 1, (1 - rho) / (1 - np.minimum(rho * ratio, 1)), np.inf)
+        mine = busy_ns[:, roles.reference]
+        total = mine.sum(axis=1)
+        by_station = np.where(total > 0, np.where(mine > 0, mine * factor, 0.0).sum(axis=1) / total, 1.0)
+    side = np.where(roles.problem, 1, np.where(roles.reference, 0, -1))
+    here = votes.where(side[votes.column] >= 0)
+    means = _mean_ns(here, here.place * 2 + side[here.column], n_sites * 2).reshape(n_sites, 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seen = np.nan_to_num(means[:, 1] / means[:, 0], nan=1.0, posinf=np.inf)
+    return by_station[of_site.reshape(-1)], seen
+
+
+def _mean_ns(votes: Histograms, cell: I8, n_cells: int) -> F8:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean: F8 = totals(cell, votes.n * value_of(votes.bin + 0.5), n_cells) / totals(cell, votes.n, n_cells)
+    return mean

@@ -1,0 +1,167 @@
+"""Components that are called as before and tell nothing any more: their instrumentation is lost (L.8).
+
+The caller's side of a remote call is named with whom it calls, by the span that arrives from there. Where
+none arrives, the same call stands without that name, as often as before: nobody stopped calling. A service
+that is down is called, too; but then calls fail, or take another time. Where they do not, what the
+component's spans told (its time, what it calls) is now its caller's own time, and no change of the service.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, counted_changes
+from analyze.methods.robust.confounders.renamed_operations import (
+    Rename,
+    Uses,
+    as_often,
+    uses_of,
+    with_old_names,
+)
+from analyze.methods.robust.robust_settings import ConfounderSettings
+from analyze.methods.robust.roles import Roles
+from analyze.profile.names import OperationName
+from analyze.profile.profile import Profile
+from analyze.stats.proportions import exact_p
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A component without a span in the problem."""
+
+    component: str
+    calls: tuple[Rename, ...]
+    """Its callers' sides of calls: named with it before, and without."""
+
+
+class LostInstrumentation:
+    """Compares calls of a component that records nothing any more under their old names."""
+
+    name = "lost-instrumentation"
+    doc = "A component that stops recording looks as if nobody called it, and its time as its callers'."
+    case = "tests/unit/test_confounders.py: a component that records nothing any more"
+
+    def adjust(self, comparison: Comparison) -> Comparison:
+        """Give the profile with the calls' old names."""
+        settings = comparison.settings.confounders
+        found = silent_components(comparison.profiled.profile, comparison.roles, settings)
+        return with_old_names(
+            comparison, tuple(call for one in found for call in one.calls), self.name, found
+        )
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes at the calls of silent components, and at what they did."""
+        silent = cast(tuple[Silent, ...], comparison.noticed.get(self.name, ()))
+        if not silent:
+            return None
+        components = {one.component for one in silent}
+        names = comparison.profiled.profile.names
+        found = [
+            change
+            for change in changes
+            if names.operation(change.site).callee in components
+            or names.operation(change.site).component in components
+        ]
+        said = ", ".join(one.component for one in silent)
+        calls = int(np.sum([call.requests for one in silent for call in one.calls]))
+        text = (
+            f"No span of {said} arrived in the problem, though {calls:,} requests of its callers call on and "
+            "are answered as before: its instrumentation is lost, and what it does is counted as its "
+            "callers' own time."
+        )
+        if found:
+            text += f" {counted_changes(found)} are no findings for that."
+        return Explained("quality", text, tuple(found), severe=True)
+
+
+def silent_components(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Silent, ...]:
+    """Find those that the reference knows, the problem does not, and callers call as before; by name.
+    O(sites)."""
+    before, after = (uses_of(profile, slots) for slots in (roles.ordinary, roles.problem))
+    answers = [_Answers.of(profile, slots) for slots in (roles.ordinary, roles.problem)]
+    names = profile.names.operations
+    number = {name: place for place, name in enumerate(names)}
+    told: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    called: dict[str, list[OperationName]] = defaultdict(list)
+    for place, name in enumerate(names):
+        told[name.component][0] += float(before.n[place])
+        told[name.component][1] += float(after.n[place])
+        if name.callee and before.n[place] > 0:
+            called[name.callee].append(name)
+    found = []
+    for component in sorted(called):
+        if told[component][1] > 0 or told[component][0] < settings.rename_requests:
+            continue
+        pairs = [(name, number.get(name._replace(callee=""), -1)) for name in called[component]]
+        if all(
+            _as_often(before, after, number[name], nameless, settings)
+            and _alike(answers[0], number[name], answers[1], nameless, settings)
+            for name, nameless in pairs
+        ):
+            calls = tuple(Rename(name, names[nameless], float(after.n[nameless])) for name, nameless in pairs)
+            found.append(Silent(component, calls))
+    return tuple(found)
+
+
+def _as_often(before: Uses, after: Uses, named: int, nameless: int, settings: ConfounderSettings) -> bool:
+    """Whether calls with the name are gone, and as many without it came."""
+    if nameless < 0 or after.n[named] > 0 or after.n[nameless] < settings.rename_requests:
+        return False
+    return bool(before.n[nameless] < settings.nameless_share * after.n[nameless]) and as_often(
+        before, after, named, nameless, settings
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """How calls of operations are answered in one period; arrays are [operations]."""
+
+    calls: F8
+    inclusive_ns: F8
+    failing: F8
+    """Requests with a failing call."""
+    requests: F8
+
+    @staticmethod
+    def of(profile: Profile, slots: B1) -> _Answers:
+        operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
+
+        def sums(table: pa.Table, column: str) -> F8:
+            inside = slots[table["slot"].to_numpy()]
+            at = operation[table["site"].to_numpy()[inside]]
+            return totals(at, table[column].to_numpy()[inside], len(profile.names.operations))
+
+        return _Answers(
+            sums(profile.shapes, "calls"),
+            sums(profile.shapes, "inclusive_ns"),
+            sums(profile.visits, "failing_n"),
+            sums(profile.visits, "n"),
+        )
+
+
+def _alike(
+    before: _Answers, named: int, after: _Answers, nameless: int, settings: ConfounderSettings
+) -> bool:
+    """Whether calls take as long and fail as seldom."""
+    calls = float(before.calls[named]), float(after.calls[nameless])
+    if not all(calls):
+        return False
+    took = float(before.inclusive_ns[named]) / calls[0], float(after.inclusive_ns[nameless]) / calls[1]
+    counts = [
+        before.failing[named],
+        before.requests[named],
+        after.failing[nameless],
+        after.requests[nameless],
+    ]
+    failing = exact_p(*(round(float(count)) for count in counts))
+    same = settings.nameless_time
+    return 1 / same < took[1] / max(took[0], 1e-300) < same and failing > settings.nameless_p

@@ -1,0 +1,283 @@
+"""Changes of paths that lost events make, where events of one period were lost on the way (L.8, A.6 S2).
+
+Of a request of thirty events, of which three in a hundred are lost, only four in ten arrive whole. Some tell
+that something is missing (no end, a parent without a record), most do not: a step is skipped. But what is
+lost by chance is lost everywhere alike, so what all places lack in common tells how much, and a place that
+lacks more than that has changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.robust_settings import ConfounderSettings
+from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.view import View
+from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.profile import Profile
+from analyze.report.wording import percent
+from analyze.stats.proportions import exact_p
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.report.findings import ChangeKind
+from stitch.graph.labels import is_made_up
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How much of one period's events never arrived, beyond what the other's lack."""
+
+    in_problem: bool
+    """Else the reference is the one that lacks."""
+    rate: float
+    """Share of the events."""
+    missing: tuple[float, float]
+    """Share of the flows in which something is seen to be missing, reference and problem."""
+    places: int
+    """Places that tell of the rate."""
+
+
+class LostRecords(Unadjusted):
+    """Explains changes of paths that lost events make."""
+
+    name = "lost-records"
+    doc = "Events that never arrived look like calls that are not made."
+    case = "N3"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes that such a loss makes, in size and in kind."""
+        settings = comparison.settings.confounders
+        loss = loss_of(
+            comparison.profiled.profile, comparison.roles, comparison.population.incomplete, settings
+        )
+        if loss is None:
+            return None
+        found = _lost_changes(changes, loss, comparison)
+        return Explained(
+            "quality",
+            _text(loss, found, settings),
+            tuple(found),
+            severe=True,
+            hidden_paths=settings.lost_room * loss.rate,
+        )
+
+
+def loss_of(
+    profile: Profile, roles: Roles, incomplete: Sequence[tuple[int, int]], settings: ConfounderSettings
+) -> Loss | None:
+    """Find the loss, where the periods differ in flows with something missing; None else.
+
+    incomplete: see `Population.incomplete`.
+    """
+    if len(incomplete) < 2 or not all(every for _, every in incomplete[:2]):
+        return None
+    (k0, n0), (k1, n1) = incomplete[:2]
+    missing = k0 / n0, k1 / n1
+    if abs(missing[1] - missing[0]) < settings.lost_difference or exact_p(k0, n0, k1, n1) >= settings.lost_p:
+        return None
+    in_problem = missing[1] > missing[0]
+    sides = (roles.reference, roles.problem) if in_problem else (roles.problem, roles.reference)
+    lacks = _lacks(profile, *sides, settings)
+    if len(lacks) >= settings.lost_places:
+        return Loss(in_problem, max(float(np.median(lacks)), 0.0), missing, len(lacks))
+    # A flow has at least one event whose loss would show.
+    return Loss(in_problem, abs(missing[1] - missing[0]), missing, 0)
+
+
+def _lacks(profile: Profile, whole: B1, torn: B1, settings: ConfounderSettings) -> F8:
+    """[calls that nearly every request at a place makes] share of them that the torn period lacks."""
+    shapes = _Shapes.of(profile, whole, torn)
+    present: dict[tuple[int, int], F8] = defaultdict(lambda: np.zeros(2))
+    for site, shape, votes in zip(shapes.site.tolist(), shapes.shape.tolist(), shapes.votes, strict=True):
+        for child in profile.names.shapes[shape]:
+            present[site, child.operation] += votes
+    found = []
+    recorded = np.stack([_requests(profile, period) for period in (whole, torn)], axis=1)
+    for (site, _), votes in present.items():
+        n = shapes.total[site]
+        if (recorded[site] < settings.lost_requests).any() or votes[0] < settings.lost_always * n[0]:
+            continue
+        found.append(1 - (votes[1] / n[1]) / (votes[0] / n[0]))
+    return np.array(found)
+
+
+def _requests(profile: Profile, period: B1) -> F8:
+    """[sites] recorded requests that pass."""
+    visits = profile.visits
+    inside = period[visits["slot"].to_numpy()]
+    passing = visits["n"].to_numpy()[inside]
+    return totals(visits["site"].to_numpy()[inside], passing, len(profile.names.sites))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Local shapes of both periods: rows (site, shape), weighted votes [rows, 2]; total [sites, 2]."""
+
+    site: I8
+    shape: I8
+    votes: F8
+    total: F8
+
+    @staticmethod
+    def of(profile: Profile, first: B1, second: B1) -> _Shapes:
+        table = profile.shapes
+        site, shape, slot = (table[name].to_numpy().astype(np.int64) for name in ("site", "shape", "slot"))
+        width = len(profile.names.shapes) + 1
+        key, code = np.unique(site * width + shape, return_inverse=True)
+        value = table["votes"].to_numpy()
+        votes = np.stack([totals(code[s[slot]], value[s[slot]], len(key)) for s in (first, second)], axis=1)
+        at = key // width
+        total = np.stack([totals(at, votes[:, p], len(profile.names.sites)) for p in (0, 1)], axis=1)
+        return _Shapes(at, key % width, votes, total)
+
+
+class _Below(NamedTuple):
+    """Names by number of the operation, and what may be found below each of them."""
+
+    base: Sequence[int]
+    """Operation -> its name without callee."""
+    below: Mapping[int, set[int]]
+
+
+def _lost_changes(changes: Sequence[Change], loss: Loss, comparison: Comparison) -> list[Change]:
+    """Find the changes that the loss explains, in size and in kind."""
+    if loss.rate <= 0:
+        return []
+    profile, roles, sums = comparison.profiled.profile, comparison.roles, comparison.view
+    settings = comparison.settings.confounders
+    whole, torn = (roles.reference, roles.problem) if loss.in_problem else (roles.problem, roles.reference)
+    torn_part = _torn_part(profile, _Shapes.of(profile, whole, torn), loss.rate)
+    below = _below(profile, sums, loss.in_problem)
+    return [c for c in changes if _explained(c, loss, profile, sums, torn_part, below, settings)]
+
+
+def _torn_part(profile: Profile, shapes: _Shapes, rate: float) -> F8:
+    """[sites] share of the calls that lose at least one of those they make."""
+    made = np.array([sum(child.calls for child in shape) for shape in profile.names.shapes], dtype=np.float64)
+    lost = 1 - (1 - rate) ** made[shapes.shape] if len(made) else np.zeros(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = shapes.votes[:, 0] / shapes.total[shapes.site, 0]
+    return totals(shapes.site, np.nan_to_num(share) * lost, len(profile.names.sites))
+
+
+def _below(profile: Profile, sums: View, in_problem: bool) -> _Below:
+    """What a lost event may leave at a place: whatever came after it where nothing is lost, and where
+    something is, what comes after the next. Names without callees: a call whose other side is lost has none.
+    """
+    bases: dict[tuple[str, str], int] = {}
+    base = [bases.setdefault(name[:2], len(bases)) for name in profile.names.operations]
+    whole, torn = (sums.before, sums.after) if in_problem else (sums.after, sums.before)
+    after = _next(profile, whole.calls, base)
+    also = _next(profile, torn.calls, base)
+    below = {}
+    for operation in {*after, *also}:
+        two_on = {far for near in also.get(operation, ()) for far in also.get(near, ()) if near != operation}
+        below[operation] = _reached(after, {operation}) | two_on | _reached(also, two_on)
+    return _Below(base, below)
+
+
+def _next(profile: Profile, calls: F8, base: Sequence[int]) -> dict[int, set[int]]:
+    after: dict[int, set[int]] = defaultdict(set)
+    for site, n in zip(profile.names.sites, calls.tolist(), strict=True):
+        if n and site.caller != NO_CALLER:
+            after[base[site.caller]].add(base[site.operation])
+    return after
+
+
+def _reached(after: Mapping[int, set[int]], begin: set[int]) -> set[int]:
+    seen: set[int] = set()
+    todo = list(begin)
+    while todo:
+        new = after.get(todo.pop(), set()) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def _explained(
+    change: Change,
+    loss: Loss,
+    profile: Profile,
+    sums: View,
+    torn_part: F8,
+    below: _Below,
+    settings: ConfounderSettings,
+) -> bool:
+    size = abs(change.after - change.before)
+    se = size / max(abs(change.z), 1e-9)
+    allowed = settings.lost_room * float(torn_part[change.site])
+    operation = profile.names.sites[change.site].operation
+    if change.kind in PATH_KINDS and change.shape != NO_SHAPE:
+        children = {
+            below.base[child.operation]
+            for child in profile.names.shapes[change.shape]
+            if not is_made_up(*profile.names.operations[child.operation][:2])
+        }
+        grew = change.ups == loss.in_problem
+        if grew and not children <= below.below.get(below.base[operation], set()):
+            return False
+        return size <= allowed + settings.lost_z * se
+    if change.kind is ChangeKind.TAIL:
+        return (
+            size
+            <= settings.lost_room * _mixed(change, profile, sums, torn_part, loss, settings)
+            + settings.lost_z * se
+        )
+    if change.kind in (ChangeKind.SLOWER, ChangeKind.FASTER):
+        return _mixed(change, profile, sums, torn_part, loss, settings) >= settings.lost_mixed
+    if change.kind in (ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS):
+        return (
+            size
+            <= settings.lost_room * 2 * loss.rate * max(change.before, change.after) + settings.lost_z * se
+        )
+    return False
+
+
+def _mixed(
+    change: Change, profile: Profile, sums: View, torn_part: F8, loss: Loss, settings: ConfounderSettings
+) -> float:
+    """Part of the requests at the place that loss brought there: of a step those that skipped another."""
+    site = profile.names.sites[change.site]
+    if site.kind is not SiteKind.STEP:
+        return float(torn_part[change.site])
+    rates = float(sums.rates[0][change.site]), float(sums.rates[1][change.site])
+    whole, torn = rates if loss.in_problem else rates[::-1]
+    # More than loss can bring was brought by something else.
+    starts = [
+        number
+        for number, other in enumerate(profile.names.sites)
+        if other.kind is SiteKind.STEP and other.caller == site.caller
+    ]
+    most = (
+        settings.lost_room
+        * loss.rate
+        * float((sums.rates[0] if loss.in_problem else sums.rates[1])[starts].sum())
+    )
+    more = torn - whole
+    return more / torn if 0 < more <= most else 0.0
+
+
+def _text(loss: Loss, changes: Sequence[Change], settings: ConfounderSettings) -> str:
+    which, other = ("problem", "reference") if loss.in_problem else ("reference", "problem")
+    missing = loss.missing if loss.in_problem else loss.missing[::-1]
+    text = (
+        f"Events of the {which} are missing: {percent(missing[1])} of its flows show it, "
+        f"{percent(missing[0])} of the {other}'s"
+    )
+    if loss.places:
+        text += f"; by what {loss.places} places lack alike, {percent(loss.rate)} of its events are lost"
+    text += "."
+    if changes:
+        text += (
+            f" {counted_changes(changes)} are what such a loss makes and no findings; of paths, changes of "
+            f"less than {100 * settings.lost_room * loss.rate:.1f} points at a call that each request makes "
+            "cannot be told from it."
+        )
+    return text

@@ -1,0 +1,99 @@
+"""Times between hosts whose clocks moved are no evidence; times on one host are (A.6 S3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+from analyze.methods.robust.robust_settings import ConfounderSettings
+from analyze.population import Population
+from analyze.profile.build import Pattern
+from schemas.report.findings import ChangeKind
+
+_US = 1e-3
+_OVERLAP = frozenset({ChangeKind.SERIAL, ChangeKind.PARALLEL})
+
+
+class MovedClocks(Unadjusted):
+    """Explains times between hosts whose clocks moved apart."""
+
+    name = "moved-clocks"
+    doc = "Times between hosts whose clocks moved are no evidence; times on one host are."
+    case = "N4"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes of times that mostly lie between such hosts, and are no larger than the move."""
+        found = _clock_changes(changes, comparison)
+        if not found:
+            return None
+        moves = comparison.population.clock_moves
+        rest = f" and of {len(moves) - 1} more pairs" if len(moves) > 1 else ""
+        return Explained(
+            "skew",
+            f"The clocks of {moves[0].host} and {moves[0].other}{rest} did not stay together: "
+            f"{counted_changes(found)} of times between such hosts are no findings.",
+            tuple(found),
+        )
+
+
+def _clock_changes(changes: Sequence[Change], comparison: Comparison) -> list[Change]:
+    """Find changes of times between hosts whose clocks moved. O(requests at the sites)."""
+    population, patterns = comparison.population, comparison.profiled.patterns
+    moves = _by_codes(population)
+    if not moves:
+        return []
+    settings = comparison.settings.confounders
+    return [
+        change
+        for change in changes
+        if (change.kind in TIME_KINDS or change.kind in _OVERLAP)
+        and _between(change, moves, population, patterns, settings)
+    ]
+
+
+def _by_codes(population: Population) -> dict[tuple[int, int], float]:
+    """Hosts, ascending -> how far their clocks moved, µs; infinite where nobody knows."""
+    code = {host: number for number, host in enumerate(population.hosts)}
+    found = {}
+    for move in population.clock_moves:
+        if move.host in code and move.other in code:
+            low, high = sorted((code[move.host], code[move.other]))
+            found[low, high] = np.inf if move.by_ns is None else move.by_ns * _US
+    return found
+
+
+def _between(
+    change: Change,
+    moves: dict[tuple[int, int], float],
+    population: Population,
+    patterns: Sequence[Pattern],
+    settings: ConfounderSettings,
+) -> bool:
+    n = crossing = 0
+    largest = 0.0
+    for pattern in patterns:
+        sites, category = pattern.sites, population.categories[pattern.category]
+        units = np.flatnonzero(sites.site == change.site)
+        if category.host is None or not len(units):
+            continue
+        hosts = category.host[:, pattern.rows]
+        n += len(units) * len(pattern.rows)
+        if sites.are_calls:
+            # The own time of a call is on its own host; whether its children overlap is not.
+            if change.kind not in _OVERLAP:
+                continue
+            child = np.flatnonzero(np.isin(sites.above, units))
+            pairs = [(sites.start[unit], sites.start[sites.above[unit]]) for unit in child.tolist()]
+        else:
+            pairs = [(sites.start[unit], sites.end[unit]) for unit in units.tolist()]
+        for one, other in pairs:
+            low, high = np.minimum(hosts[one], hosts[other]), np.maximum(hosts[one], hosts[other])
+            for (a, b), by_us in moves.items():
+                here = int(((low == a) & (high == b)).sum())
+                crossing += here
+                largest = max(largest, by_us) if here else largest
+    size_us = abs(change.after - change.before) if change.unit == "us" else 0.0
+    return crossing > 0 and crossing >= settings.clock_share * n and size_us <= settings.clock_room * largest

@@ -1,0 +1,81 @@
+"""CONFOUNDERS in their order: data quality, then load. The first that explains a change explains it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.load import Load
+from analyze.methods.robust.confounders.lost_instrumentation import LostInstrumentation
+from analyze.methods.robust.confounders.lost_records import LostRecords
+from analyze.methods.robust.confounders.moved_clocks import MovedClocks
+from analyze.methods.robust.confounders.port import Comparison, Confounder, Explained
+from analyze.methods.robust.confounders.renamed_operations import RenamedOperations
+
+CONFOUNDERS: Final[tuple[Confounder, ...]] = (
+    RenamedOperations(),
+    LostInstrumentation(),
+    LostRecords(),
+    MovedClocks(),
+    Load(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Confounded:
+    """Significant changes, with those that a confounder explains apart."""
+
+    kept: tuple[Change, ...]
+    """What findings are made of."""
+    explained: Mapping[str, Explained]
+    """By confounder."""
+
+    def text(self, name: str) -> str:
+        """Give the sentence of a confounder; empty where it was not there."""
+        return self.explained[name].text if name in self.explained else ""
+
+    def changes(self, name: str) -> tuple[Change, ...]:
+        """Give the changes that a confounder explains."""
+        return self.explained[name].changes if name in self.explained else ()
+
+    @property
+    def hidden_paths(self) -> float:
+        """Share of a path that confounders hide."""
+        return max((one.hidden_paths for one in self.explained.values()), default=0.0)
+
+    def without(self, name: str, taken: Collection[int], comparison: Comparison) -> Confounded:
+        """Give the same where a confounder's changes (by id) were taken by findings after all."""
+        left = [change for change in self.changes(name) if id(change) not in taken]
+        if len(left) == len(self.changes(name)):
+            return self
+        others = {key: one for key, one in self.explained.items() if key != name}
+        again = (
+            next(one for one in CONFOUNDERS if one.name == name).explains(left, comparison) if left else None
+        )
+        return replace(self, explained=others | ({} if again is None else {name: again}))
+
+
+def adjusted(comparison: Comparison) -> Comparison:
+    """Let every confounder take itself out of the profile, where that can be done."""
+    for confounder in _used(comparison):
+        comparison = confounder.adjust(comparison)
+    return comparison
+
+
+def confounded(changes: Sequence[Change], comparison: Comparison) -> Confounded:
+    """Ask every confounder what it explains of the changes that are left."""
+    left = list(changes)
+    explained = {}
+    for confounder in _used(comparison):
+        found = confounder.explains(left, comparison)
+        if found is not None:
+            explained[confounder.name] = found
+            gone = {id(change) for change in found.changes}
+            left = [change for change in left if id(change) not in gone]
+    return Confounded(tuple(left), explained)
+
+
+def _used(comparison: Comparison) -> list[Confounder]:
+    return [one for one in CONFOUNDERS if one.name not in comparison.settings.without]

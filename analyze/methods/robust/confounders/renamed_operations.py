@@ -1,0 +1,244 @@
+"""Find operations that were renamed: vanished under one name and new under another, at the same place (L.8).
+
+A deploy that renames a label makes every path through it new. Names are told apart from places: the new name
+stands where the old one stood, between the same neighbours, in as many of the requests. Then the problem is
+tested under the old names, so that whatever else changed there is still found.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained
+from analyze.methods.robust.robust_settings import ConfounderSettings
+from analyze.methods.robust.roles import Roles
+from analyze.profile.build import Pattern, Profiled
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding
+from analyze.profile.profile import Profile, joined
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """One operation under two names."""
+
+    old: OperationName
+    new: OperationName
+    requests: float
+    """Recorded problem requests that pass it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """How operations are used in one period."""
+
+    n: F8
+    """[operations] recorded requests that pass, each site's counted: how much is known."""
+    share: F8
+    """[operations] the same over the period's requests, both weighted: a measure of how often."""
+    requests: float
+    """Recorded requests of the period."""
+    ways: Mapping[int, Mapping[tuple[str, int], float]]
+    """Operation -> neighbour (where from, where to) -> share of its ways that go there."""
+
+
+class RenamedOperations:
+    """Compares under the old names."""
+
+    name = "renamed-operations"
+    doc = "A deployment that renames an operation makes every path through it new."
+    case = "N5"
+
+    def adjust(self, comparison: Comparison) -> Comparison:
+        """Give the profile with the old names for the new ones."""
+        found = renames(comparison.profiled.profile, comparison.roles, comparison.settings.confounders)
+        return with_old_names(comparison, found, self.name, found)
+
+    def explains(self, _: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Say what was renamed; nothing of it is left among the changes."""
+        found = cast(tuple[Rename, ...], comparison.noticed.get(self.name, ()))
+        return Explained("labels", rename_text(found)) if found else None
+
+
+def with_old_names(
+    comparison: Comparison, renamed: tuple[Rename, ...], name: str, noticed: object
+) -> Comparison:
+    """Give a comparison with the old names, and with what a confounder noticed."""
+    if not renamed:
+        return comparison
+    return replace(
+        comparison,
+        profiled=under_old_names(comparison.profiled, renamed),
+        noticed={**comparison.noticed, name: noticed},
+    )
+
+
+def renames(profile: Profile, roles: Roles, settings: ConfounderSettings) -> tuple[Rename, ...]:
+    """Find operations of the reference that the problem knows under another name, by name. O(sites)."""
+    names = profile.names.operations
+    sides = roles.ordinary, roles.problem
+    n0, n1 = (_by_operation(profile, _passing(profile, slots, "n")) for slots in sides)
+    gone = np.flatnonzero((n0 >= settings.rename_requests) & (n1 == 0)).tolist()
+    come = np.flatnonzero((n1 >= settings.rename_requests) & (n0 == 0)).tolist()
+    if not gone or not come:
+        return ()
+    before, after = (uses_of(profile, slots) for slots in sides)
+    components = [{names[o].component for o in np.flatnonzero(side.n > 0)} for side in (before, after)]
+    moved = components[0] - components[1], components[1] - components[0]
+    options = [
+        (likeness, old, new)
+        for old in gone
+        for new in come
+        if _may_be(names[old], names[new], moved)
+        and as_often(before, after, old, new, settings)
+        and (likeness := _likeness(before, after, old, new, gone, come)) >= settings.rename_ways
+    ]
+    found: dict[int, int] = {}
+    for _, old, new in sorted(options, key=lambda option: (-option[0], names[option[1]], names[option[2]])):
+        if old not in found and new not in found.values():
+            found[old] = new
+    halves = _half_moved([names[old] for old in gone], {names[old]: names[new] for old, new in found.items()})
+    return tuple(
+        Rename(names[old], names[new], float(after.n[new]))
+        for old, new in sorted(found.items(), key=lambda pair: names[pair[0]])
+        if not halves & {names[old].component, names[old].callee}
+    )
+
+
+def _half_moved(gone: list[OperationName], found: Mapping[OperationName, OperationName]) -> set[str]:
+    """Components that have another name in places only: what else they did is gone, so they are others."""
+    renamed = {old.component for old, new in found.items() if old.component != new.component}
+    return {old.component for old in gone if old.component in renamed and old not in found}
+
+
+def _may_be(old: OperationName, new: OperationName, moved: tuple[set[str], set[str]]) -> bool:
+    """A name inside its component; a component's where all of it went and came. Else it is another route."""
+
+    def same(one: str, other: str) -> bool:
+        return one == other or (one in moved[0] and other in moved[1])
+
+    if old.component != new.component or old.callee != new.callee:
+        if old.point != new.point:
+            return False
+        return same(old.component, new.component) and same(old.callee, new.callee)
+    return True
+
+
+def uses_of(profile: Profile, slots: B1) -> Uses:
+    """How operations are used in some slots. O(sites)."""
+    responses = profile.responses
+    inside = slots[responses["slot"].to_numpy()]
+    requests, whole = (float(responses[column].to_numpy()[inside].sum()) for column in ("n", "w"))
+    weight = _passing(profile, slots, "w")
+    ways: dict[int, dict[tuple[str, int], float]] = defaultdict(lambda: defaultdict(float))
+    for site, passed in zip(profile.names.sites, weight.tolist(), strict=True):
+        if not passed:
+            continue
+        if site.caller != NO_CALLER:
+            ways[site.operation]["from", site.caller] += passed
+            ways[site.caller]["to", site.operation] += passed
+    shares = {
+        operation: {way: passed / sum(out.values()) for way, passed in out.items()}
+        for operation, out in ways.items()
+    }
+    return Uses(
+        n=_by_operation(profile, _passing(profile, slots, "n")),
+        share=_by_operation(profile, weight) / max(whole, 1e-300),
+        requests=requests,
+        ways=shares,
+    )
+
+
+def _passing(profile: Profile, slots: B1, column: str) -> F8:
+    """[sites] sum of a column of `visits` over some slots: requests that pass (n), or their weight (w)."""
+    visits = profile.visits
+    inside = slots[visits["slot"].to_numpy()]
+    passing = visits[column].to_numpy()[inside]
+    return totals(visits["site"].to_numpy()[inside], passing, len(profile.names.sites))
+
+
+def _by_operation(profile: Profile, passing: F8) -> F8:
+    """[operations] sums of [sites]."""
+    operation = np.array([site.operation for site in profile.names.sites], dtype=np.int64)
+    return totals(operation, passing, len(profile.names.operations))
+
+
+def as_often(before: Uses, after: Uses, old: int, new: int, settings: ConfounderSettings) -> bool:
+    """Whether as many requests pass the new operation as passed the old one."""
+    share0, share1 = float(before.share[old]), float(after.share[new])
+    requests = before.requests + after.requests
+    pooled = (share0 * before.requests + share1 * after.requests) / requests
+    chance = settings.rename_z * float(np.sqrt(pooled * (1 / before.requests + 1 / after.requests)))
+    return abs(share1 - share0) <= max(settings.rename_share * share0, chance)
+
+
+def _likeness(before: Uses, after: Uses, old: int, new: int, gone: list[int], come: list[int]) -> float:
+    """Part of the ways that lead to the same neighbours; neighbours that may be renamed, too, are alike."""
+
+    def ways(uses: Uses, operation: int, unsure: list[int]) -> dict[tuple[str, int], float]:
+        merged: dict[tuple[str, int], float] = defaultdict(float)
+        for (way, other), share in uses.ways.get(operation, {}).items():
+            merged[way, NO_CALLER if other in unsure else other] += share
+        return merged
+
+    one, other = ways(before, old, gone), ways(after, new, come)
+    if not one and not other:
+        return 1.0
+    return sum(min(share, other.get(way, 0.0)) for way, share in one.items())
+
+
+def under_old_names(profiled: Profiled, found: tuple[Rename, ...]) -> Profiled:
+    """The profile with the old names for the new ones, and its patterns renumbered. O(rows log rows)."""
+    names = _old_names(profiled.profile.names, found)
+    # The numbers that `joined` gives: names as they come.
+    codes = NameBook().taken_in(names)
+    return Profiled(
+        joined([replace(profiled.profile, names=names)]),
+        tuple(_renumbered(pattern, codes) for pattern in profiled.patterns),
+    )
+
+
+def _old_names(names: Names, found: tuple[Rename, ...]) -> Names:
+    old = {rename.new: rename.old for rename in found}
+    roots = {f"{new.component}/{new.point}": f"{was.component}/{was.point}" for new, was in old.items()}
+    return replace(
+        names,
+        operations=tuple(old.get(name, name) for name in names.operations),
+        roots=tuple(roots.get(root, root) for root in names.roots),
+    )
+
+
+def _renumbered(pattern: Pattern, codes: Recoding) -> Pattern:
+    sites: GraphSites = pattern.sites
+    return pattern._replace(
+        sites=replace(
+            sites,
+            site=codes.site[sites.site],
+            path=codes.path[sites.path],
+            shape=codes.shape[sites.shape],
+            shape_site=codes.site[sites.shape_site],
+            shape_of=codes.shape[sites.shape_of],
+        )
+    )
+
+
+def rename_text(found: tuple[Rename, ...], most: int = 3) -> str:
+    """What was renamed, in one sentence."""
+
+    def called(rename: Rename) -> str:
+        return rename.new.text if rename.new.component != rename.old.component else rename.new.point
+
+    said = ", ".join(f"{rename.old.text} is {called(rename)}" for rename in found[:most])
+    rest = f" and {len(found) - most} more" if len(found) > most else ""
+    return (
+        f"Renamed: {said}{rest} in the problem, at the same place in as many requests; compared under the "
+        "old name."
+    )

@@ -1,0 +1,36 @@
+"""Write values that Python or Arrow have no form for: dates and times beyond the year 9999."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """Values of a column; its `texts` where Python has no such date or time (`infinity`)."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        values = texts(column).to_pylist()
+    return values
+
+
+def times_as_text(column: pa.Array) -> pa.Array:
+    """Texts of dates or times. Arrow's own say of what is beyond Python's that it is out of range."""
+    try:
+        pc.min_max(column).as_py()
+    except (OverflowError, ValueError):
+        return texts(column)
+    return column.cast(pa.string())
+
+
+def texts(column: pa.Array) -> pa.Array:
+    """Values of a column as DuckDB writes them."""
+    import duckdb  # costs a fifth of a second, and is hardly ever needed
+
+    with duckdb.connect(":memory:") as connection:
+        connection.register("_values", pa.table({"value": column}))
+        answer = connection.sql("SELECT value::VARCHAR AS value FROM _values").to_arrow_table()
+    return answer["value"].combine_chunks()

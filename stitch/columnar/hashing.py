@@ -1,0 +1,122 @@
+"""Hash whole columns to 64 bits: words by BLAKE2b once a distinct value, then multiply-xor mixing.
+
+Used to *group* nodes and flows inside a batch and to order branches canonically; values are stable across
+batches, machines and versions. Stored keys are 128-bit BLAKE2b of the whole template (`stitch.graph.key`),
+never these.
+
+The content hash of event rows is equal for rows that say the same, whatever their place in the batch. It is
+used on the few rows whose ids collide, to tell a repeated delivery from a contradiction and to choose a
+winner that does not depend on arrival order.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import B1, U8
+from schemas.events import EVENT_SCHEMA, with_text_ids
+from stitch.columnar.chunks import whole
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
+_NULL = np.uint64(0xA24BAED4963EE407)
+
+
+def mix(x: U8) -> U8:
+    """Bijective finaliser (splitmix64): every input bit changes half of the output bits. Shape is kept."""
+    with np.errstate(over="ignore"):
+        z = x + _GOLDEN
+        z = (z ^ (z >> np.uint64(30))) * _MULTIPLY_1
+        z = (z ^ (z >> np.uint64(27))) * _MULTIPLY_2
+    return z ^ (z >> np.uint64(31))
+
+
+def hash_word(text: str | None) -> int:
+    """Stable 64-bit hash of one string; null differs from the empty string."""
+    if text is None:
+        return 0x5DEECE66D
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def hash_dictionary(column: pa.ChunkedArray | pa.Array) -> U8:
+    """[rows] uint64 hash of a dictionary-encoded string column: O(distinct) hashing, O(rows) gather."""
+    if isinstance(column, pa.ChunkedArray):
+        column = (
+            column.unify_dictionaries().combine_chunks() if column.num_chunks else pa.array([], column.type)
+        )
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0)
+    words = [hash_word(word) for word in column.dictionary.to_pylist()]
+    table = np.array([*words, hash_word(None)], dtype=np.uint64)
+    codes = column.indices.fill_null(len(words)).to_numpy(zero_copy_only=False)
+    hashes: U8 = table[codes]
+    return hashes
+
+
+def hash_labels(events: pa.Table) -> U8:
+    """[events] uint64 hash of what a node is called: component, point, label and kind, never its host."""
+    with np.errstate(over="ignore"):
+        h = mix(hash_dictionary(events["component"]))
+        h = mix(h ^ hash_dictionary(events["point"]))
+        h = mix(h ^ hash_dictionary(events["label"]))
+        return mix(h + events["kind"].to_numpy().astype(np.uint64))
+
+
+def hash_rows(events: pa.Table) -> U8:
+    """[rows] stable uint64 hash over every column of `events`; null differs from empty. O(rows + values)."""
+    if events.schema.equals(EVENT_SCHEMA):
+        events = with_text_ids(events)
+    total = np.zeros(events.num_rows, dtype=np.uint64)
+    for name in events.column_names:
+        array = whole(events[name])
+        with np.errstate(over="ignore"):
+            total = mix(total + _hash_values(array))
+    return total
+
+
+def _hash_values(array: pa.Array) -> U8:
+    """[values] hash of one column of any type of the event schema."""
+    kind = array.type
+    if pa.types.is_list(kind):
+        return _hash_lists(array)
+    if pa.types.is_struct(kind):
+        total = np.zeros(len(array), dtype=np.uint64)
+        for i in range(kind.num_fields):
+            with np.errstate(over="ignore"):
+                total = mix(total + _hash_values(pc.struct_field(array, [i])))
+        return np.where(_nulls(array), _NULL, total)
+    if pa.types.is_dictionary(kind):
+        return hash_dictionary(array)
+    if pa.types.is_string(kind):
+        return hash_dictionary(array.dictionary_encode())
+    if pa.types.is_floating(kind):
+        bits = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).view(np.uint64)
+    else:
+        whole = pc.fill_null(array.cast(pa.int64()), 0)
+        bits = whole.to_numpy(zero_copy_only=False).view(np.uint64)
+    return np.where(_nulls(array), _NULL, mix(bits))
+
+
+def _hash_lists(array: pa.Array) -> U8:
+    """[lists] hash of each list: its length and its values with their places."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = _hash_values(pc.list_flatten(array))
+    ends = np.cumsum(lengths)
+    place = np.arange(len(values)) - np.repeat(ends - lengths, lengths)
+    with np.errstate(over="ignore"):
+        running = np.concatenate(
+            (np.zeros(1, np.uint64), np.cumsum(mix(values + mix(place.astype(np.uint64)))))
+        )
+        total = mix(running[ends] - running[ends - lengths] + lengths.astype(np.uint64))
+    return np.where(_nulls(array), _NULL, total)
+
+
+def _nulls(array: pa.Array) -> B1:
+    """[values] where the array is null."""
+    result: B1 = array.is_null().to_numpy(zero_copy_only=False)
+    return result

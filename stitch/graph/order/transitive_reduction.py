@@ -1,0 +1,99 @@
+"""Find the edges `u → v` that another path from u to v makes redundant: transitive reduction (A.3 step 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schemas.arrays import B1, I8
+from stitch.columnar.runs import distinct, group_stably, offsets, rank_in_runs
+
+_MASK_WORDS = 8 * 2**20
+"""Reach masks of at most 64 MiB (8 Mi words of 8 bytes) are held at a time, but for a single larger flow."""
+
+
+def redundant_edges(flow: I8, rounds: I8, src: I8, dst: I8) -> B1:
+    """[edges] which edges go in the transitive reduction; edges are distinct and acyclic.
+
+    flow: [vertices] ascending flow codes. rounds: [vertices] any numbering that grows along every edge.
+    Only an edge with `out(src) ≥ 2` and `in(dst) ≥ 2` can be redundant, so only such sources are tracked:
+    each gets a bit in its flow, and sets of ancestors are unions of bit masks, round by round.
+    O(edges of flows with candidates × candidates of the flow / 64).
+    """
+    n = len(flow)
+    n_out = np.bincount(src, minlength=n)
+    n_in = np.bincount(dst, minlength=n)
+    candidate = (n_out[src] > 1) & (n_in[dst] > 1)
+    result = np.zeros(len(src), dtype=np.bool_)
+    if not candidate.any():
+        return result
+    tracked = distinct(src[candidate])
+    starts = np.diff(flow[tracked], prepend=-1) != 0
+    bit = np.full(n, -1, dtype=np.int64)
+    bit[tracked] = rank_in_runs(starts)
+    n_flows = int(flow[-1]) + 1
+    n_words = -(-np.bincount(flow[tracked], minlength=n_flows) // 64)
+    n_vertices = np.bincount(flow, minlength=n_flows)
+    for flows in _batches(n_words, n_vertices):
+        chosen = np.zeros(n_flows, dtype=np.bool_)
+        chosen[flows] = True
+        vertices = np.flatnonzero(chosen[flow])
+        edges = np.flatnonzero(chosen[flow[src]])
+        local = np.empty(n, dtype=np.int64)
+        local[vertices] = np.arange(len(vertices))
+        result[edges] = _redundant(
+            rounds[vertices],
+            local[src[edges]],
+            local[dst[edges]],
+            bit[vertices],
+            candidate[edges],
+            int(n_words[flows].max()),
+        )
+    return result
+
+
+def _batches(n_words: I8, n_vertices: I8) -> list[I8]:
+    """Flows with candidates, in lots of similar mask width whose masks fit `_MASK_WORDS`."""
+    lots: list[I8] = []
+    width = 1
+    while True:
+        # Widths double from lot to lot, so no flow pays more than twice its own width.
+        fits = np.flatnonzero((n_words <= width) & (n_words > width // 2))
+        if len(fits):
+            lot = np.cumsum(n_vertices[fits] * width) // _MASK_WORDS
+            lots.extend(np.split(fits, np.flatnonzero(np.diff(lot)) + 1))
+        if width >= n_words.max():
+            return lots
+        width *= 2
+
+
+def _redundant(rounds: I8, src: I8, dst: I8, bit: I8, candidate: B1, width: int) -> B1:
+    """[edges] redundancy in one lot; vertices are local numbers, `width` the mask words of each."""
+    n = len(rounds)
+    own = np.zeros((n, width), dtype=np.uint64)
+    marked = np.flatnonzero(bit >= 0)
+    own[marked, bit[marked] >> 6] = np.uint64(1) << (bit[marked] & 63).astype(np.uint64)
+    above = np.zeros((n, width), dtype=np.uint64)
+    """Tracked proper ancestors."""
+    farther = np.zeros((n, width), dtype=np.uint64)
+    """Tracked ancestors two or more steps away."""
+    by_dst, _ = group_stably(dst, n)
+    n_rounds = int(rounds.max()) + 1
+    by_round, _ = group_stably(rounds[dst[by_dst]], n_rounds)
+    ordered = by_dst[by_round]  # edges by (round of the destination, destination)
+    bounds = offsets(np.bincount(rounds[dst], minlength=n_rounds))
+    for turn in range(1, n_rounds):
+        edges = ordered[bounds[turn] : bounds[turn + 1]]
+        if not len(edges):
+            continue
+        into = dst[edges]
+        first = np.flatnonzero(np.diff(into, prepend=-1))
+        reach = above[src[edges]]
+        here = into[first]
+        farther[here] = np.bitwise_or.reduceat(reach, first, axis=0)
+        above[here] = np.bitwise_or.reduceat(reach | own[src[edges]], first, axis=0)
+    result = np.zeros(len(src), dtype=np.bool_)
+    tested = np.flatnonzero(candidate)
+    place = bit[src[tested]]
+    word = farther[dst[tested], place >> 6]
+    result[tested] = (word >> (place & 63).astype(np.uint64)) & np.uint64(1) != 0
+    return result

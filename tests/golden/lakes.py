@@ -1,0 +1,75 @@
+"""The lakes of the golden comparisons: simulated from a seed, and imported from `tests/data`.
+
+They are made by the command line, once, and kept under `.cache/golden` for as long as the sources that make
+them are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from evaluation.store import fingerprint
+
+MAKERS = ("schemas", "ingest", "stitch", "tests/golden/lakes.py")
+REQUESTS = "1200"
+"""Of a simulated run: enough for the published faults to be found."""
+WORKLOADS = {
+    "sfs97": (
+        *("N1", "F5-spin", "F5-spin-broad", "F8", "F9", "F11", "F13", "F14"),
+        *("N2", "N3", "N4", "N5", "N6", "F12", "N1", "N1", "N1"),
+    ),
+    "postmark-large": ("N1", "F1", "F15", "F4"),
+    "linux-build": ("N1", "F3", "F7", "F10"),
+    "iozone": ("N1", "F2"),
+    "ursa-minor-build": ("N1", "F6"),
+}
+"""Workload -> the fault of each run; the n-th is simulated with seed n + 1, on its own day."""
+IMPORTED = {
+    "boutique": ("online-boutique", ("before", "after-recommendation-delay", "after-frontend-return")),
+    "shop": ("faults", ("online-boutique",)),
+    "tickets": ("faults", ("train-ticket",)),
+}
+"""Lake -> folder of `tests/data` and the beginnings of its files."""
+
+Command = Callable[..., tuple[int, str]]
+"""Runs `flowdiff` with arguments: exit code, and what it printed."""
+
+
+def lake_of(name: str, root: Path, flowdiff: Command) -> Path:
+    """The kept lake, made where it is missing or older than its makers."""
+    kept = root / ".cache" / "golden" / fingerprint(root, MAKERS)
+    if not kept.is_dir():
+        shutil.rmtree(kept.parent, ignore_errors=True)
+    lake = kept / name
+    if lake.is_dir():
+        return lake
+    part = kept / f".{name}-{os.getpid()}"
+    part.mkdir(parents=True)
+    if name in WORKLOADS:
+        files = _simulate(name, part, flowdiff)
+    else:
+        folder, names = IMPORTED[name]
+        files = [path for one in names for path in (root / "tests" / "data" / folder).glob(f"{one}.*")]
+    code, said = flowdiff("import", *files, "--lake", part / "lake", "--window", "1m")
+    assert code == 0, said
+    try:
+        (part / "lake").rename(lake)
+    except OSError:  # another process was first
+        if not lake.is_dir():
+            raise
+    shutil.rmtree(part)
+    return lake
+
+
+def _simulate(workload: str, folder: Path, flowdiff: Command) -> list[Path]:
+    files = []
+    for number, fault in enumerate(WORKLOADS[workload]):
+        files.append(folder / f"{number}.ndjson")
+        run = ("--workload", workload, "--fault", fault, "--seed", number + 1, "--requests", REQUESTS)
+        day = f"2026-01-{5 + number:02}T00:00:00Z"
+        code, said = flowdiff("simulate", *run, "--workers", 1, "--start", day, "--out", files[-1])
+        assert code == 0, said
+    return files

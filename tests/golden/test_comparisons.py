@@ -1,0 +1,94 @@
+"""Reports of many comparisons, field by field: what no rebuilding may change unless it says why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden.comparisons import CASES, Case
+from golden.lakes import lake_of
+from golden.report_json import differences, kept, only_words_differ, written
+
+from flowdiff.__main__ import main
+
+SHOWN = 40
+"""Differences told of one report."""
+WIDTH = 90
+REFUSED = 2
+
+
+def flowdiff(*arguments: object) -> tuple[int, str]:
+    """The command line in this process: exit code, and what it printed."""
+    out = StringIO()
+    with redirect_stdout(out), redirect_stderr(out), pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0), out.getvalue()
+
+
+def report(case: Case, lake: Path, path: Path) -> dict[str, Any]:
+    """What is kept of the report; of a comparison that is refused, the reason."""
+    code, said = flowdiff(*case.arguments, "--lake", lake, "--no-save", "--json", path)
+    if code == REFUSED:
+        return {"exit_code": code, "error": said}
+    return {"exit_code": code, **kept(json.loads(path.read_bytes()))}
+
+
+@pytest.fixture(scope="session")
+def lake(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Name -> a copy of the kept lake, in which no comparison before this session left its statistics."""
+    folder = tmp_path_factory.mktemp("lakes")
+
+    @cache
+    def copied(name: str) -> Path:
+        return Path(shutil.copytree(lake_of(name, repository, flowdiff), folder / name))
+
+    return copied
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_report(
+    case: Case,
+    lake: Callable[[str], Path],
+    tmp_path: Path,
+    expected_folder: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    found = report(case, lake(case.lake), tmp_path / "report.json")
+    golden = expected_folder / "comparisons" / f"{case.name}.json"
+    known = json.loads(golden.read_bytes()) if golden.is_file() else None
+    lines = [
+        f"{at}: expected {_short(old)}, found {_short(new)}" for at, old, new in differences(known, found)
+    ]
+    if not lines:
+        return
+    numbers = "names and sentences only" if only_words_differ(known, found) else "NUMBERS differ"
+    if request.config.getoption("--rewrite-golden"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(written(found) + "\n", encoding="utf-8")
+        pytest.skip(f"rewrote {golden.name}: {len(lines)} fields, {numbers}")
+    shown = "\n".join(islice(lines, SHOWN))
+    pytest.fail(
+        f"{case.name}: {len(lines)} fields differ, {numbers} (see tests/golden/README.md)\n{shown}",
+        pytrace=False,
+    )
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
+
+
+def test_every_golden_has_its_comparison(expected_folder: Path) -> None:
+    assert not [name for name, times in Counter(case.name for case in CASES).items() if times > 1]
+    assert {path.stem for path in (expected_folder / "comparisons").iterdir()} == {
+        case.name for case in CASES
+    }
