@@ -147,7 +147,8 @@ class Estimate:
         if self.unit == "share":
             return self.largest(level)
         low, high = self.interval(level)
-        return np.maximum(-np.expm1(low), np.expm1(np.minimum(high, _MOST_LOG)))
+        size = np.maximum(-np.expm1(low), np.expm1(np.minimum(high, _MOST_LOG)))
+        return np.where(np.isnan(size), np.inf, size)
 
     def equivalent(self, margin: F8 | float) -> B1:
         """Tell which changes are within a margin by two one-sided tests at 5 % (TOST)."""
