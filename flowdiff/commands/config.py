@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
+from flowdiff.cli.settings_options import Flags, takes_settings
+from flowdiff.commands.ingest import INGEST_OPTIONS
 from flowdiff.settings.effective import CONFIG_VARIABLE, effective
-from flowdiff.settings.key_options import Flags, takes_keys
 from flowdiff.settings.toml_text import default_toml, effective_toml
 
 
-@takes_keys
+@takes_settings
 def command(
-    flags: Flags,
+    flags: Annotated[Flags, INGEST_OPTIONS],
     config: Annotated[
         Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
     ] = None,

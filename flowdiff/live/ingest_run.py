@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from flowdiff.cli.outcome import FAILED
+from flowdiff.cli.version import version
 from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector
 from flowdiff.live.spare_memory import SpareMemory
@@ -21,9 +23,7 @@ from flowdiff.live.status_server import StatusServer
 from flowdiff.live.stopping import StopOnSignal
 from flowdiff.live.timed_store import TimedStore
 from flowdiff.live.watches import Watches
-from flowdiff.outcome import FAILED
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
 from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError

@@ -16,7 +16,7 @@ from oracles.robust_report import robust_outcome
 from analyze.methods.registry import all_methods
 from analyze.report.page import render_html
 from flowdiff.__main__ import main
-from flowdiff.finding_views import Compared, requests_of, shell_line, with_views
+from flowdiff.cli.finding_views import Compared, requests_of, shell_line, with_views
 from schemas.periods import parse_period
 from schemas.report.findings import ChangeKind, Finding, FindingsSection, Member
 from schemas.report.report import content_id

@@ -234,13 +234,15 @@ def test_what_is_missing_is_named(given: tuple[str, ...], words: str, capsys: py
 
 @pytest.mark.usefixtures("slowest_roots")
 def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixture[str]):
-    assert run("compare", "--method", "slowest-roots", "--help") == 0
+    assert run("compare", "--method", "slowest-roots", "--help-all") == 0
     theirs = capsys.readouterr().out
     assert "--top" in theirs
     assert "--sm-threshold" not in theirs
     assert run("compare", "--help") == 0
+    assert "--min-z" not in capsys.readouterr().out
+    assert run("compare", "--help-all") == 0
     assert "--min-z" in capsys.readouterr().out
-    assert run("compare", "--method", "paper", "--help") == 0
+    assert run("compare", "--method", "paper", "--help-all") == 0
     assert "--sm-threshold" in capsys.readouterr().out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from oracles.period_traffic import blocks_of, drawn
 
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.outcome import Evidence, Explained, Outcome, outcome
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.places import Places

@@ -12,7 +12,7 @@ from oracles.span_events import T0
 from scipy import stats
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.places import places_of
 from analyze.population import Sample
 

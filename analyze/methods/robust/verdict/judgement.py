@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyze.methods.robust.robust_run import RobustRun
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.data_quality import (
     history_rows,
     quality_rows,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.sizes import LargestChange
 from analyze.methods.robust.verdict.whole import Measure
 from analyze.report.wording import change, counted, duration, percent

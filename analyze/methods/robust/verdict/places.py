@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.view import View, values_of
 from analyze.profile.profile import OWN_TIME
 from analyze.stats.block_means import BlockSums, level_estimate, mean_change

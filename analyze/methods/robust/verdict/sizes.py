@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 from analyze.methods.robust.verdict.places import Places
 from analyze.methods.robust.verdict.whole import Whole

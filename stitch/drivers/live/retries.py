@@ -1,4 +1,4 @@
-"""What went wrong with lanes lately, and what follows: try again, take back, or halt."""
+"""Decide what follows when a lane's commit or takeover fails: try again, take back, or halt."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ MAX_LOSSES: Final = 3
 """Times that a lane of ours is taken by another before it is left to them."""
 SETTLED_COMMITS: Final = 10
 """Commits in a row after which a lane counts as undisputed."""
+_WAITS: Final = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED),
+        *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN),
+    }
+)
 
 
 @dataclass(slots=True)
-class _Setback:
+class _RetryState:
     failures: int = 0
     """Commits that failed, one after the other."""
     retry_at_ns: int = 0
@@ -30,24 +36,24 @@ class _Setback:
     """Whether the lane is to be taken over again at `retry_at_ns`."""
 
 
-class Setbacks:
+class RetryStates:
     """By lane. `clock` tells the time in ns."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._of: dict[int, _Setback] = {}
+        self._of: dict[int, _RetryState] = {}
 
     def failed(self, lane: int, error: OSError) -> bool:
         """A commit failed; whether it is worth another try."""
-        told = self._of.setdefault(lane, _Setback())
-        told.failures += 1
-        told.retry_at_ns = self._clock() + RETRY_NS
-        return told.failures < MAX_FAILURES or passes_by_itself(error)
+        state = self._of.setdefault(lane, _RetryState())
+        state.failures += 1
+        state.retry_at_ns = self._clock() + RETRY_NS
+        return state.failures < MAX_FAILURES or passes_by_itself(error)
 
     def may_retry(self, lane: int) -> bool:
         """Whether it is time for another try of a commit."""
-        told = self._of.get(lane)
-        return told is None or self._clock() >= told.retry_at_ns
+        state = self._of.get(lane)
+        return state is None or self._clock() >= state.retry_at_ns
 
     def lost(self, lane: int) -> bool:
         """Another process took a lane that the log gave to us; whether to take it back, later.
@@ -55,47 +61,41 @@ class Setbacks:
         It may have slept in the middle of taking over, before it was declared dead. Where it happens again
         and again, two groups write to one lake: the one that lost the lane last gives in.
         """
-        told = self._of.setdefault(lane, _Setback())
-        told.losses, told.commits = told.losses + 1, 0
-        if told.losses >= MAX_LOSSES:
+        state = self._of.setdefault(lane, _RetryState())
+        state.losses, state.commits = state.losses + 1, 0
+        if state.losses >= MAX_LOSSES:
             return False
         self.put_off(lane)
         return True
 
     def put_off(self, lane: int) -> None:
         """A lane cannot be taken over now, for a cause that may pass."""
-        told = self._of.setdefault(lane, _Setback())
-        told.is_away, told.retry_at_ns = True, self._clock() + RETRY_NS
+        state = self._of.setdefault(lane, _RetryState())
+        state.is_away, state.retry_at_ns = True, self._clock() + RETRY_NS
 
     def to_take_over(self) -> list[int]:
         """Lanes that are away and whose time has come."""
-        return [lane for lane, told in self._of.items() if told.is_away and self._clock() >= told.retry_at_ns]
+        return [
+            lane for lane, state in self._of.items() if state.is_away and self._clock() >= state.retry_at_ns
+        ]
 
     def tried(self, lane: int) -> None:
         """A lane is being taken over: it is not away, unless it is put off again."""
-        told = self._of.get(lane)
-        if told is not None:
-            told.is_away = False
+        state = self._of.get(lane)
+        if state is not None:
+            state.is_away = False
 
     def committed(self, lane: int) -> None:
         """A commit of ours stands."""
-        told = self._of.get(lane)
-        if told is not None:
-            told.failures, told.commits = 0, told.commits + 1
-            if told.losses == 0 or told.commits >= SETTLED_COMMITS:
+        state = self._of.get(lane)
+        if state is not None:
+            state.failures, state.commits = 0, state.commits + 1
+            if state.losses == 0 or state.commits >= SETTLED_COMMITS:
                 del self._of[lane]
 
     def forget(self, lane: int) -> None:
         """The lane is no longer ours, or waits for a person: what was, does not count."""
         self._of.pop(lane, None)
-
-
-_WAITS: Final = frozenset(
-    {
-        *(errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.ETIMEDOUT, errno.ECONNREFUSED),
-        *(errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN),
-    }
-)
 
 
 def passes_by_itself(error: OSError) -> bool:

@@ -1,16 +1,48 @@
-"""How far event time is along a lane: the least of its streams (ARCHITECTURE 6).
+"""Keep which streams of the log are ours, by lane, and how far event time is along each (ARCHITECTURE 6).
 
 A stream is as far as its latest event, no further than the log's own time (one clock that is ahead moves
-nothing), less the lateness allowed. A stream that was read to its end and then silent goes by the clock.
+nothing), less the lateness allowed. A stream that was read to its end and then silent goes by the clock. A
+lane is as far as the least of its streams.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ingest.source import StreamId
 from stitch.drivers.live.steady_clock import Moment
+
+
+class OwnStreams:
+    """Lanes are taken over whole: whoever takes one over asks here what it is made of."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, set[StreamId]] = {}
+
+    def __getitem__(self, lane: int) -> list[StreamId]:
+        """Ascending; none where the lane is not ours."""
+        return sorted(self._of.get(lane, ()))
+
+    def gain(self, lane: int, streams: Iterable[StreamId]) -> None:
+        """They are ours from now on."""
+        self._of.setdefault(lane, set()).update(streams)
+
+    def forgo(self, lane: int, streams: Iterable[StreamId]) -> bool:
+        """They no longer are; whether some of the lane is left."""
+        ours = self._of.get(lane, set())
+        ours.difference_update(streams)
+        if not ours:
+            self._of.pop(lane, None)
+        return bool(ours)
+
+
+def by_lane(streams: Iterable[StreamId]) -> Iterator[tuple[int, list[StreamId]]]:
+    """Lanes, ascending, each with its streams."""
+    found: dict[int, list[StreamId]] = {}
+    for stream in sorted(streams):
+        found.setdefault(stream.lane, []).append(stream)
+    return iter(sorted(found.items()))
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
-from stitch.drivers.live.setbacks import (
+from stitch.drivers.live.retries import (
     MAX_FAILURES,
     MAX_LOSSES,
     RETRY_NS,
     SETTLED_COMMITS,
-    Setbacks,
+    RetryStates,
     passes_by_itself,
 )
 from stitch.lake.bucket.failures import failure_of
@@ -33,28 +33,28 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def setbacks(clock: Clock) -> Setbacks:
-    return Setbacks(clock)
+def retries(clock: Clock) -> RetryStates:
+    return RetryStates(clock)
 
 
-def test_a_commit_is_tried_again_after_a_while(clock: Clock, setbacks: Setbacks) -> None:
-    assert setbacks.may_retry(1)
-    assert setbacks.failed(1, BROKEN)
-    assert setbacks.may_retry(2)
+def test_a_commit_is_tried_again_after_a_while(clock: Clock, retries: RetryStates) -> None:
+    assert retries.may_retry(1)
+    assert retries.failed(1, BROKEN)
+    assert retries.may_retry(2)
     clock.now_ns = RETRY_NS - 1
-    assert not setbacks.may_retry(1)
+    assert not retries.may_retry(1)
     clock.now_ns = RETRY_NS
-    assert setbacks.may_retry(1)
+    assert retries.may_retry(1)
 
 
-def test_an_error_that_stays_halts_the_third_time_in_a_row(setbacks: Setbacks) -> None:
-    assert [setbacks.failed(1, BROKEN) for _ in range(MAX_FAILURES)] == [True] * (MAX_FAILURES - 1) + [False]
-    setbacks.committed(1)
-    assert setbacks.failed(1, BROKEN)
+def test_an_error_that_stays_halts_the_third_time_in_a_row(retries: RetryStates) -> None:
+    assert [retries.failed(1, BROKEN) for _ in range(MAX_FAILURES)] == [True] * (MAX_FAILURES - 1) + [False]
+    retries.committed(1)
+    assert retries.failed(1, BROKEN)
 
 
-def test_an_error_that_passes_never_halts(setbacks: Setbacks) -> None:
-    assert all(setbacks.failed(1, FULL) for _ in range(10 * MAX_FAILURES))
+def test_an_error_that_passes_never_halts(retries: RetryStates) -> None:
+    assert all(retries.failed(1, FULL) for _ in range(10 * MAX_FAILURES))
     for error in (TimeoutError(), ConnectionResetError(), OSError(errno.EDQUOT, ""), FULL):
         assert passes_by_itself(error)
     for code in (errno.EIO, errno.EROFS, errno.EACCES):
@@ -74,32 +74,32 @@ def test_of_what_a_bucket_answers_the_server_s_trouble_is_waited_for(status: int
     assert passes_by_itself(told.error) == passes
 
 
-def test_a_lane_that_was_lost_is_taken_back_later(clock: Clock, setbacks: Setbacks) -> None:
-    assert setbacks.lost(3)
-    assert setbacks.to_take_over() == []
+def test_a_lane_that_was_lost_is_taken_back_later(clock: Clock, retries: RetryStates) -> None:
+    assert retries.lost(3)
+    assert retries.to_take_over() == []
     clock.now_ns = RETRY_NS
-    assert setbacks.to_take_over() == [3]
-    setbacks.tried(3)
-    assert setbacks.to_take_over() == []
+    assert retries.to_take_over() == [3]
+    retries.tried(3)
+    assert retries.to_take_over() == []
 
 
-def test_who_loses_a_lane_again_and_again_gives_in(setbacks: Setbacks) -> None:
-    assert [setbacks.lost(3) for _ in range(MAX_LOSSES)] == [True] * (MAX_LOSSES - 1) + [False]
+def test_who_loses_a_lane_again_and_again_gives_in(retries: RetryStates) -> None:
+    assert [retries.lost(3) for _ in range(MAX_LOSSES)] == [True] * (MAX_LOSSES - 1) + [False]
 
 
-def test_losses_count_until_enough_commits_stand(setbacks: Setbacks) -> None:
+def test_losses_count_until_enough_commits_stand(retries: RetryStates) -> None:
     for commits, is_settled in ((SETTLED_COMMITS - 1, False), (SETTLED_COMMITS, True)):
-        setbacks.forget(3)
+        retries.forget(3)
         for _ in range(MAX_LOSSES - 1):
-            assert setbacks.lost(3)
+            assert retries.lost(3)
         for _ in range(commits):
-            setbacks.committed(3)
-        assert setbacks.lost(3) == is_settled
+            retries.committed(3)
+        assert retries.lost(3) == is_settled
 
 
-def test_what_is_no_longer_ours_is_not_taken_back(clock: Clock, setbacks: Setbacks) -> None:
-    setbacks.lost(3)
-    setbacks.put_off(4)
-    setbacks.forget(3)
+def test_what_is_no_longer_ours_is_not_taken_back(clock: Clock, retries: RetryStates) -> None:
+    retries.lost(3)
+    retries.put_off(4)
+    retries.forget(3)
     clock.now_ns = RETRY_NS
-    assert setbacks.to_take_over() == [4]
+    assert retries.to_take_over() == [4]

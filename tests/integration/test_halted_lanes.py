@@ -1,4 +1,4 @@
-"""A log that lost its end, on a real broker: no restart, no growth and no other process passes it."""
+"""Lanes that halt, on a real broker: no restart and nobody else passes what a person must decide."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, ingesting, records
-from fixtures.kafka_bench import KafkaBench, wait_until
+from fixtures.kafka_bench import KafkaBench, numbered, wait_until
 from fixtures.kafka_broker import cut_log, started
+from kafka import TopicPartition
 
-from ingest.source import StreamId
+from flowdiff.__main__ import main
+from ingest.kafka.rereading import Rereading
+from ingest.source import Place, StreamId
+from schemas.config import DecodeConfig
 from schemas.errors import HaltedError
 from stitch.lake.chain import read_chain
 from stitch.lake.encoding import decode
@@ -107,6 +111,64 @@ def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path
     assert len(requests_of(lake)) == READ // 3 + written
     with ingesting(tmp_path, *options, "--until-end") as run:  # the order was for once
         assert run.ended() == 0, run.text
+
+
+def test_a_segment_that_is_gone_is_read_again(
+    mortal: KafkaBench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, lake = mortal.topic(), tmp_path / "lake"
+    whole = records(40, time.time_ns() - 20 * NS_PER_SECOND, apart_ns=NS_PER_SECOND // 5)
+    mortal.fill(topic, whole[:100], batch=7)
+    config = tmp_path / "flowdiff.toml"
+    config.write_text(
+        f'lake = "{lake}"\n[kafka]\nbootstrap = {[*mortal.broker.bootstrap]}\ntopics = ["{topic}"]\n'
+        'default_format = "native"\n[live]\ncommit_interval = "1s"\nwindow_length = "1m"\n'
+    )
+    with ingesting(tmp_path, "--config", config, "--log-level", "debug") as run:
+        run.wait_for("commit", lambda told: told["open_events"] > 0)
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0, run.text
+    store = LocalStore.at(lake)
+    before = [*read_chain(store, 1)][-1].record
+    for segment in before.standing.segments:
+        store.remove(segment.name)
+    with ingesting(tmp_path, "--config", config) as run:
+        assert run.ended() == HaltedError.exit_code, run.text
+        assert "`flowdiff repair --lane`" in run.text
+    assert before.counters.events_open > 0
+    with pytest.raises(SystemExit) as end:
+        main(["repair", str(lake), "--lane", "1", "--config", str(config)])
+    assert end.value.code == 0
+    count = before.counters.events_open
+    assert f"{count} of {count} open events are there" in capsys.readouterr().out
+    mortal.fill(topic, whole[100:])
+    with ingesting(tmp_path, "--config", config, "--until-end") as run:
+        assert run.ended() == 0, run.text
+    assert check(store) == []
+    assert requests_of(lake) == {f"r{i}" for i in range(40)}
+    counters = [link.record.counters for link in read_chain(store, 1)]
+    assert sum(each.events_published for each in counters) == len(whole)
+
+
+def test_what_kafka_lost_of_a_segment_is_told_and_booked(mortal: KafkaBench) -> None:
+    topic = mortal.topic()
+    stream = StreamId(topic, 0)
+    mortal.fill(topic, numbered(0, 100), batch=10)
+    log = Rereading(mortal.settings(topic), DecodeConfig())
+    with contextlib.closing(log):
+        polls, missing = log.read(stream, 5, Place(95))
+        assert [value for poll in polls for value in poll.payloads] == [*numbered(5, 95)]
+        assert missing == []
+        mortal.admin.delete_records({TopicPartition(topic, 0): 40})
+        polls, missing = log.read(stream, 5, Place(95))
+        assert [value for poll in polls for value in poll.payloads] == [*numbered(40, 95)]
+        assert missing == [(5, 40)]
+        assert log.read(stream, 5, Place(30)) == ([], [(5, 30)])
+        assert log.read(stream, 60, Place(80, "another-topic")) == ([], [(60, 80)])
+        assert log.read(StreamId("t-nowhere", 0), 60, Place(80)) == ([], [(60, 80)])
+        polls, missing = log.read(stream, 90, Place(120))
+        assert [value for poll in polls for value in poll.payloads] == [*numbered(90, 100)]
+        assert missing == [(100, 120)]
 
 
 def test_a_process_that_stays_tells_of_its_halted_lanes(mortal: KafkaBench, tmp_path: Path) -> None:
