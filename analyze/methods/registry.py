@@ -54,11 +54,6 @@ def settings_of(name: str) -> type[Config]:
     return model
 
 
-def all_methods() -> dict[str, AnyMethod]:
-    """Every method by its name."""
-    return {name: method_of(name) for name in method_names()}
-
-
 def _package(name: str) -> str:
     if name not in (names := method_names()):
         raise ConfigError(f"There is no method '{name}'.", remedy=f"Methods are: {', '.join(names)}.")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from flowdiff.cli.settings_options import Flags, Options, takes_settings
-from flowdiff.live.one_heap import share_one_heap
+from flowdiff.live.memory import share_one_heap
 from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, effective
 
 _EVERYDAY: Final = (
