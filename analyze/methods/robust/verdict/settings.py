@@ -16,16 +16,22 @@ class VerdictSettings(Config):
     """Confidence of the intervals; no change that matters is possible where they end before it."""
     power: float = Field(default=0.9, gt=0, lt=1)
     """Chance with which the smallest visible change is found."""
-    slow_levels: tuple[float, ...] = (0.95, 0.99)
-    """Quantiles of the reference over which a request is slow."""
+    slow: float = Field(default=0.95, gt=0, lt=1)
+    """Quantile of the reference over which a request is slow."""
+    very_slow: float = Field(default=0.99, gt=0, lt=1)
+    """And very slow."""
     least_slow: float = Field(default=5.0, gt=0)
     """Requests of the reference over such a quantile; with fewer it is not looked at."""
     mean_floor: float = Field(default=0.05, ge=0)
     """Smallest relative change of the mean response time that counts."""
-    slow_floor: tuple[float, float] = (0.01, 0.05)
-    """The same of the share of slow requests: that of the reference, between these."""
-    failed_floor: tuple[float, float] = (0.001, 0.01)
-    """The same of failing requests: a share that doubles counts, between these."""
+    slow_least: float = Field(default=0.01, gt=0, le=1)
+    """The same of the share of slow requests: a share that doubles counts from here on,"""
+    slow_floor: float = Field(default=0.05, gt=0, le=1)
+    """and from here on in any case."""
+    failed_least: float = Field(default=0.001, gt=0, le=1)
+    """The same of failed and of failing requests: a share that doubles counts from here on,"""
+    failed_floor: float = Field(default=0.01, gt=0, le=1)
+    """and from here on in any case."""
     most_band: float = Field(default=0.25, gt=0)
     """Relative change of a mean that two ordinary periods may have, at most: a system that moves more than
     that on its own nobody would call unchanged (with τ = 0.3 the band would be 90 %)."""
@@ -57,3 +63,8 @@ class VerdictSettings(Config):
     """Factor between mean weights from which the two periods were not sampled alike."""
     abnormal_z: float = Field(default=3.0, gt=0)
     """Standard errors by which a reference outside of all ordinary windows is not normal."""
+
+    @property
+    def slow_levels(self) -> tuple[float, float]:
+        """Quantiles of the reference over which requests are slow, the lowest first."""
+        return self.slow, self.very_slow

@@ -223,7 +223,8 @@ def _shares(
     worth = np.where(weight > 0, n / np.where(weight > 0, weight, 1.0), 0.0)
     found = share_change(held * worth, np.broadcast_to(n, held.shape), prior_phi=noise.phi)
     limits = before.thresholds_us
-    slow, failed = settings.slow_floor, settings.failed_floor
+    slow = settings.slow_least, settings.slow_floor
+    failed = settings.failed_least, settings.failed_floor
     rows: list[tuple[Name, float, tuple[float, float], float | None]] = [
         *(("tail", settings.alpha / len(limits), slow, limit) for limit in limits),
         ("errors", settings.alpha, failed, None),
