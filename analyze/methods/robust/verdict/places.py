@@ -62,7 +62,7 @@ class Places:
         for found in (self.typical, self.visit):
             tested = np.minimum(found.n0, found.n1) >= settings.min_requests
             size = found.times(factor).largest_ratio(settings.verdict.level)
-            sizes.append(np.where(tested & np.isfinite(size), size * self.part, np.inf))
+            sizes.append(np.where(tested & np.isfinite(size), size, np.nan) * self.part)
         size = np.nan_to_num(np.fmin(*sizes), nan=np.inf)
         weight = np.where(self.passing > settings.matters_share, self.time_share, 0.0)
         if weight.sum() <= 0:
