@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.verdict.settings import VerdictSettings
 from schemas.config import Config
 
 
@@ -106,6 +107,8 @@ class RobustSettings(Config):
     blocks: int = Field(default=8, ge=2)
     """A reference without history is cut into this many blocks of time."""
     confounders: ConfounderSettings = ConfounderSettings()
+    verdict: VerdictSettings = VerdictSettings()
+    """What counts of a whole period."""
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
     causes: CausesSettings = CausesSettings()
