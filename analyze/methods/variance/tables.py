@@ -1,4 +1,4 @@
-"""The complete tables beside a report: sites, categories, parts of the categories that were looked into."""
+"""Fill the complete tables beside a report: sites, categories, parts of those that were looked into."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from analyze.methods.variance.detail_rows import Looked, edge_rows
 from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.table_fields import MARKER, SPREAD, field
+from analyze.methods.variance.rows import MARKER, SPREAD, Looked, edge_rows, field
 from analyze.methods.variance.variance_decomposition import SampleVariance
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes
 from schemas.report.variance import VariableCategory
 
-CATEGORIES_SCHEMA = pa.schema(
+_CATEGORIES_SCHEMA = pa.schema(
     [
         field("rank", pa.int32(), "from 1"),
         field("category", pa.string(), "key after refinement; null: rare ones of a root type", nullable=True),
@@ -26,7 +25,7 @@ CATEGORIES_SCHEMA = pa.schema(
         field("impact", pa.float64(), "p·σ²/Var(T): part of the variance, within paths"),
     ]
 )
-PARTS_SCHEMA = pa.schema(
+_PARTS_SCHEMA = pa.schema(
     [
         field("category", pa.string(), "key after refinement; null: rare ones of a root type", nullable=True),
         field("root", pa.string(), "root type"),
@@ -65,7 +64,7 @@ def variance_tables(
     return {
         "variance_sites": sites,
         "variance_categories": _categories(categories),
-        "variance_parts": pa.Table.from_pylist(parts, schema=PARTS_SCHEMA),
+        "variance_parts": pa.Table.from_pylist(parts, schema=_PARTS_SCHEMA),
     }
 
 
@@ -75,4 +74,4 @@ def _categories(rows: Sequence[VariableCategory]) -> pa.Table:
         ends = row.c2_interval
         low, high = (None, None) if ends is None else (ends.low, ends.high)
         found.append({"rank": rank, "c2_low": low, "c2_high": high, **row.model_dump(mode="json")})
-    return pa.Table.from_pylist(found, schema=CATEGORIES_SCHEMA)
+    return pa.Table.from_pylist(found, schema=_CATEGORIES_SCHEMA)
