@@ -29,12 +29,19 @@ from analyze.report.blocks import (
     dim,
     strong,
 )
-from analyze.report.drawing.by_time import Block as Request
-from analyze.report.drawing.by_time import Series, draw_by_time, draw_lanes
-from analyze.report.drawing.cumulative import c2_drawing
-from analyze.report.drawing.density_curves import DrawnDensity, Mark, draw_density
-from analyze.report.drawing.stretched import Stretched, steps_path
-from analyze.report.drawing.train import draw_train
+from analyze.report.drawing.charts import c2_curves
+from analyze.report.drawing.wide_charts import (
+    DrawnDensity,
+    Mark,
+    RequestBox,
+    Series,
+    Stretched,
+    draw_by_time,
+    draw_density,
+    draw_lanes,
+    draw_train,
+    steps_path,
+)
 from analyze.report.page_templates import template
 from analyze.report.section_view import SectionView
 from schemas.report.browse import (
@@ -383,7 +390,7 @@ def _series(entry: EntryTimeline) -> list[Markup]:
 def _strip(strip: TimelineStrip) -> Markup:
     length = strip.length_us or 1.0
     blocks = [
-        Request(one.start_us / length, (one.start_us + one.us) / length, one.lane, one.failed)
+        RequestBox(one.start_us / length, (one.start_us + one.us) / length, one.lane, one.failed)
         for one in strip.requests
     ]
     past_ns = strip.start_ns + round(strip.length_us * 1e3)
@@ -470,7 +477,7 @@ def curves_blocks(section: BrowseVarianceSection) -> Blocks:
     ]
     roots = Table("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
     more = (Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
-    drawn = c2_drawing([curve.points for curve in section.curves])
+    drawn = c2_curves([curve.points for curve in section.curves])
     other = Only("page", (Text(("What makes times vary: ", code("flowdiff variance"), "."), "dim"),))
     blocks = (*told, *drawn, *(more if len(section.roots) > 1 else ()), other)
     return (Part("How even the paths are", blocks, anchor="c2"),)
