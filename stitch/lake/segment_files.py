@@ -58,7 +58,8 @@ def read_segment(store: Store, segment: Segment) -> pa.Table:
 def _damaged(segment: Segment, what: str) -> LakeError:
     return LakeError(
         f"Segment '{segment.name}' {what}: events of open requests are in it.",
-        remedy="Restore it from a backup, or let the lane read them again: see docs/reliability.md.",
+        remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
+        "docs/runbook.md#a-damaged-segment.",
     )
 
 

@@ -28,9 +28,9 @@ from stitch.lake.store import Move, UncertainError
 R = TypeVar("R")
 _AT_ONCE: Final = 32
 """Requests under way. At 20 ms each, 1,000 small files take 0.6 s."""
-_PUT_ATTEMPTS: Final = 5
+PUT_ATTEMPTS: Final = 5
 """Of one conditional put; pauses of 0.1, 0.2, 0.4 and 0.8 s between."""
-_FIRST_PAUSE_S: Final = 0.1
+FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
 _HEADS_AT_MOST: Final = 64
 """Names that are asked for one by one; more are found in listings of 1,000 names."""
@@ -230,9 +230,9 @@ class BucketStore:
 
         failure: Failure | None = None
         uncertain = False
-        for attempt in range(_PUT_ATTEMPTS):
+        for attempt in range(PUT_ATTEMPTS):
             if attempt:
-                time.sleep(_FIRST_PAUSE_S * 2 ** (attempt - 1))
+                time.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
             try:
                 obstore.put(self._once, name, _bytes_like(data), mode="create", use_multipart=False)
             except obstore.exceptions.AlreadyExistsError as error:
