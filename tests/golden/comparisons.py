@@ -5,6 +5,7 @@ A row names its lake (`lakes.py`) and what one types behind `flowdiff`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from evaluation.systems.described import SYSTEMS
@@ -41,7 +42,7 @@ def made(system: str, fault: str, *more: str) -> Case:
     """A fault of a described system; its ten windows of history are left out where `more` has some."""
     what = [one.what for one in next(one for one in SYSTEMS if one.name == system).faults]
     history = more or ("--history", ",".join(period(window) for window in range(HISTORY)))
-    name = f"made-{system}-{fault.replace(' ', '-').replace('/', '-')}{'-alone' if more else ''}"
+    name = re.sub(r"\W+", "-", f"made {system} {fault}{' alone' if more else ''}").strip("-")
     return compare(name, system, period(HISTORY), period(QUIET + what.index(fault)), *history)
 
 
