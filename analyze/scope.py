@@ -127,7 +127,7 @@ class Lakes:
 
     def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
         """Windows and files of one period; see `resolve`."""
-        lake = self._open(period)
+        lake = self._whole(period)
         windows = [] if may_be_empty and not lake.entries else self._windows(period)
         found = _listed(replace(fitted(period, windows), lake=lake.name), lake, windows)
         letters = lake.manifest.files("dead_letters")
@@ -143,7 +143,7 @@ class Lakes:
 
         Raises PeriodError where one of the periods holds no window, or an unsealed one.
         """
-        whole = [replace(fitted(p, self._windows(p)), lake=self._open(p).name) for p in periods]
+        whole = [replace(fitted(p, self._windows(p)), lake=self._whole(p).name) for p in periods]
         return tuple(_listed(period, self._open(period), self._windows(period)) for period in united(whole))
 
     def sealed(self, period: Period) -> list[Window]:
@@ -176,6 +176,12 @@ class Lakes:
             [entry.window for entry in entries if entry.sealed],
             [entry.window for entry in entries if not entry.sealed],
         )
+
+    def _whole(self, period: Period) -> _Opened:
+        """The period's lake, of which no commit is lost there. Raises what `manifest` raises."""
+        lake = self._open(period)
+        lake.manifest.refuse_lost_commits(period.start_ns, period.end_ns)
+        return lake
 
     def _open(self, period: Period) -> _Opened:
         name = period.lake if period.lake is not None else self._default

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,14 +23,16 @@ from schemas.commits import Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.abreast import abreast
-from stitch.lake.chain import lanes
+from stitch.lake.chain import lanes, of_no_commit
 from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
 from stitch.lake.copies import Copies
-from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
+from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, origin, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
 from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
 
+LOOKED_AT: Final = 2016
+"""Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
 
@@ -151,6 +154,28 @@ class Manifest:
             last = pc.max_element_wise(ends, self.listing["last_ns"])
             wanted &= pc.fill_null(last, _NOTHING).to_numpy() > since_ns
         return self._checked(self.listing.filter(pa.array(wanted)))
+
+    def refuse_lost_commits(self, start_ns: int, end_ns: int) -> None:
+        """Raises LakeError where a window of a period has a file of a commit that its lane's chain does not
+        have: the record was lost, and whoever reads by the chain would count too few requests.
+
+        Looks at the LOOKED_AT last windows, in a folder only; `flowdiff fsck` looks at all.
+        """
+        if self.copies is not None:
+            return
+        length = self.info.window_length_ns
+        folders = self.store.names("flows")
+        first, last = (f"window={Window.of(at, length).name}" for at in (start_ns, end_ns - 1))
+        folders = folders[bisect_left(folders, first) : bisect_right(folders, last)]
+        heads = dict(self.heads)
+        for folder in folders[-LOOKED_AT:]:
+            for name in self.store.names(f"flows/{folder}"):
+                told = origin(name)
+                if told is None or told[1] <= heads.get(told[0], 0):
+                    continue
+                heads[told[0]] = read_tail(self.store, told[0]).head  # it may have gone on since
+                if told[1] > heads[told[0]]:
+                    raise of_no_commit(f"flows/{folder}/{name}", told[0], heads[told[0]])
 
     def files_near(self, table: WindowTable, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
         """Files of a table that may hold a request of the given windows (their starts, ascending).
