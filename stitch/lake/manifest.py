@@ -105,9 +105,17 @@ class Manifest:
         """Whether anything was ever taken out."""
         return any(lane == UPKEEP_LANE for lane, _ in self.heads)
 
-    def windows(self) -> list[WindowEntry]:
-        """Windows with flows, in order of time. O(files)."""
-        listed = self.listing.filter(pc.is_valid(self.listing["window_ns"]))
+    def windows(self, from_ns: int = _NOTHING, to_ns: int = -_NOTHING - 1) -> list[WindowEntry]:
+        """Windows with files that share an instant with a stretch (None given: all), in order of time.
+
+        O(files).
+        """
+        start_ns = self.listing["window_ns"]
+        inside = pc.and_(
+            pc.less(start_ns, to_ns),
+            pc.greater(start_ns, max(from_ns - self.info.window_length_ns, _NOTHING)),
+        )
+        listed = self.listing.filter(inside)
         if listed.num_rows == 0:
             return []
         starts, codes = np.unique(listed["window_ns"].to_numpy(), return_inverse=True)
@@ -120,13 +128,24 @@ class Manifest:
         return [
             WindowEntry(
                 window=Window(start, length),
-                sealed=self.sealed_to_ns is None or start + length <= self.sealed_to_ns,
+                sealed=self.is_sealed(Window(start, length)),
                 flows=flows[place],
                 files=files[place],
                 size=size[place],
             )
             for place, start in enumerate(starts.tolist())
         ]
+
+    def starts_ns(self) -> I8:
+        """[windows] ascending starts of the sealed windows with flows. O(files)."""
+        has_flows = _of_table(self.listing, "flows") & (self.listing["rows"].to_numpy() > 0)
+        starts: I8 = np.unique(self.listing["window_ns"].filter(pa.array(has_flows)).to_numpy())
+        ends = starts + self.info.window_length_ns
+        return starts if self.sealed_to_ns is None else starts[ends <= self.sealed_to_ns]
+
+    def is_sealed(self, window: Window) -> bool:
+        """Whether nothing more is expected of a window."""
+        return self.sealed_to_ns is None or window.end_ns <= self.sealed_to_ns
 
     def files(
         self, table: WindowTable | SideTable, windows: Iterable[Window] | None = None
@@ -137,11 +156,11 @@ class Manifest:
         committed. O(files of the table), about 50 µs a file that is given. With `copies` none is looked at
         before it is read.
         """
-        wanted = _of_table(self.listing, table)
+        listed = self.listing
         if windows is not None:
             starts = pa.array([window.start_ns for window in windows], pa.int64())
-            wanted &= pc.is_in(self.listing["window_ns"], value_set=starts).to_numpy(zero_copy_only=False)
-        return self._checked(self.listing.filter(pa.array(wanted)))
+            listed = listed.filter(pc.is_in(listed["window_ns"], value_set=starts))
+        return self._checked(listed.filter(pa.array(_of_table(listed, table))))
 
     def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
         """Files that may hold something from a time on (None: all), by windows and by what commits say.
