@@ -8,7 +8,7 @@ VERSITYGW := v1.8.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --progress-bar off
 
-.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods lock clean browser java collector kafka kafka-stop deploy-tools
+.PHONY: help demo live test check buckets fuzz chaos soak format bench evaluate evaluate-methods score lock clean browser java collector kafka kafka-stop deploy-tools
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -101,6 +101,9 @@ bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselin
 
 evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1: paper size; REAL=DIR: recordings
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
+
+score: $(VENV)/dev.stamp ## Score robust mode on all labelled faults and some quiet pairs of REAL=DIR, against what is kept
+	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score $(REAL)
 
 evaluate-methods: $(VENV)/dev.stamp ## Score variance and distalyze on simulated faults and A/A splits; REAL=DIR: on recordings
 	PYTHONPATH=tests $(BIN)/python -m evaluation.variance_truths

@@ -211,6 +211,16 @@ class LiveSource(Protocol):
         ...
 
 
+class RangeSource(Protocol):
+    """Parts of a log that were read before."""
+
+    def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
+        """What the log has yet of `[start, end)`, and the ranges that it has no more: also where it is
+        another log by now than the one of `end`. Raises InputError where it does not answer.
+        """
+        ...
+
+
 def drain(source: RecordSource) -> Iterator[Payloads]:
     """Every poll of a source that ends; closes it."""
     try:

@@ -104,6 +104,8 @@ class Counters(Config):
     sealed: kept under `late/`."""
     events_carried: int = 0
     """Read by earlier commits of the lane and open when this one began; 0 for an import."""
+    events_lost: int = 0
+    """Of those, gone with a damaged segment, and not to be read again."""
     events_open: int = 0
     """Open after this commit, in the lane's segments: of requests that go on, or whose window does."""
     messages: int = 0
@@ -128,6 +130,7 @@ class Counters(Config):
             + self.events_duplicate
             + self.events_rejected
             + self.events_late
+            + self.events_lost
             + self.events_open
         )
 
@@ -250,7 +253,8 @@ class CommitBody(Config):
     """Configuration of decoder and stitcher, for whoever asks later."""
     gaps: tuple[PartitionRange, ...] = ()
     """Of a log, by order of the operator: what was passed over as it could not be read, inside `positions`;
-    or what was read and then cut off the log: `positions` begin again where that begins."""
+    what was read and then cut off the log, so that `positions` begin again where that begins; or what was
+    read before and is lost with a damaged segment."""
     standing: Standing = Standing()
     """Where the lane is after the commit. An import and a takeover leave it as it was."""
     repair: Repair | None = None

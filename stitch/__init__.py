@@ -1,1 +1,1 @@
-"""Records to flows to lake: the kernel, the lake writer, the drivers."""
+"""Stitch records into flows and keep them in a lake: the kernel, the lake writer, the drivers."""

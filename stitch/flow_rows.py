@@ -1,4 +1,4 @@
-"""Placed flows to the rows of the lake: `flows`, `structures`, `params`."""
+"""Make the rows of the lake from placed flows: `flows`, `structures`, `params`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stitch kernel: events in, flows out; pure, Arrow in and Arrow out (ARCHITECTURE 2).
+"""Stitch events into flows; pure, Arrow in and Arrow out (ARCHITECTURE 2).
 
 The output depends on the set of events of each request only: not on their order, on repeated delivery, on
 other requests of the batch, nor on where the input was cut (as long as a request's events come before it

@@ -1,4 +1,4 @@
-"""What is said about structures, made of their rows when somebody asks: texts, keys of L1 and L2, loops.
+"""Describe structures, from their rows, when somebody asks: texts, keys of L1 and L2, loops.
 
 Nothing of it is stored: it follows from the nodes and edges, and was half of a small lake.
 """

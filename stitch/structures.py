@@ -1,4 +1,4 @@
-"""Structures as rows of the lake's table: new ones of a batch at once, known ones by fingerprint."""
+"""Make rows of structures for the lake: new ones of a batch at once, known ones by fingerprint."""
 
 from __future__ import annotations
 

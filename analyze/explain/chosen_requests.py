@@ -1,4 +1,4 @@
-"""Which requests are compared with each other, and a sample of them (ALGORITHMS D.3)."""
+"""Choose which requests are compared with each other, and sample them (ALGORITHMS D.3)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, kolmogorov, xlogy
+from scipy.special import chdtrc, xlogy
 
 from analyze.explain.chosen_requests import Selection
 from analyze.explain.columns import MISSING, REQUEST, AttributeColumn
@@ -34,6 +34,7 @@ from analyze.explain.tree import (
     root_stability,
 )
 from analyze.population import Population
+from analyze.stats.ks import p_two_sided
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
 from schemas.report.explanations import AttributeRow, Explanation, LevelShare, Rule
@@ -402,8 +403,7 @@ def _ks(one: F8, other: F8) -> tuple[float, float]:
     both = np.sort(np.concatenate([one, other]))
     gaps = [np.searchsorted(np.sort(side), both, side="right") / len(side) for side in (one, other)]
     d = float(np.abs(gaps[0] - gaps[1]).max())
-    root = np.sqrt(len(one) * len(other) / (len(one) + len(other)))
-    return d, float(kolmogorov((root + 0.12 + 0.11 / root) * d))
+    return d, float(p_two_sided(np.array(d), np.array(len(one)), np.array(len(other))))
 
 
 def explain_finding(

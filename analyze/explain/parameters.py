@@ -1,4 +1,4 @@
-"""Low-level parameters as columns: read on demand, summed up by request and operation (D.2, D.3).
+"""Read low-level parameters as columns, on demand, summed up by request and operation (D.2, D.3).
 
 Parameters are stored by the position of a structure as it was recorded; a refined graph may number its nodes
 otherwise, and the classes of a contrast hold many structures. So a column belongs to an *operation*,

@@ -1,1 +1,1 @@
-"""Flows out of the lake again: DOT for the original tool, OTLP and native records for any other."""
+"""Write flows out of the lake again: DOT for the original tool, OTLP and native records for any other."""

@@ -1,4 +1,4 @@
-"""Flows as DOT, one graph after another, in the form the released Spectroscope reads (ALGORITHMS B.1b).
+"""Write flows as DOT, one graph after another, as the released Spectroscope reads it (ALGORITHMS B.1b).
 
 # <request>  R: <response> usecs RT: 0.000000 usecs
 Digraph G {

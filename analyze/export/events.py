@@ -1,4 +1,4 @@
-"""Stored flows back to events (EVENT_SCHEMA): the inverse of the kernel, up to the names of ids.
+"""Turn stored flows back into events (EVENT_SCHEMA): the inverse of the kernel, up to the names of ids.
 
 The lake keeps no span ids and breadcrumbs: an event gets the id of its node, `position + 1` as 16 hex
 digits, unique in its request. Spans exported as spans and records exported as records come back with the

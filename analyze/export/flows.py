@@ -1,4 +1,4 @@
-"""Export of the flows of a period, window file by window file, so that memory stays bounded."""
+"""Export the flows of a period, window file by window file, so that memory stays bounded."""
 
 from __future__ import annotations
 

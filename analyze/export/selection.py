@@ -1,4 +1,4 @@
-"""Which flows are meant: those of a stored category, or the requests a report lists for a refined one."""
+"""Select flows: those of a stored category, or the requests a report lists for a refined one."""
 
 from __future__ import annotations
 

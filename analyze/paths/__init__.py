@@ -1,1 +1,1 @@
-"""Critical path of every request, and what each edge of it contributes."""
+"""Compare whole paths: critical paths, what each edge contributes, and who moved where."""

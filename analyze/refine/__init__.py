@@ -1,1 +1,1 @@
-"""Population-level refinement of stored structures for the samples at hand."""
+"""Refine stored structures by what the whole population shows, for the samples at hand."""

@@ -1,4 +1,4 @@
-"""Asynchronous children by consensus over all samples (A.6 S7), and what was awaited below them.
+"""Find asynchronous children by consensus over all samples (A.6 S7), and what was awaited below them.
 
 A child that outlives its parent was left behind by it: nobody joins it, and its subtree is deferred. What the
 parent demonstrably waited for stays: a span below the child that is over before the parent's next own event

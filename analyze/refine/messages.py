@@ -1,4 +1,4 @@
-"""Work that a message starts, as a request of its own.
+"""Cut out the work that a message starts, as a request of its own.
 
 Nobody waits for the consumer of a message, so it is no part of the response (A.6 S7), and a payment service
 that fails behind a queue would be seen by nobody. A consumer with a trace of its own is a request like any

@@ -1,4 +1,4 @@
-"""Refinement: the lake's rows of some samples to the population that an analysis works on. Pure.
+"""Refine the lake's rows of some samples into the population that an analysis works on. Pure.
 
 Order of the steps: untestable flows out, messages apart, skew (S3), zoom (A.5), asynchrony (S7), deferred
 work out, sibling order (S5, S6), host labels (A.2), canonical positions again, times settled.

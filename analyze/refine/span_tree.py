@@ -1,4 +1,4 @@
-"""The tree of spans behind a stored structure: what sibling order, asynchrony and nesting are about.
+"""Restore the tree of spans behind a stored structure: what order, asynchrony and nesting are about.
 
 A *unit* is a span (two columns, start and end) or a point inside a span (one column twice). Units are
 numbered by the column of their start, so a parent comes before its children.

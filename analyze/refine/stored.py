@@ -1,4 +1,4 @@
-"""Stored flows as matrices: one `StoredCategory` for each structure of the lake that occurs in the samples.
+"""Read stored flows as matrices: a `StoredCategory` for each structure of the lake in the samples.
 
 Input are the lake's tables (`schemas.lake`), the flows with one more column, `sample`. No Python
 per request: rows are grouped by one sort, and a category's matrices are slices of the flattened lists.

@@ -11,12 +11,11 @@ import base64
 import hashlib
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any
 
 from markupsafe import Markup
 
 from analyze.report.page_templates import blocks_html, template
-from analyze.report.section_view import SectionView, Views, warnings
+from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
 from schemas.report.section import Section
 
@@ -28,7 +27,7 @@ def render_html(report: Report, views: Views) -> str:
     """
     shown = [(views[section.section], section) for section in report.sections]
     blocks = [
-        (view, section.method, _shown(view, section, end))
+        (view, section.method, blocks_html(view.blocks(section), end, 3 if view.aside else 2))
         for (view, section), end in zip(shown, _id_ends(report.sections), strict=True)
     ]
     style = resources.files("analyze.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
@@ -49,12 +48,6 @@ def render_html(report: Report, views: Views) -> str:
         blocks=[(method, block) for view, method, block in blocks if not view.aside and not view.leads],
         asides=[(method, block) for view, method, block in blocks if view.aside],
     )
-
-
-def _shown(view: SectionView[Any], section: Section, end: str) -> Markup:
-    if view.blocks is None:
-        return Markup() if view.html is None else view.html(section, end)
-    return blocks_html(view.blocks(section), end, 3 if view.aside else 2)
 
 
 def _id_ends(sections: Iterable[Section]) -> list[str]:

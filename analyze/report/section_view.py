@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from markupsafe import Markup
-from rich.console import Console
-
 from analyze.report.blocks import Blocks
 from schemas.report.report import Report
 from schemas.report.section import Section
@@ -21,11 +18,7 @@ class SectionView(Generic[S]):
     """The model of a section and its blocks; as JSON it is the model itself."""
 
     model: type[S]
-    blocks: Callable[[S], Blocks] | None = None
-    html: Callable[[S, str], Markup] | None = None
-    """Of a section that is not made of blocks yet."""
-    text: Callable[[S, Console], None] | None = None
-    """The same, on a terminal."""
+    blocks: Callable[[S], Blocks]
     aside: bool = False
     """It stands among "Everything else" at the end of the page, instead of in the middle."""
     leads: bool = False

@@ -6,7 +6,7 @@ Text is printed as text, never as rich markup; control characters in it are show
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -27,11 +27,11 @@ from analyze.report.blocks import (
     Table,
     Text,
     Words,
+    cell,
     runs,
 )
-from analyze.report.section_view import SectionView, Views, warnings
+from analyze.report.section_view import Views, warnings
 from schemas.report.report import Report
-from schemas.report.section import Section
 
 LEAST_NAME: Final = 24
 """Columns that a name needs to be told from others; where there is less, columns of numbers are left out."""
@@ -71,22 +71,14 @@ def print_report(report: Report, views: Views, console: Console) -> None:
         if title:
             console.print(_text(title.strip()))
         lead = leading[method.name]
-        _show(views[lead.section], lead, console, lead=True)
+        print_blocks(views[lead.section].blocks(lead), console, lead=True)
     for section in report.sections:
         if section is leading.get(section.method):
             continue
-        view = views[section.section]
-        says = view.text is not None if view.blocks is None else _says(view.blocks(section))
-        if section.method in titles and says:
+        blocks = views[section.section].blocks(section)
+        if section.method in titles and _says(blocks):
             console.print(_text(f"\n{titles.pop(section.method)}", "bold underline"))
-        _show(view, section, console)
-
-
-def _show(view: SectionView[Any], section: Section, console: Console, *, lead: bool = False) -> None:
-    if view.blocks is not None:
-        print_blocks(view.blocks(section), console, lead=lead)
-    elif view.text is not None:
-        view.text(section, console)
+        print_blocks(blocks, console)
 
 
 def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: bool = False) -> None:
@@ -131,15 +123,15 @@ def _says(blocks: Blocks) -> bool:
 
 def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
     """Print a title with its note, and what stands under it unless it folds."""
-    if part.open is None and not _says(part.blocks) and not part.note:
+    if part.open is None and not _says(part.blocks):
         return
-    if not lead and part.open is None:
+    if not lead and (part.open is not False or part.look == "card"):
         console.print()
-    title = _text(part.title, "" if part.open is not None else "bold")
+    title = _text(part.title, "bold" if part.open is None or part.look == "card" else "")
     if part.note:
         title.append("  ").append(_text(part.note, "not bold dim"))
     _put(title, console, indent)
-    if part.open is None:
+    if part.open is not False:
         print_blocks(part.blocks, console, indent + _INDENT * (part.look == "card"))
 
 
@@ -166,11 +158,11 @@ def _put(shown: RenderableType, console: Console, indent: int) -> None:
     console.print(Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown)
 
 
-def _text(words: Words, style: str = "") -> RichText:
+def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:
     """Words as rich text: the one place where text from outside comes to a terminal."""
     text = RichText(style=style)
     for part in runs(words):
-        if isinstance(part, Run) and part.text:
+        if isinstance(part, Run) and part.text and (spans or part.tone != "span"):
             before = " " if part.tone == "span" and text.plain else ""
             text.append(before + _visible(part.text), style=_STYLE.get(part.tone, ""))
     return text
@@ -186,9 +178,9 @@ def _table(table: Table, width: int) -> RichTable:
     columns go, those of the highest `far` first and of these from the right."""
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
-    cells = {id(c): [_text(c.words(row)) for row in rows] for c in columns}
+    cells = {id(c): [_text(cell(c, row), spans=False) for row in rows] for c in columns}
     columns = [c for c in columns if any(cell.plain for cell in cells[id(c)])]
-    name = next((c for c in columns if c.is_left), columns[0])
+    name = min(columns, key=lambda c: (c.unit != "name", not c.is_left))
     widths = {id(c): max([len(c.label), *map(len, cells[id(c)])]) for c in columns}
 
     def room(kept: Sequence[Column]) -> int:
@@ -205,7 +197,7 @@ def _table(table: Table, width: int) -> RichTable:
     for column in columns:
         head = column.label
         if column is name:
-            head = table.label if len(table.label) <= left else wording.clip(head, left)
+            head = wording.clip(head or table.label, left)
         made.add_column(head, justify="left" if column.is_left else "right", no_wrap=True)
     for number, row in enumerate(rows):
         tone = table.tone(row) if table.tone is not None else ""

@@ -1,1 +1,1 @@
-"""DuckDB lives here, and only here: one relation a file."""
+"""Read a lake with DuckDB, which lives here and only here: one relation a file."""

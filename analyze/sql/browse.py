@@ -1,4 +1,4 @@
-"""Looking around in a lake: its windows, its categories, one request."""
+"""Look around in a lake: its windows, its categories, one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The relations users query: one `.sql` file each, whose header types and describes its columns.
+"""List the relations users query: one `.sql` file each, whose header types and describes its columns.
 
 The header is the documentation: `docs/sql.md` is generated from it, and a test holds it to what DuckDB says.
 """

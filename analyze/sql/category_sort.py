@@ -1,4 +1,4 @@
-"""What `flowdiff categories` can sort by."""
+"""Name what `flowdiff categories` can sort by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A read-only DuckDB session on a period of a lake: the views of `analyze.sql.catalog` over its files.
+"""Open a read-only DuckDB session on a period of a lake: the views of `analyze.sql.catalog` over its files.
 
 Locked down before any user text runs: no other files, no network, no extensions, no change of settings,
 and only statements that read. The files are listed, never globbed, so that a concurrent import is not

@@ -1,1 +1,1 @@
-"""Pure statistics on arrays."""
+"""Compute statistics on arrays, purely."""

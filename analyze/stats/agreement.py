@@ -1,4 +1,4 @@
-"""How far two ways of grouping the same requests agree: adjusted Rand, homogeneity, completeness, Jaccard.
+"""Measure how far two groupings of requests agree: adjusted Rand, homogeneity, completeness, Jaccard.
 
 All take a contingency table, [groups of one, groups of the other] summed weights. A weight of 3 is three
 equal requests: the figures are those of scikit-learn on repeated rows, which takes no weights there.

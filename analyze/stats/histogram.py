@@ -1,4 +1,4 @@
-"""Histograms of two samples over common log-spaced bins."""
+"""Count two samples over common log-spaced bins."""
 
 from __future__ import annotations
 

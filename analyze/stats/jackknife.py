@@ -1,4 +1,4 @@
-"""Intervals of statistics of sums: the delete-a-block jackknife (Künsch 1989).
+"""Estimate intervals of statistics of sums by the delete-a-block jackknife (Künsch 1989).
 
 Requests of one moment are alike, so blocks of time are left out, not requests; ordinary dependence inside a
 block is then part of the standard error.

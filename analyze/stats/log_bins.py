@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-F8 = npt.NDArray[np.float64]
-I8 = npt.NDArray[np.int64]
+from schemas.arrays import F8, I8
 
 BINS_PER_OCTAVE: Final = 32
 N_BINS: Final = 64 * BINS_PER_OCTAVE

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+from schemas.arrays import F8, I8
+
 Integer = TypeVar("Integer", bound=np.integer[Any])
 
 _MOST_BITS = 63

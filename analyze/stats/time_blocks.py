@@ -31,6 +31,14 @@ def equal_count_bounds(n: int, blocks: int) -> I8:
     return np.array([n * i // blocks for i in range(blocks + 1)], dtype=np.int64)
 
 
+def equal_count_blocks(when: I8, blocks: int) -> I8:
+    """[requests] block of each request in order of time, of one count, ±1; equal times keep their order."""
+    block = np.empty(len(when), dtype=np.int64)
+    counts = np.diff(equal_count_bounds(len(when), blocks))
+    block[np.argsort(when, kind="stable")] = np.repeat(np.arange(blocks), counts)
+    return block
+
+
 def block_of(when: I8, bounds: I8) -> I8:
     """Block of each time or position; outside of the bounds it is the first or the last."""
     place = np.searchsorted(bounds, when, side="right") - 1

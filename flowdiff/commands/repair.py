@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flowdiff.options import LAKE_HELP
-from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
+from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
+from flowdiff.settings.effective import CONFIG_VARIABLE, effective
 
 
 def command(
@@ -23,12 +26,32 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would change, change nothing.")
     ] = False,
+    lane: Annotated[
+        int | None,
+        typer.Option(
+            help="Instead, read the damaged or missing segments of a halted lane again from Kafka, as ingest "
+            "is configured. Of partition n it is n + 1.",
+            metavar="N",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help=f"With --lane: configuration of ingest; else {CONFIG_VARIABLE}.")
+    ] = None,
+    accept_gaps: Annotated[
+        bool,
+        typer.Option(
+            "--accept-gaps", help="With --lane: go on without what Kafka no longer has; the ledger says so."
+        ),
+    ] = False,
 ) -> None:
     """Fold late events into the windows they belong to, under readers and live ingestion.
 
     Their requests are stitched anew from all events, as far as these are kept (live.keep_events). Readers
     that have started go on: the files that were replaced go with the first run after the grace.
     """
+    if lane is not None:
+        _read_again(lake, lane, config, accept_gaps=accept_gaps)
+        return
     grace_ns = duration_ns(grace)
     with upkeep(lake, "Repair") as at:
         from stitch.drivers.repair.mending import Verdict
@@ -65,3 +88,33 @@ def command(
         typer.echo(
             f"{done.removed:,} files and folders removed, replaced or retired longer than the grace ago"
         )
+
+
+def _read_again(lake: str, lane: int, config: Path | None, *, accept_gaps: bool) -> None:
+    """The open events of a lane, from Kafka where their segments are damaged."""
+    found = effective({"lake": lake}, os.environ, config).config
+    with upkeep(lake, "Reading a lane again") as at:
+        from ingest.kafka.rereading import Rereading
+        from stitch.drivers.repair.reading_again import read_again
+
+        log = Rereading(found.kafka, found.live.decode)
+        try:
+            done = read_again(
+                at.store,
+                lake,
+                lane,
+                log,
+                found.live.decode,
+                now_ns=at.now_ns,
+                accept_gaps=accept_gaps,
+                owner=at.owner,
+                created_by=at.created_by,
+            )
+        finally:
+            log.close()
+    typer.echo(
+        f"lane {lane}: {done.segments:,} segments read again; "
+        f"{done.open_after:,} of {done.open_before:,} open events are there"
+    )
+    for gone in done.lost:
+        typer.echo(f"Kafka no longer has {gone.topic}/{gone.partition} {gone.start} to {gone.end - 1}")

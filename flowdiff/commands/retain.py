@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.options import LAKE_HELP
-from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
+from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
 
 
 def command(
@@ -41,7 +41,7 @@ def command(
         None if age is None else duration_ns(age) for age in (keep_late, keep_reports)
     )
     with upkeep(lake, "Retention") as at:
-        from stitch.lake.retiring import retire
+        from stitch.lake.upkeep.retention import retire
 
         done = retire(
             at.store,

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from flowdiff.options import PERIOD_HELP, JsonOption, LakeOption, UnsealedOption, period_of, say_notes
+from flowdiff.cli.options import PERIOD_HELP, JsonOption, LakeOption, UnsealedOption, period_of, say_notes
 
 LISTED: Final = 288
 """Windows listed where no period is given, the last ones: a day of five minutes each."""
@@ -24,9 +24,8 @@ def command(
     from analyze.report.wording import count, duration, percent
     from analyze.sql.browse import flagged, windows
     from analyze.sql.session import open_session
-    from flowdiff.listing import Heading, Kind, print_rows
-    from flowdiff.output import print_json
-    from flowdiff.quality import print_flags
+    from flowdiff.cli.listing import Heading, Kind, print_flags, print_rows
+    from flowdiff.cli.table_output import print_json
 
     at_most = LISTED if period is None else None
     found = period_of(lake, period or "all", unsealed=unsealed, at_most=at_most)

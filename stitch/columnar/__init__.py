@@ -1,1 +1,1 @@
-"""What every layer above needs of Arrow and numpy: chunks, runs, words as numbers, hashes."""
+"""Work on whole columns: chunks, runs, words as numbers, hashes."""

@@ -1,4 +1,4 @@
-"""One Arrow array a column, whatever its chunks."""
+"""Make one Arrow array of a column, whatever its chunks."""
 
 from __future__ import annotations
 

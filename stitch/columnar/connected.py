@@ -1,4 +1,4 @@
-"""Connected components, in numpy: scipy's would add half a second of CPU to the start of every import."""
+"""Find connected components, in numpy: scipy's would add half a second of CPU to every import."""
 
 from __future__ import annotations
 

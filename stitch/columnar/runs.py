@@ -1,4 +1,4 @@
-"""Array steps the graph code shares: ranges, stable grouping, distinct and counted values, sums of runs."""
+"""Take array steps that graph code shares: ranges, stable grouping, distinct values, sums of runs."""
 
 from __future__ import annotations
 

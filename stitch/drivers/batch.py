@@ -1,7 +1,11 @@
-"""Files into a lake in one commit: decode, collect by request, stitch group by group, write windows.
+"""Import files into a lake in one commit: decode, collect by request, stitch group by group, write windows.
 
 Nothing of an import is visible before its commit; whatever stops it, the next one starts clean. The content
 of the lake depends on what the files hold, not on their names, order or number, nor on the memory budget.
+
+Groups are cut by request, so each has requests of every window. A file has a fixed cost, and structures of
+its own: in a lake of small windows that was a third of it. So small windows wait until every group has its
+part of them, and become one file a table.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -23,30 +28,30 @@ import pyarrow.compute as pc
 from ingest.decoding import DecodedBatch
 from ingest.files import decode_file
 from ingest.formats import format_of
+from schemas.arrays import B1
 from schemas.commits import CommitBody, CommitRecord, Counters, InputFile
 from schemas.errors import LakeError
 from schemas.events import with_text_ids
-from schemas.rejects import Reason, rejects_table
-from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
+from schemas.rejects import Reason, Reject, rejects_table
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, Window
 from stitch.columnar.chunks import whole
 from stitch.columnar.hashing import hash_rows
 from stitch.drivers.dead_letters import KERNEL_SOURCE, DeadLetters
-from stitch.drivers.flow_counts import shared_params
-from stitch.drivers.group_outcome import GroupOutcome
+from stitch.drivers.flow_counts import count_flags, shared_params
 from stitch.drivers.import_settings import DECODERS, ImportSettings, ImportSummary, Progress
 from stitch.drivers.inputs import Source, Sources, Tally, open_sources, refuse_without_events, sort_out
 from stitch.drivers.prefetch import prefetch
 from stitch.drivers.quarantine import ABSURD_DETAIL, DaysSeen, is_absurd
 from stitch.drivers.retired_requests import RETIRED_DETAIL, of_retired, refuse_all_retired
-from stitch.drivers.small_windows import HELD_SHARE, SmallWindows, is_small, merged, own_copy
 from stitch.drivers.spill import EventSpill, Load
-from stitch.kernel import stitch
+from stitch.kernel import Stitched, reject_rows, stitch
 from stitch.lake.copies import Copies
 from stitch.lake.disk import exclusive_lock, make_private_folder
 from stitch.lake.known import KnownRequests, rows_of
 from stitch.lake.lane import Lane
 from stitch.lake.layout import STAGE, WINDOW_TABLES, ensure_lake, read_info
 from stitch.lake.manifest import Manifest, open_manifest
+from stitch.lake.merging import merged_flows, merged_params, merged_structures
 from stitch.lake.place import is_bucket, open_place
 from stitch.lake.staging import Staging
 from stitch.lake.store import LocalStore, Store
@@ -54,17 +59,21 @@ from stitch.lake.windowing import WindowPart, cut, starts_of
 from stitch.structures import StructureMemo
 
 DEFAULT_WINDOW_NS: Final = 5 * NS_PER_MINUTE
-DECODED_AHEAD: Final = 1
+_DECODED_AHEAD: Final = 1
 """Batches waiting between the decoders and the collector."""
-CHUNK_BYTES_PER_EVENT: Final = 160
+_CHUNK_BYTES_PER_EVENT: Final = 160
 """Of the lines of a chunk, about; batches of at least so many events are passed on."""
-WORKERS: Final = 2
+_WORKERS: Final = 2
 """Groups that are stitched and written at once, each in a thread: numpy, Arrow and zstd free the lock."""
-BUDGET_PER_PAYLOAD_BYTE: Final = 6
+_BUDGET_PER_PAYLOAD_BYTE: Final = 6
 """Peak of kernel and writer over the payload of the group they work on, measured (docs/operations.md)."""
-MEMO_SHARE: Final = 10
+_MEMO_SHARE: Final = 10
 """One part in ten of the budget is for structures already described."""
-MEMO_BYTES_PER_STRUCTURE: Final = 20_000
+_MEMO_BYTES_PER_STRUCTURE: Final = 20_000
+_SMALL_PART_BYTES: Final = 2 * 2**20
+"""In memory; some 300 KB on disk, of which the fixed cost of a file is 2 %."""
+_HELD_SHARE: Final = 16
+"""One part in so many of an import's memory is for parts that wait."""
 
 
 def import_into(
@@ -201,11 +210,11 @@ class _Import:
         self._oddities: Counter[str] = Counter()
         self._quality: Counter[str] = Counter()
         self._tally = Tally(settings.format)
-        self._memo = StructureMemo(settings.memory_bytes // (MEMO_SHARE * MEMO_BYTES_PER_STRUCTURE))
+        self._memo = StructureMemo(settings.memory_bytes // (_MEMO_SHARE * _MEMO_BYTES_PER_STRUCTURE))
         self._dead_letters = DeadLetters(staging, settings.max_dead_letters_per_file)
         self._days = DaysSeen()
         self._absurd_days = self._days.absurd()
-        self._small = SmallWindows(settings.memory_bytes // HELD_SHARE)
+        self._small = _SmallWindows(settings.memory_bytes // _HELD_SHARE)
         self._windows: set[int] = set()
         self._windows_lock = Lock()
 
@@ -214,17 +223,17 @@ class _Import:
 
         Raises as `Tally.require_events` and `refuse_all_retired`, LakeError and InputError.
         """
-        limit_bytes = self._settings.memory_bytes // BUDGET_PER_PAYLOAD_BYTE
+        limit_bytes = self._settings.memory_bytes // _BUDGET_PER_PAYLOAD_BYTE
         spill = EventSpill(scratch, limit_bytes)
         self._progress.begin(sum(source.size for source in sources))
         self._decode(sources, spill)
         self._tally.require_events(sources)
         if not self._settings.any_time:
             self._absurd_days = self._days.absurd()
-        with ThreadPoolExecutor(WORKERS, thread_name_prefix="stitch") as pool:
-            running: deque[tuple[int, Future[GroupOutcome]]] = deque()
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="stitch") as pool:
+            running: deque[tuple[int, Future[_GroupOutcome]]] = deque()
             for part, load in enumerate(spill.groups()):
-                if len(running) == WORKERS:
+                if len(running) == _WORKERS:
                     self._finish(*running.popleft(), pool)
                 running.append((part, pool.submit(self._work, load, part)))
             while running:
@@ -254,7 +263,7 @@ class _Import:
         """Read every file once; threads decode while this one collects."""
         with (
             ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool,
-            closing(prefetch(self._decoded(sources, pool), DECODED_AHEAD)) as batches,
+            closing(prefetch(self._decoded(sources, pool), _DECODED_AHEAD)) as batches,
         ):
             for source, decoded in batches:
                 if decoded is None:
@@ -280,7 +289,7 @@ class _Import:
                 self._settings.format,
                 self._settings.decode,
                 chunk_bytes=self._settings.chunk_bytes,
-                batch_events=self._settings.chunk_bytes // CHUNK_BYTES_PER_EVENT,
+                batch_events=self._settings.chunk_bytes // _CHUNK_BYTES_PER_EVENT,
                 pool=pool,
                 ahead=DECODERS,
             )
@@ -289,10 +298,10 @@ class _Import:
             source.refuse_if_changed()
             yield source, None
 
-    def _work(self, load: Load, part: int) -> GroupOutcome:
+    def _work(self, load: Load, part: int) -> _GroupOutcome:
         """Flows of one group onto the stage. Runs in a worker; nothing shared is changed but the stage."""
         events = load()
-        outcome = GroupOutcome(self._settings.max_dead_letters_per_file)
+        outcome = _GroupOutcome(self._settings.max_dead_letters_per_file)
         if len(self._absurd_days):
             absurd = is_absurd(events, self._absurd_days)
             events = outcome.refuse(events, absurd, Reason.ABSURD_TIME, ABSURD_DETAIL)
@@ -315,15 +324,15 @@ class _Import:
         params = shared_params(made.params, self._settings.params_share)
         self._count_windows(starts_of(made.flows["start_ns"], length_ns).tolist())
         for window in cut(made.flows, made.structures, params, length_ns):
-            if is_small(window):
-                outcome.waiting.append(own_copy(window))
+            if _is_small(window):
+                outcome.waiting.append(_own_copy(window))
             else:
                 self._write(part, [window])
         return outcome
 
     def _write(self, part: int, of_window: list[WindowPart]) -> None:
         """Stage parts of one window as one file a table."""
-        window = merged(of_window)
+        window = _merged(of_window)
         for table in WINDOW_TABLES:
             self._staging.add_window(table, window.window, part, getattr(window, table))
 
@@ -339,7 +348,7 @@ class _Import:
                     remedy="Use a longer --window in a new lake, import in parts, or raise --max-windows.",
                 )
 
-    def _overlap(self, events: pa.Table, known: KnownRequests, part: int, outcome: GroupOutcome) -> None:
+    def _overlap(self, events: pa.Table, known: KnownRequests, part: int, outcome: _GroupOutcome) -> None:
         """Events of requests that the lake has: the same flow again is a duplicate, any other is late."""
         made = stitch(events, self._settings.stitch, memo=self._memo)
         same = known.unchanged(made.flows)
@@ -353,7 +362,7 @@ class _Import:
         outcome.totals["flows_duplicate"] += n_same
         outcome.totals["flows_late"] += made.flows.num_rows - n_same
 
-    def _finish(self, part: int, work: Future[GroupOutcome], pool: Executor) -> None:
+    def _finish(self, part: int, work: Future[_GroupOutcome], pool: Executor) -> None:
         """Book what a worker did; in the order of the groups, whoever was first."""
         outcome = work.result()
         self._small.add(part, outcome.waiting)
@@ -368,3 +377,94 @@ class _Import:
     def _write_small(self, pool: Executor) -> None:
         """Stage the windows that wait."""
         list(pool.map(lambda item: self._write(*item), self._small.take()))
+
+
+@dataclass(slots=True)
+class _GroupOutcome:
+    """Filled in by the worker of the group, booked by the import."""
+
+    max_letters: int
+    """Dead letters kept of one refusal; the others are counted."""
+    totals: Counter[str] = field(default_factory=Counter)
+    quality: Counter[str] = field(default_factory=Counter)
+    rejects: list[Reject] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    """By reason: `rejects`, and those that were only counted."""
+    waiting: list[WindowPart] = field(default_factory=list)
+    """Parts of small windows, not written yet."""
+
+    def count(self, made: Stitched, n_events: int) -> None:
+        """Book `n_events` events that the kernel made flows of."""
+        duplicate, rejected = made.counts["duplicates"], made.counts["rejected"]
+        self.totals["flows"] += made.flows.num_rows
+        self.totals["events_duplicate"] += duplicate
+        self.totals["events_rejected"] += rejected
+        self.totals["events_published"] += n_events - duplicate - rejected
+        self.rejects += made.rejects
+        self.refused.update(reject.reason.value for reject in made.rejects)
+        self.quality.update(count_flags(made.flows))
+
+    def refuse(self, events: pa.Table, rows: B1, reason: Reason, detail: str) -> pa.Table:
+        """The events but those of `rows` ([events]), which become dead letters."""
+        refused = events.filter(pa.array(rows))
+        if not refused.num_rows:
+            return events
+        kept = np.argsort(hash_rows(refused), kind="stable")[: self.max_letters]
+        self.rejects += reject_rows(refused, kept, reason, detail)
+        self.refused[reason.value] += refused.num_rows
+        self.totals["events_rejected"] += refused.num_rows
+        return events.filter(pa.array(~rows))
+
+
+def _is_small(part: WindowPart) -> bool:
+    """Whether a part is worth waiting for the rest of its window."""
+    return bool(part.flows.nbytes + part.params.nbytes <= _SMALL_PART_BYTES)
+
+
+def _own_copy(part: WindowPart) -> WindowPart:
+    """The part in memory of its own: what the kernel gave shares the buffers of its group."""
+    return WindowPart(part.window, *(_copied(t) for t in (part.flows, part.structures, part.params)))
+
+
+@dataclass(slots=True)
+class _SmallWindows:
+    """Parts that wait. Groups must be added in their order, so that which files there are is no accident."""
+
+    limit_bytes: int
+    _parts: dict[Window, list[tuple[int, WindowPart]]] = field(default_factory=dict)
+    _bytes: int = 0
+
+    def add(self, group: int, parts: list[WindowPart]) -> None:
+        """Parts of one group, each of another window."""
+        for part in parts:
+            self._parts.setdefault(part.window, []).append((group, part))
+            self._bytes += part.flows.nbytes + part.structures.nbytes + part.params.nbytes
+
+    @property
+    def full(self) -> bool:
+        """Whether they should be written before more come."""
+        return self._bytes > self.limit_bytes
+
+    def take(self) -> list[tuple[int, list[WindowPart]]]:
+        """Everything that waits, a window after the other in order of time: a group that nobody else names
+        for this window, and the parts. Nothing waits then."""
+        waiting = [(parts[0][0], [part for _, part in parts]) for _, parts in sorted(self._parts.items())]
+        self._parts, self._bytes = {}, 0
+        return waiting
+
+
+def _merged(parts: list[WindowPart]) -> WindowPart:
+    """Parts of one window, of different requests, as one in the order of the contract."""
+    if len(parts) == 1:
+        return parts[0]
+    flows = merged_flows([part.flows for part in parts])
+    return WindowPart(
+        parts[0].window,
+        flows,
+        merged_structures([part.structures for part in parts]),
+        merged_params([part.params for part in parts], flows),
+    )
+
+
+def _copied(table: pa.Table) -> pa.Table:
+    return table.take(pa.array(np.arange(table.num_rows))).combine_chunks()

@@ -1,4 +1,4 @@
-"""Dead letters of an import: all counted, so many a file kept, never more in memory than one file of them."""
+"""Keep dead letters of an import: all counted, so many a file kept, in memory at most one file of them."""
 
 from __future__ import annotations
 

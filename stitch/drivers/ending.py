@@ -13,7 +13,7 @@ from ingest.source import StreamId
 from schemas.commits import CommitBody, Standing
 from schemas.errors import LakeError
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.taking_over import taken_over
+from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.repair.lane_settings import lane_settings
 from stitch.lake.chain import lanes
 from stitch.lake.checkpoint import read_tail
@@ -80,7 +80,9 @@ def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: st
     settings = LiveSettings(stitch=told.stitch, params_share=told.params_share)
     lane = Lane(store, info, owner=owner, created_by=created_by, lane=number, fence=True)
     before = lane.standing
-    due = taken_over(store, number, settings, before, lane.events_open, None).everything()
+    buffer = taken_over(store, number, settings, before, None)
+    verify_open(buffer, number, lane.events_open)
+    due = buffer.everything()
     with lane.stage() as staging:
         due.stage(staging)
         lane.commit(

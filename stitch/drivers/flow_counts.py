@@ -1,4 +1,4 @@
-"""What every driver does with flows before they are written: quality counts, the share of parameters."""
+"""Count what every driver counts of flows before they are written: quality, the share of parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of an import: told apart by content, in an order that does not depend on how they were named.
+"""Open the files of an import, recognised by content, in an order that does not depend on their names.
 
 Beside them what was read of each, and the refusal of an import that brought nothing.
 """

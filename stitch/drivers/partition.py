@@ -1,4 +1,4 @@
-"""Deals events out by request id, so that all of a request end in one bucket whatever file they came from."""
+"""Deal events out by request id, so that all of a request end in one bucket whatever file they came from."""
 
 from __future__ import annotations
 

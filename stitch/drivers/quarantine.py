@@ -1,4 +1,4 @@
-"""Finds events with an absurd time: a clock ten years ahead, or one that starts in 1970.
+"""Find events with an absurd time: a clock ten years ahead, or one that starts in 1970.
 
 The rule looks at the days (UTC) of all events of one file together, so it depends neither on the order of
 events nor on the memory budget, and files of January and of March may come in one import:

@@ -1,4 +1,4 @@
-"""Requests of an import that began in windows which `flowdiff retain` took out of the lake.
+"""Refuse requests that began in windows which `flowdiff retain` took out of the lake.
 
 No reader would ever see them, and a sweep would remove them: they are refused, whole and with a reason.
 """

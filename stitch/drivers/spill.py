@@ -1,11 +1,17 @@
-"""Events on their way from the codecs to the kernel: in memory while they fit, else in buckets on disk.
+"""Hold events between the codecs and the kernel: in memory while they fit, else in buckets on disk.
 
 A request is never cut: all its events reach the kernel in one group. Buckets on disk are Arrow IPC streams
 below a scratch folder; they are not part of the lake, need no sync and are swept with the stage.
+
+The kernel names records without a request id by the linked records of its batch
+(`stitch.records.components`); a batch here is a bucket by request id, so the name must be known before. Only
+the columns that link records are held in memory: bounded by the number of records *without* a request id
+(about 300 bytes each) and of those they touch.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,20 +21,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.events import SPAN_KIND_BASE, concat_events
-from stitch.drivers.naming import name_records, touching
+from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
+from stitch.columnar.chunks import whole
 from stitch.drivers.partition import FANOUT, MAX_LEVEL, bucket_of, hash_requests, payload_bytes
-from stitch.drivers.stash import Stash, new_stream, read_stream
+from stitch.lake.disk import FILE_MODE, FOLDER_MODE
+from stitch.records.components import assign_requests, flat_list
 
 Load = Callable[[], pa.Table]
 """Gives the events of a group, once; until then they are where they are. May be called in any thread."""
-
-SMALL_BYTES: Final = 16 * 2**20
+_SMALL_BYTES: Final = 16 * 2**20
 """Payload that is stitched as one group: a second core would not make up for files cut in two."""
-MAX_GROUP_BYTES: Final = 2**29
+_MAX_GROUP_BYTES: Final = 2**29
 """Whatever the budget: Arrow counts the bytes of a text column in 31 bits."""
-GROUPS_IN_MEMORY: Final = 2
+_GROUPS_IN_MEMORY: Final = 2
 """Groups to deal the payload into where no limit asks for more: one a worker."""
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_LINKING = ["kind", "request_id", "breadcrumb", "id", "parents", "links"]
 
 
 class Buckets:
@@ -76,7 +84,7 @@ class Buckets:
         if bucket not in self._writers:
             path = self._folder / f"{bucket:02d}-{len(self._paths[bucket])}.arrows"
             self._paths[bucket].append(path)
-            self._writers[bucket] = new_stream(path)
+            self._writers[bucket] = _new_stream(path)
         return self._writers[bucket]
 
     def close(self) -> None:
@@ -89,7 +97,7 @@ class Buckets:
         """What was dealt to a bucket, piece by piece. Only after `close`."""
         yield from self._held[bucket]
         for path in self._paths[bucket]:
-            yield from read_stream(path)
+            yield from _read_stream(path)
 
     def groups(self, limit_bytes: int) -> Iterator[Load]:
         """All events in groups of whole requests, none over `limit_bytes` unless a single request is.
@@ -153,7 +161,7 @@ class EventSpill:
         self._limit_bytes = limit_bytes
         self._held: list[pa.Table] = []
         self._buckets: Buckets | None = None
-        self._loose = Stash(scratch / "loose.arrows", limit_bytes)
+        self._loose = _Stash(scratch / "loose.arrows", limit_bytes)
         self._size = 0
 
     @property
@@ -172,7 +180,7 @@ class EventSpill:
     def _add_named(self, events: pa.Table) -> None:
         self._size += payload_bytes(events)
         self._held.append(events)
-        if self._buckets is None and self._size > min(SMALL_BYTES, self._limit_bytes):
+        if self._buckets is None and self._size > min(_SMALL_BYTES, self._limit_bytes):
             self._buckets = Buckets(self._scratch / "events", level=0, on_disk=False)
         if self._buckets is not None:
             if self._size > self._limit_bytes and not self._buckets.on_disk:
@@ -187,7 +195,7 @@ class EventSpill:
         Which requests share a group depends on the events alone, not on how they came.
         """
         if self._loose.n_events:
-            for named in name_records(self._loose, list(touching(self._named(), self._loose))):
+            for named in _name_records(self._loose, list(_touching(self._named(), self._loose))):
                 self._add_named(named)
         if self._buckets is not None:
             self._buckets.close()
@@ -197,9 +205,9 @@ class EventSpill:
 
     def _group_bytes(self) -> int:
         """Half of the limit, as two groups are worked on; less where that would leave a worker idle."""
-        even = self._size // GROUPS_IN_MEMORY
+        even = self._size // _GROUPS_IN_MEMORY
         # Buckets are not equal: a tenth more, so that two groups do not become three.
-        return min(self._limit_bytes // 2, max(even + even // 10, SMALL_BYTES), MAX_GROUP_BYTES)
+        return min(self._limit_bytes // 2, max(even + even // 10, _SMALL_BYTES), _MAX_GROUP_BYTES)
 
     def _named(self) -> Iterator[pa.Table]:
         """Every event that came with a request id, to look at."""
@@ -212,3 +220,96 @@ class EventSpill:
     def _take(self) -> pa.Table:
         held, self._held = self._held, []
         return concat_events(held)
+
+
+def _new_stream(path: Path) -> pa.ipc.RecordBatchStreamWriter:
+    """An Arrow IPC stream of events in a new file, whose folders are made; both are their owner's alone."""
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+    return pa.ipc.new_stream(str(path), EVENT_SCHEMA, options=_OPTIONS)
+
+
+def _read_stream(path: Path) -> Iterator[pa.Table]:
+    """The batches of an Arrow IPC stream."""
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+        for batch in stream:
+            yield pa.Table.from_batches([batch])
+
+
+class _Stash:
+    """Batches in the order they came."""
+
+    def __init__(self, path: Path, limit_bytes: int) -> None:
+        """`path` is made once the batches are larger than `limit_bytes`."""
+        self._path = path
+        self._limit_bytes = limit_bytes
+        self._held: list[pa.Table] = []
+        self._size = 0
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self.n_events = 0
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the batches are on disk."""
+        return self._path.exists()
+
+    def add(self, events: pa.Table) -> None:
+        """Put a batch on the pile."""
+        self.n_events += events.num_rows
+        self._size += payload_bytes(events)
+        self._held.append(events)
+        if self._writer is None and self._size > self._limit_bytes:
+            self._writer = _new_stream(self._path)
+        if self._writer is not None:
+            for held in self._held:
+                self._writer.write_table(held.unify_dictionaries().combine_chunks())
+            self._held = []
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Every batch. Ends the adding."""
+        yield from self._held
+        if self.spilled:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            yield from _read_stream(self._path)
+
+
+def _touching(named: Iterator[pa.Table], loose: _Stash) -> Iterator[pa.Table]:
+    """Linking columns of those named records that share a breadcrumb or id with the loose. O(records)."""
+    words = _words(loose)
+    for events in named:
+        records = events.select(_LINKING).filter(pc.less(events["kind"], SPAN_KIND_BASE))
+        touches = np.zeros(records.num_rows, dtype=np.bool_)
+        for name in ("breadcrumb", "id"):
+            found = pc.is_in(whole(records[name]).cast(pa.string()), value_set=words, skip_nulls=True)
+            touches |= found.to_numpy(zero_copy_only=False)
+        for name in ("parents", "links"):
+            row, word = flat_list(whole(records[name]))
+            touches[row[pc.is_in(word.cast(pa.string()), value_set=words).to_numpy(zero_copy_only=False)]] = (
+                True
+            )
+        if touches.any():
+            yield records.filter(pa.array(touches))
+
+
+def _name_records(loose: _Stash, touched: list[pa.Table]) -> Iterator[pa.Table]:
+    """The loose batches again, each record with the request id that the kernel would give it."""
+    columns = [batch.select(_LINKING) for batch in loose.batches()]
+    requests = assign_requests(pa.concat_tables([*columns, *touched]).combine_chunks())
+    start = 0
+    for batch in loose.batches():
+        codes = requests.code[start : start + batch.num_rows]
+        start += batch.num_rows
+        place = batch.schema.get_field_index("request_id")
+        yield batch.set_column(place, batch.schema.field(place), requests.names.take(pa.array(codes)))
+
+
+def _words(loose: _Stash) -> pa.StringArray:
+    """Every breadcrumb and id that the loose records name."""
+    found = [pa.array([""], pa.string())]  # the breadcrumb of records that have none
+    for batch in loose.batches():
+        found += [whole(batch[name]).drop_null().cast(pa.string()) for name in ("breadcrumb", "id")]
+        found += [flat_list(whole(batch[name]))[1].cast(pa.string()) for name in ("parents", "links")]
+        found = [pc.unique(pa.concat_arrays(found))]
+    return found[0]

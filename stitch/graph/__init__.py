@@ -1,1 +1,1 @@
-"""Request-flow graphs: placed nodes, templates, category keys, canonical text, folding of loops."""
+"""Describe request-flow graphs: placed nodes, templates, category keys, canonical text, loops."""

@@ -1,4 +1,4 @@
-"""The category key of a structure, which is stored, and the fingerprint of a flow, which is not (A.3.3).
+"""Hash structures to category keys, which are stored, and flows to fingerprints, which are not (A.3.3).
 
 The key is the 128-bit BLAKE2b of an injective serialisation of the template. The design's key is a multiset
 of refinement colours; a template is already canonical, so its exact bytes serve, and refinement-equivalent

@@ -1,4 +1,4 @@
-"""Label codes of a batch: one small integer for each distinct (component, point, label, kind)."""
+"""Code the labels of a batch: one small integer for each distinct (component, point, label, kind)."""
 
 from __future__ import annotations
 

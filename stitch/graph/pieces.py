@@ -1,4 +1,4 @@
-"""Pieces: a decomposed structure with its loops folded, at one level (A.4); the word of each node.
+"""Name the pieces of a decomposed structure with its loops folded, at one level (A.4).
 
 Equal symbols mean equal folded form, so symbols stand for pieces in the search for repeats, and the symbol of
 the whole is the key of the level.

@@ -1,4 +1,4 @@
-"""Placed flows: what the two graph builders hand to the kernel (numpy, canonical order, no strings).
+"""Hand placed flows from the two graph builders to the kernel (numpy, canonical order, no strings).
 
 `stitch.spans.span_graphs` (trees of spans) and `stitch.records.record_graphs` (DAGs of activity records)
 both end here; everything after (keys, text, loops, tables) does not care where a graph came from.

@@ -1,4 +1,4 @@
-"""A template: the labelled DAG of a structure in canonical positions, without times, ids and hosts."""
+"""Hold the labelled DAG of a structure in canonical positions, without times, ids and hosts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The lake on disk: layout, commits, Parquet writer."""
+"""Keep flows as Parquet by window, with commits that say what is there."""

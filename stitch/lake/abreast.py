@@ -1,4 +1,4 @@
-"""Requests to a store, several under way at once where each waits for a network."""
+"""Ask a store for several things at once, where each request waits for a network."""
 
 from __future__ import annotations
 

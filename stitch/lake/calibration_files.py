@@ -1,4 +1,4 @@
-"""`calibration/`: records of what a lake's ordinary times gave, one small file each; the newest counts.
+"""Keep calibration records under `calibration/`, one small file each; the newest counts.
 
 A name is `<number>-<content>.json`, the content as the beginning of a SHA-256 in hex. Files are put once and
 stay; one that is damaged is passed by for the one before.

@@ -1,4 +1,4 @@
-"""The commit chain of a lane: records that carry their own hash and that of the one before.
+"""Chain the commits of a lane: records that carry their own hash and that of the one before.
 
 A record is stored as `{"sha256": "…", "record": {…}}`: the hash is over the bytes of the inner object, so
 that it can be checked without knowing what they mean.

@@ -1,4 +1,4 @@
-"""Checkpoints of a lane: what it published and imported so far, in two tables whose hashes are in the chain.
+"""Write and read checkpoints of a lane: what it published and imported so far, hashed into the chain.
 
 The commit after a checkpoint names it, so a reader verifies that record, the tables and the few records
 behind it, and not a life's history. A checkpoint can always be made again from the chain: where its tables

@@ -1,4 +1,4 @@
-"""What a store on this machine needs of a file system, one small port, and the real one.
+"""Ask a file system for what a store on this machine needs: one small port, and the real one.
 
 Names are relative to the root of the lake and use `/`. The port is small on purpose: tests put a disk
 behind it that stops after every single operation and forgets whatever was not synced.

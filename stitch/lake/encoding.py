@@ -1,4 +1,4 @@
-"""Parquet as the lake wants it: zstd, one encoding a column chosen by measurement, layout version inside.
+"""Write Parquet as the lake wants it: zstd, one encoding a column chosen by measurement.
 
 The choice of encodings and its figures are in `docs/operations.md`; readers need not know them.
 """

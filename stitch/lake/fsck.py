@@ -37,7 +37,7 @@ from stitch.lake.layout import (
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
 from stitch.lake.sums import SUMS, read_sums
-from stitch.lake.upkeep import Hidden
+from stitch.lake.upkeep.hidden import Hidden
 
 T = TypeVar("T")
 

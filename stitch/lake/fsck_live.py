@@ -15,7 +15,7 @@ Broken = tuple[str, str]
 
 def broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Broken]:
     """Offset ranges of a stream join up, or go back to where a gap says that the log was cut back; any other
-    gap lies inside the range of its commit.
+    gap lies inside the range of its commit, or before it where a segment was lost.
     """
     ends: dict[tuple[int, str, str | None, int], int] = {}
     for record in commits:
@@ -27,7 +27,8 @@ def broken_positions(commits: Iterable[CommitRecord]) -> Iterator[Broken]:
             if (before != told.start and cut not in gaps) or told.end < told.start:
                 detail = f"commit {record.seq} of lane {record.lane} starts '{told.topic}' at {told.start}"
                 yield "I6", f"{detail}, the one before ended at {before}"
-            within = {gap for gap in gaps if gap[:4] == stream and told.start <= gap[4] <= gap[5] <= told.end}
+            first = 0 if record.counters.events_lost else told.start
+            within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= told.end}
             gaps -= {cut, *within}
             ends[stream] = told.end
         for _ in gaps:

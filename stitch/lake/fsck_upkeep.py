@@ -9,7 +9,7 @@ from typing import Final
 from schemas.commits import CommitRecord, Upkeep
 from stitch.lake.checkpoint import FILES_SCHEMA, files_table
 from stitch.lake.layout import WINDOW_TABLES
-from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 
 LATE: Final = "late"
 REPAIRED: Final = "repaired"

@@ -1,4 +1,4 @@
-"""Requests that are in the lake already: what an overlapping import must not double (I5)."""
+"""Look up requests that are in the lake already: what an overlapping import must not double (I5)."""
 
 from __future__ import annotations
 

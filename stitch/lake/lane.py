@@ -1,4 +1,4 @@
-"""A lane: the unit of ordering, ownership and commit. Opened by one writer, it commits any number of times.
+"""Open a lane, the unit of ordering, ownership and commit: by one writer, for any number of commits.
 
 Opening brings it to rest: finish the last commit, verify what is built on, fence off the dead, sweep the
 stage. Every step may be interrupted and is done again, in whole, by whoever opens the lake next
@@ -37,7 +37,7 @@ from stitch.lake.layout import (
 )
 from stitch.lake.staging import Staging
 from stitch.lake.store import Move, Store, UncertainError
-from stitch.lake.upkeep import read_hidden
+from stitch.lake.upkeep.hidden import read_hidden
 
 FILE_LANE: Final = 0
 """Lane of everything imported from files."""

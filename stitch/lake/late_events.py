@@ -1,4 +1,4 @@
-"""Late events of a lake, by the lane they came by: those that wait for a repair, and those settled by one."""
+"""Find late events of a lake, by the lane they came by: waiting for a repair, or settled by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stitch.lake.encoding import decode
 from stitch.lake.layout import SideTable, origin
 from stitch.lake.manifest import LakeFile, Manifest
 from stitch.lake.reading import unreadable
-from stitch.lake.upkeep import UPKEEP_LANE
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 
 def lane_of(file: LakeFile) -> int:

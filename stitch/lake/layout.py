@@ -1,4 +1,4 @@
-"""Names inside a lake, and `flowdiff.json`, which says what the folder is.
+"""Name what is inside a lake, and read `flowdiff.json`, which says what the folder is.
 
 Path parts are made from integers, a closed list of table names and formatted UTC only, never from what
 a record says.

@@ -1,4 +1,4 @@
-"""What a lake holds, told by its commits: readers take files from here and never glob.
+"""List what a lake holds, as its commits say: readers take files from here and never glob.
 
 A commit counts once every file of it can be seen, so a reader gets a whole commit or none of it. Opening
 costs a listing of names, the last checkpoint and the few commits behind it, however long a lane has lived.
@@ -29,7 +29,7 @@ from stitch.lake.copies import Copies
 from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, origin, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
-from stitch.lake.upkeep import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
 
 LOOKED_AT: Final = 2016
 """Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""

@@ -1,4 +1,4 @@
-"""Several files of one window become one a table: the same rows, in the order of the lake's contract."""
+"""Merge the files of one window into one a table: the same rows, in the order of the lake's contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a lake is, by its name: a folder of this machine, or `s3://bucket/prefix`."""
+"""Open a lake by its name: a folder of this machine, or `s3://bucket/prefix`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from stitch.lake.bucket.bucket_settings import BucketSettings, bucket_settings
 from stitch.lake.bucket.bucket_settings import is_bucket as is_bucket
 from stitch.lake.bucket.bucket_store import BucketStore
-from stitch.lake.copies import Copies
-from stitch.lake.file_cache import FileCache, cache_at
+from stitch.lake.copies import Copies, FileCache, cache_at
 from stitch.lake.store import LocalStore, Store
 
 

@@ -1,4 +1,4 @@
-"""The one way in which rows of a lake's files are read by Arrow: checksums of pages are verified.
+"""Read rows of a lake's files by Arrow, in the one way: checksums of pages are verified.
 
 Whatever is wrong with a file is one `LakeError` that names it: a bit that turned, a file that was cut, a
 permission that is missing.

@@ -1,4 +1,4 @@
-"""Segments: the raw events of a live lane that are not in a published flow yet, for whoever takes it over.
+"""Keep segments: raw events of a live lane that are in no published flow yet, for whoever takes it over.
 
 One file a commit, Arrow IPC with LZ4, under a name that no two writers share. A segment that no commit names
 is garbage; one that is named is read back checked.
@@ -58,7 +58,8 @@ def read_segment(store: Store, segment: Segment) -> pa.Table:
 def _damaged(segment: Segment, what: str) -> LakeError:
     return LakeError(
         f"Segment '{segment.name}' {what}: events of open requests are in it.",
-        remedy="Restore it from a backup, or let the lane read them again: see docs/reliability.md.",
+        remedy="Restore it from a backup, or let `flowdiff repair --lane` read them again: "
+        "docs/runbook.md#a-damaged-segment.",
     )
 
 

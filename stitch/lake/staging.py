@@ -1,4 +1,4 @@
-"""Files of one coming commit, on their way: written to the stage, listed, and gone again unless committed."""
+"""Stage the files of one coming commit: written, listed, and gone again unless committed."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Staging:
             final = f"{table_name}/{file_name(self._lane, self.seq, part)}"
             self._add(table_name, f"{table_name}-{part:05d}", final, None, table)
 
-    def add_segment(self, events: pa.Table) -> Segment:
-        """Write raw events that stay open, at least one. Raises OSError."""
-        name = segment_name(self._lane, self.seq)
+    def add_segment(self, events: pa.Table, seq: int | None = None) -> Segment:
+        """Write raw events that stay open, of commit `seq` if not of this one. Raises OSError."""
+        name = segment_name(self._lane, self.seq if seq is None else seq)
         data, segment = encode_segment(name, events)
         self._store.put(name, data)
         with self._lock:

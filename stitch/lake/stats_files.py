@@ -1,4 +1,4 @@
-"""`stats/`: what the analyzer worked out of a window, kept so that it need not be worked out again.
+"""Cache under `stats/` what the analyzer worked out of a window.
 
 A cache, in no commit: a file may be missing, old or damaged, and nothing is lost. Its name says what it was
 made of (the window's flow files), how (settings) and what is in it (content), so that nothing in a file has

@@ -1,4 +1,4 @@
-"""What the commit protocol asks of whatever holds a lake, one small port, and the store on this machine.
+"""Define what the commit protocol asks of whatever holds a lake, and the store on this machine.
 
 Names use `/` and are relative to the lake. Two operations carry the protocol: `put_if_absent`, which decides
 who commits, and `publish`, which moves files from the stage to names that nobody else uses. On an object

@@ -1,4 +1,4 @@
-"""Structures as files have them, and back: spans nested instead of nodes and edges.
+"""Nest structures as files have them, spans instead of nodes and edges, and back.
 
 The graph of a flow of spans follows from its tree (`stitch.spans`): a span is its start, its marks, what it
 calls, its end, and edges go along the nesting. So a file names each span once, with its depth, in the order

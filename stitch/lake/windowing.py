@@ -1,4 +1,4 @@
-"""Cuts what the kernel made into windows of event time, each standing alone."""
+"""Cut what the kernel made into windows of event time, each standing alone."""
 
 from __future__ import annotations
 

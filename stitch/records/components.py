@@ -1,4 +1,4 @@
-"""Which request each event belongs to: its request id, else the records it is linked with.
+"""Assign each event to its request: by its request id, else by the records it is linked with.
 
 Breadcrumbs of events without a request id are joined by split and join records, and by explicit ids and
 parents; each connected component is one request (ARCHITECTURE 4.1).

@@ -1,4 +1,4 @@
-"""Edges of record graphs: along strands, across splits and joins, from explicit parents; never from time.
+"""Connect records: along strands, across splits and joins, from explicit parents; never from time.
 
 * A record follows the one before it on its strand, unless it names parents of its own: then these replace
   the strand's edge into it (the edge out of it, to the next record of the strand, stays).

@@ -1,4 +1,4 @@
-"""The records of a batch as numpy columns: requests, breadcrumbs and ids as small integers."""
+"""Read the records of a batch as numpy columns: requests, breadcrumbs and ids as small integers."""
 
 from __future__ import annotations
 

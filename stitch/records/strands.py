@@ -1,4 +1,4 @@
-"""Records of a batch sorted onto their strands, without what was delivered twice.
+"""Sort the records of a batch onto their strands, without what was delivered twice.
 
 A strand is the records of one request with one breadcrumb, in order of (`seq`, `ts_ns`) if all have `seq`,
 else of `ts_ns`; what is still equal goes by a hash of its content, so arrival order never matters. A record

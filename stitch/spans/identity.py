@@ -1,4 +1,4 @@
-"""Which rows are one span (A.6 S1): duplicates, contradictions, partial reports, and shared ids.
+"""Decide which rows are one span (A.6 S1): duplicates, contradictions, partial reports, shared ids.
 
 Identity is (trace, id, kind). Of the rows of one identity one version is kept: the most completely timed,
 then the earliest start, then the earliest end, then the smallest content hash; so arrival order never counts.

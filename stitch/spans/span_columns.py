@@ -1,4 +1,4 @@
-"""The spans of a batch as numpy columns in work order: by flow, start, end, id, kind.
+"""Read the spans of a batch as numpy columns in work order: by flow, start, end, id, kind.
 
 Work order depends on content only, so every later tie-break may simply say "the earlier row".
 """

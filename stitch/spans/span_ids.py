@@ -1,4 +1,4 @@
-"""Ids of a batch as integers, and the index that finds the span an id names.
+"""Number the ids of a batch, and find the span that an id names.
 
 Both key forms are exact (no hash stands for an id), and they sort as the ids do, so tie-breaks by key
 are tie-breaks by id.
@@ -61,7 +61,6 @@ class SpanIndex:
 
     def __init__(self, flow: I8, key: U8, n_flows: int) -> None:
         """Index rows 0…n-1 with `flow` [rows] and `key` [rows]. O(rows) expected."""
-        self._flow = flow
         self._key = key
         self._rounds: list[tuple[I8, U8, I8, U8]] = []
         repeated: list[I8] = []

@@ -39,7 +39,7 @@ SECTIONS = (
     BrowsePlacesSection,
     BrowseVarianceSection,
 )
-TABLES = ("of-roots", "of-categories", "of-sites")
+TABLES = ("roots", "categories", "sites")
 ROWS = """[...document.querySelectorAll('{table} tbody tr')].map(
   row => [...row.cells].map(cell => cell.textContent.trim()).join(' | '))"""
 
@@ -84,15 +84,15 @@ def test_without_script_everything_is_there_but_the_choice(tab: Tab, page: str, 
     tab.open(page, script=False)
     ranges = outcome.report.section(BrowseRangesSection)
     assert tab.run("document.querySelector('.chooser').hidden")
-    assert tab.run("document.querySelectorAll('.static details.range').length") == len(ranges.ranges) == 3
+    assert tab.run("document.querySelectorAll('[id^=range].inside').length") == len(ranges.ranges) == 3
     for number, one in enumerate(ranges.ranges, 1):
-        assert len(tab.run(ROWS.format(table=f"#range{number} .of-categories"))) == len(one.categories)
-        assert len(tab.run(ROWS.format(table=f"#range{number} .of-sites"))) == len(one.sites)
+        assert len(tab.run(ROWS.format(table=f"#range{number}-categories"))) == len(one.categories)
+        assert len(tab.run(ROWS.format(table=f"#range{number}-sites"))) == len(one.sites)
     assert tab.run("document.querySelectorAll('svg.train').length") == 4  # two categories, medoid and mean
-    assert tab.run("document.querySelectorAll('details.lane').length") >= 4
+    assert tab.run("document.querySelectorAll('svg.bar .waited').length") >= 4
     assert tab.run("document.querySelectorAll('svg.by-time').length") == 8  # four of each entry
     assert tab.run("document.querySelectorAll('svg.lanes').length") >= 2
-    assert tab.run("document.querySelectorAll('table.errors tbody tr').length") == 2
+    assert tab.run("document.querySelectorAll('#errors tbody tr').length") == 2
     assert tab.run("document.querySelectorAll('th button').length") == 0
 
 
@@ -104,8 +104,8 @@ def test_a_chosen_range_says_what_the_page_says(tab: Tab, page: str, outcome: Ou
     for number, one in enumerate(ranges.ranges, 1):
         tab.run(f"document.querySelectorAll('.presets button')[{number - 1}].click()")
         for table in TABLES:
-            told = tab.run(ROWS.format(table=f".chooser .{table}"))
-            assert told == tab.run(ROWS.format(table=f"#range{number} .{table}"))
+            told = tab.run(ROWS.format(table=f".chooser .of-{table}"))
+            assert told == tab.run(ROWS.format(table=f"#range{number}-{table}"))
             assert told
         assert tab.run("document.querySelector('.chooser .filter code').textContent") == (
             one.where or "none: all requests"
@@ -141,7 +141,7 @@ def test_dragging_and_sliding_choose(tab: Tab, page: str) -> None:
 @pytest.mark.browser
 def test_a_table_is_sorted_by_a_column(tab: Tab, page: str) -> None:
     tab.open(page)
-    column = "[...document.querySelectorAll('.places table')][0]"
+    column = "document.getElementById('sites')"
     values = f"[...{column}.tBodies[0].rows].map(row => row.cells[2].textContent)"
     tab.run(f"{column}.tHead.rows[0].cells[2].querySelector('button').click()")
     down = tab.run(values)

@@ -33,16 +33,16 @@ from schemas.errors import LakeError
 from schemas.lake import PARAMS_SCHEMA
 from schemas.periods import parse_period
 from schemas.windows import Window
-from stitch.lake import rewriting
-from stitch.lake.compacting import Compacted, compact
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
 from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.reading import read_rows
-from stitch.lake.retiring import retire
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep import rewriting
+from stitch.lake.upkeep.compaction import Compacted, compact
+from stitch.lake.upkeep.retention import retire
 
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18

@@ -18,8 +18,8 @@ from stitch.drivers.import_settings import ImportSettings, ImportSummary
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
-from stitch.lake.retiring import retire
 from stitch.lake.store import LocalStore
+from stitch.lake.upkeep.retention import retire
 
 NOW_NS = 20_000 * NS_PER_DAY
 KEEP_NS = 10 * NS_PER_DAY

@@ -23,7 +23,7 @@ from stitch.lake.chain import lanes, read_chain
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
-from stitch.lake.retiring import retire
+from stitch.lake.upkeep.retention import retire
 
 SENT = requests(12, partitions=2, spread_s=100)
 

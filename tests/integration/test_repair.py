@@ -24,8 +24,8 @@ from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
 from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_place, open_store
-from stitch.lake.retiring import retire
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep.retention import retire
 
 S = NS_PER_SECOND
 HOUR_NS = 3600 * S

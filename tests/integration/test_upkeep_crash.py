@@ -13,13 +13,13 @@ from oracles.object_store import ObjectStore
 
 from schemas.commits import CommitBody, PartitionRange, Standing
 from schemas.errors import LakeError
-from stitch.lake import retiring
 from stitch.lake.fsck import check
 from stitch.lake.lane import Lane
 from stitch.lake.layout import data_files, read_info
 from stitch.lake.manifest import open_manifest
-from stitch.lake.retiring import Retired, retire
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep import retention
+from stitch.lake.upkeep.retention import Retired, retire
 
 HOUR_NS = 3600 * 10**9
 NOW_NS = 10**18
@@ -158,7 +158,7 @@ def judge(store: Store) -> None:
 
 
 def test_a_sweep_before_the_commit_is_caught() -> None:
-    lane = retiring.UpkeepLane
+    lane = retention.UpkeepLane
 
     class Eager(lane):
         def retire(self, *told: object) -> object:
@@ -166,7 +166,7 @@ def test_a_sweep_before_the_commit_is_caught() -> None:
                 self._store.remove(folder)
             return super().retire(*told)  # type: ignore[arg-type]
 
-    with patch.object(retiring, "UpkeepLane", Eager), pytest.raises((AssertionError, LakeError)):
+    with patch.object(retention, "UpkeepLane", Eager), pytest.raises((AssertionError, LakeError)):
         test_a_crash_at_any_operation_of_retention("kill")
 
 

@@ -70,6 +70,19 @@ class MemoryLog:
         end = max(end, self.first[stream])
         return end if end < place.offset else None
 
+    def read(self, stream: StreamId, start: int, end: Place) -> tuple[list[Payloads], list[tuple[int, int]]]:
+        """A `RangeSource`."""
+        if end.topic_id != self.topic_ids.get(stream.topic):
+            return [], [(start, end.offset)]
+        first, last = max(start, self.first[stream]), min(end.offset, self.cut_at(stream, end) or end.offset)
+        taken = self.messages[stream][first:last]
+        polls = [
+            Payloads(stream.name, self.format, [message.value], [at], at + 1)
+            for at, message in enumerate(taken, first)
+        ]
+        missing = [(start, min(first, end.offset)), (max(last, start), end.offset)]
+        return polls, [(low, high) for low, high in missing if low < high]
+
     def join(self) -> Member:
         member = Member(self)
         self.members.append(member)

@@ -21,10 +21,10 @@ from oracles.object_store import ObjectStore
 from schemas.config import StitchConfig
 from schemas.errors import FlowdiffError
 from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND
-from stitch.lake.compacting import compact
 from stitch.lake.layout import LAKE_FILE
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import UncertainError
+from stitch.lake.upkeep.compaction import compact
 
 KEEPS = SETTINGS.model_copy(
     update={

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from stitch.lake.bucket.room import Room
+from stitch.lake.bucket.bucket_store import Room
 
 
 def test_no_more_is_under_way_than_there_is_room_for() -> None:

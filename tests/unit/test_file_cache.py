@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ConfigError, LakeError
-from stitch.lake.file_cache import FileCache, cache_at
+from stitch.lake.copies import FileCache, cache_at
 
 
 def key_of(data: bytes) -> str:
@@ -88,7 +88,7 @@ def test_the_longest_unused_go_first_and_those_in_use_stay_readable(tmp_path: Pa
 
 def test_a_session_goes_with_its_process_or_is_swept(tmp_path: Path) -> None:
     code = (
-        "import sys, os; from pathlib import Path; from stitch.lake.file_cache import FileCache\n"
+        "import sys, os; from pathlib import Path; from stitch.lake.copies import FileCache\n"
         "cache = FileCache(Path(sys.argv[1])); (cache.session / 'file').write_bytes(b'1')\n"
         "os._exit(9) if sys.argv[2] == 'dies' else None"
     )

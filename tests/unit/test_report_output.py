@@ -125,8 +125,8 @@ def test_terminal_clips_long_names_and_no_numbers():
     assert len(line) <= 80
     assert f"{wording.count(100_000)} → {wording.count(300_000)}" in line
     assert re.search("front.*…x+ ", line)
-    assert "contribution" in text
-    assert "share" not in text
+    assert "Contribution" in text
+    assert "Share" not in text
 
 
 def test_a_mutation_that_costs_nothing_is_neither_more_nor_less():

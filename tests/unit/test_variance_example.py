@@ -14,6 +14,7 @@ from rich.console import Console
 
 from analyze.compare import compare
 from analyze.methods.port import Chosen
+from analyze.methods.variance import sections as variance_words
 from analyze.methods.variance.markers import Marker
 from analyze.methods.variance.method import METHOD
 from analyze.methods.variance.run import variance_result
@@ -22,7 +23,6 @@ from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
-from analyze.report.sections.variance import variance_words
 from analyze.report.terminal import print_report
 from schemas.errors import ConfigError
 from schemas.report.report import from_json, to_json
@@ -177,7 +177,7 @@ def test_page_terminal_and_json_say_the_same(samples: int) -> None:
         assert words in told
     if samples == 2:
         assert "What became more variable" in text
-        assert "Changed places" in told
+        assert "Its variance" in told
     assert from_json(to_json(shown.report), SECTIONS) == shown.report
     ids = [attrs["id"] for _, attrs in seen.tags if "id" in attrs]
     assert len(ids) == len(set(ids))

@@ -1,1 +1,1 @@
-"""Browsing a period: `flowdiff browse` (ALGORITHMS H)."""
+"""Browse a period: `flowdiff browse` (ALGORITHMS H)."""

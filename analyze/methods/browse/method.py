@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from analyze.methods.browse.sections import PLACES, RANGES, SCHEDULES, TIMELINE, VARIANCE_CURVES
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.browse.browse_page import PLACES, RANGES, SCHEDULES, TIMELINE, VARIANCE_CURVES
 
 
 def analyse(

@@ -1,1 +1,1 @@
-"""The clustering Spectroscope of 2007: requests grouped by K-means, groups compared with each other."""
+"""Cluster requests as the Spectroscope of 2007 did, by K-means, and compare the clusters."""

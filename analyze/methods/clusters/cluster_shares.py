@@ -19,7 +19,7 @@ from analyze.population import Population
 from analyze.stats.multiple import q_values
 from analyze.stats.noise import LEAST_FOR_ENVELOPE
 from analyze.stats.proportions import fisher, proportions_with_spread, share_dispersion
-from analyze.stats.time_blocks import equal_count_bounds
+from analyze.stats.time_blocks import equal_count_blocks
 from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
@@ -130,10 +130,7 @@ def time_blocks(population: Population, n_blocks: int) -> list[I8]:
     for sample in range(len(population.samples)):
         rows = [category.rows(sample) for category in population.categories]
         when = [category.start_ns[part] for category, part in zip(population.categories, rows, strict=True)]
-        every = np.concatenate([np.zeros(0, np.int64), *when])
-        order = np.argsort(every, kind="stable")
-        dealt = np.empty(len(every), np.int64)
-        dealt[order] = np.repeat(np.arange(n_blocks), np.diff(equal_count_bounds(len(every), n_blocks)))
+        dealt = equal_count_blocks(np.concatenate([np.zeros(0, np.int64), *when]), n_blocks)
         begin = 0
         for block, part, starts in zip(found, rows, when, strict=True):
             block[part] = dealt[begin : begin + len(starts)]

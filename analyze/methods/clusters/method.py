@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from analyze.methods.clusters.sections import CLUSTERS
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.port import Method, Result, SampleCount
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.clusters.clusters_page import CLUSTERS
 
 
 def analyse(
@@ -16,7 +16,7 @@ def analyse(
 ) -> Result:
     """Groups of requests; of two samples also how groups and samples differ. No history is looked at."""
     # Here, so that the command line has the options without numpy, scipy and scikit-learn.
-    from analyze.methods.clusters.clusters_result import clusters_result
+    from analyze.methods.clusters.run import clusters_result
 
     return clusters_result(population, settings, limits)
 

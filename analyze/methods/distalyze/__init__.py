@@ -1,1 +1,1 @@
-"""DISTALYZER: what diverges between two classes of instances, and what the response time depends on."""
+"""Find what diverges between two classes of instances, and what response time depends on: DISTALYZER."""

@@ -23,7 +23,8 @@ from analyze.methods.distalyze.instance_logs import (
 )
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Graph, Population
-from schemas.arrays import B1, F8, I8
+from analyze.stats.density import weighted_quantile
+from schemas.arrays import B1, F8
 from schemas.errors import ConfigError
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END
@@ -177,7 +178,7 @@ def _classes(
         response = np.concatenate([population.categories[i].response_ns for i in members])
         weight = np.concatenate([population.categories[i].weight for i in members])
         fast_ns, slow_ns = (
-            _quantile(response, weight, q) for q in (settings.fast_quantile, settings.slow_quantile)
+            weighted_quantile(response, weight, q) for q in (settings.fast_quantile, settings.slow_quantile)
         )
     for i in members:
         category = population.categories[i]
@@ -198,13 +199,6 @@ def _classes(
         Selection({i: np.flatnonzero(classes[late]) for i, classes in problem.items()}) for late in (0, 1)
     )
     return first, second
-
-
-def _quantile(values: I8, weight: F8, part: float) -> float:
-    """The smallest value that this part of the weight does not exceed."""
-    order = np.argsort(values, kind="stable")
-    upto = np.cumsum(weight[order])
-    return float(values[order[np.searchsorted(upto, part * upto[-1] * (1 - 1e-12))]])
 
 
 def _moved_us(population: Population, groups: Sequence[Selection]) -> float:

@@ -1,1 +1,1 @@
-"""Spectroscope as published: mutations, precursors and their ranking."""
+"""Compare as Spectroscope was published: mutations, precursors and their ranking."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from analyze.methods.paper.sections.mutations import MUTATIONS
 from analyze.methods.paper.sections.tables import CATEGORIES, ROOTS, SUMS
 from analyze.methods.paper.settings import PaperSettings
 from analyze.methods.port import Method, Result, SampleCount
@@ -15,7 +16,6 @@ from analyze.report.header import load_ratio
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical
 from analyze.report.outcome import Weighed
-from analyze.report.sections.mutations.mutation_page import MUTATIONS
 from schemas.report.categories import CategoriesSection
 from schemas.report.mutations import MutationKind, MutationsSection
 from schemas.report.report import Verdict
@@ -42,10 +42,9 @@ def _analyse(
         if not population.has_requests(number):
             raise no_testable_request(sample.name)
     # Here, so that the command line has the options without scipy.
-    from analyze.methods.paper.category_rows import category_rows, root_rows, sums
-    from analyze.methods.paper.mutation_rows import mutations_section
     from analyze.methods.paper.mutation_tables import report_tables
     from analyze.methods.paper.mutations import paper_mutations
+    from analyze.methods.paper.rows import category_rows, mutations_section, root_rows, sums
 
     found = paper_mutations(population, settings)
     mutations = mutations_section(found, population, limits)

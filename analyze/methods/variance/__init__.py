@@ -1,1 +1,1 @@
-"""VarianceFinder: where response times vary, and why (ALGORITHMS E)."""
+"""Find where response times vary, and why: VarianceFinder (ALGORITHMS E)."""

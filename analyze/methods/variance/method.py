@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from analyze.methods.port import Method, Result, SampleCount
+from analyze.methods.variance.sections import VARIANCE, VARIANCE_CHANGE, VARIANCE_DETAILS
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.population import Population
 from analyze.report.limits import ReportLimits
-from analyze.report.sections.variance.variance_page import VARIANCE, VARIANCE_CHANGE, VARIANCE_DETAILS
 
 
 def analyse(

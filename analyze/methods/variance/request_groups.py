@@ -11,7 +11,7 @@ import numpy as np
 from analyze.population import Population
 from analyze.stats.moments import LARGE
 from analyze.stats.sums import totals
-from analyze.stats.time_blocks import BLOCKS, equal_count_bounds
+from analyze.stats.time_blocks import BLOCKS, equal_count_blocks
 from schemas.arrays import F8, I8
 
 NOWHERE: Final = -1
@@ -86,9 +86,7 @@ def _blocks(starts: Sequence[I8]) -> tuple[tuple[I8, ...], int]:
     ends = np.cumsum([len(part) for part in starts]).tolist() if starts else []
     when = np.concatenate([np.zeros(0, np.int64), *starts])
     n_blocks = max(1, min(BLOCKS, len(when)))
-    order = np.argsort(when, kind="stable")
-    block = np.empty(len(when), dtype=np.int64)
-    block[order] = np.repeat(np.arange(n_blocks), np.diff(equal_count_bounds(len(when), n_blocks)))
+    block = equal_count_blocks(when, n_blocks)
     # Equal starts are dealt in the order of categories: within one, blocks still ascend.
     return tuple(block[end - len(part) : end] for part, end in zip(starts, ends, strict=True)), n_blocks
 

@@ -14,8 +14,7 @@ from schemas.rejects import Reason, Reject
 from stitch.closing import NEVER, event_times
 from stitch.columnar.chunks import whole
 from stitch.drivers.live.closed_memory import ClosedMemory
-from stitch.drivers.live.event_prints import print_events
-from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.kernel import reject_rows
 
 _DETAILS = {
@@ -50,7 +49,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
     """
     key, loose = request_keys(events)
     first, last = event_times(events)
-    refused = _refused(events, first, last, latest_ns)
+    refused = refusals(events, first, last, latest_ns)
     gone = np.zeros(len(key), dtype=np.bool_)
     for rows in refused.values():
         gone |= rows
@@ -83,7 +82,7 @@ def route(events: pa.Table, memory: ClosedMemory, *, latest_ns: int, earliest_ns
     )
 
 
-def _refused(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
+def refusals(events: pa.Table, first: I8, last: I8, latest_ns: int) -> dict[Reason, B1]:
     """What cannot be placed or cannot be, by reason; reasons that occur, each event under one."""
     is_span = events["kind"].to_numpy() >= SPAN_KIND_BASE
     found: dict[Reason, B1] = {}

@@ -24,9 +24,9 @@ from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
-from stitch.drivers.live.taking_over import taken_over
+from stitch.drivers.live.streams import StreamTimes
+from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
-from stitch.drivers.live.watermarks import StreamTimes
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
 from stitch.lake.segment_files import KeptSegments
@@ -65,9 +65,8 @@ class LiveLane:
         self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=lane, fence=True)
         standing = self._lane.standing
         self._refuse_other_cluster(standing)
-        self._buffer: LaneBuffer = taken_over(
-            store, lane, settings, standing, self._lane.events_open, sealed_to_ns
-        )
+        self._buffer: LaneBuffer = taken_over(store, lane, settings, standing, sealed_to_ns)
+        verify_open(self._buffer, lane, self._lane.events_open)
         self._segments = standing.segments
         self._ranges = {StreamId(p.topic, p.partition): p for p in standing.positions}
         """What the last commit said of every stream, those of other times among them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from stitch.lake.manifest import Manifest, open_manifest
 from stitch.lake.reading import unreadable
 from stitch.lake.segment_files import read_segment
 from stitch.lake.store import Store
-from stitch.lake.upkeep import UPKEEP_LANE
+from stitch.lake.upkeep.hidden import UPKEEP_LANE
 
 MEMORY_SHARE: Final = 192
 """Bytes of the budget for every request, word and event remembered: a quarter of it in all, at 12 each."""
@@ -30,13 +31,12 @@ def taken_over(
     lane: int,
     settings: LiveSettings,
     standing: Standing,
-    events_open: int,
     sealed_to_ns: int | None,
 ) -> LaneBuffer:
     """A buffer that stands where the lane's last commit left it.
 
-    `events_open` is what that commit says is open; `sealed_to_ns` where a lane begins that sealed nothing
-    yet. Raises LakeError where a segment is missing or damaged, or holds something else than was open.
+    `sealed_to_ns` is where a lane begins that sealed nothing yet. Raises LakeError where a segment is missing
+    or damaged.
     """
     manifest = open_manifest(store)
     reached = standing.sealed_to_ns if standing.sealed_to_ns is not None else sealed_to_ns
@@ -46,23 +46,28 @@ def taken_over(
     share = max(1_000, settings.memory_bytes // MEMORY_SHARE)
     memory = ClosedMemory(requests=2 * share, words=share, events=share)
     horizon = None if reached is None else reached - settings.stitch.max_age_ns
-    _remember(manifest, lane, horizon, memory)
+    remember_flows(manifest, lane, horizon, memory)
+    for late in late_of(manifest, lane, horizon):  # of requests that went on after that
+        memory.remember_late(late, manifest.info.window_length_ns)
     buffer = LaneBuffer(settings, manifest.info.window_length_ns, lane, memory, reached)
     buffer.load(segments)
+    return buffer
+
+
+def verify_open(buffer: LaneBuffer, lane: int, events_open: int) -> None:
+    """Raises LakeError where a buffer does not hold what the lane's last commit says is open."""
     if buffer.open_events != events_open:
         raise LakeError(
             f"The segments of lane {lane} hold {buffer.open_events:,} open events; "
             f"its last commit says {events_open:,}.",
             remedy="Please report it; `flowdiff fsck` tells what is damaged.",
         )
-    return buffer
 
 
-def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: ClosedMemory) -> None:
-    """Requests of the lane that were over when something of them may still come, or went on after that."""
+def remember_flows(manifest: Manifest, lane: int, horizon_ns: int | None, memory: ClosedMemory) -> None:
+    """Requests of the lane that were over when something of them may still come."""
     length = manifest.info.window_length_ns
-    since_ns = None if horizon_ns is None else horizon_ns - length
-    for file in manifest.files_since("flows", since_ns):
+    for file in manifest.files_since("flows", None if horizon_ns is None else horizon_ns - length):
         if file.lane not in (lane, UPKEEP_LANE):
             continue
         try:
@@ -72,6 +77,11 @@ def _remember(manifest: Manifest, lane: int, horizon_ns: int | None, memory: Clo
         if file.lane == UPKEEP_LANE:  # flows of several lanes in one file
             flows = flows.filter(pc.equal(flows["lane"], lane))
         memory.remember_flows(flows, length)
+
+
+def late_of(manifest: Manifest, lane: int, horizon_ns: int | None) -> Iterator[pa.Table]:
+    """Late events of the lane, of which some may be so young. Raises LakeError."""
+    since_ns = None if horizon_ns is None else horizon_ns - manifest.info.window_length_ns
     for file in manifest.files_since("late", since_ns):
         if lane_of(file) == lane:
-            memory.remember_late(read_events(manifest, [file]), length)
+            yield read_events(manifest, [file])

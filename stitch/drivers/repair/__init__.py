@@ -1,1 +1,1 @@
-"""Repair: late events become part of the windows they belong to, as a new generation."""
+"""Repair windows: late events become part of those they belong to, as a new generation."""

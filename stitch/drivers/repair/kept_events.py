@@ -15,7 +15,7 @@ from schemas.arrays import B1, U8
 from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
-from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.drivers.live.keys import record_words, request_keys
 from stitch.lake.abreast import abreast
 from stitch.lake.chain import read_record
 from stitch.lake.layout import segment_folder, segment_seq

@@ -26,10 +26,10 @@ from stitch.lake.checkpoint import read_tail
 from stitch.lake.known import KnownRequests
 from stitch.lake.late_events import late_files, read_events
 from stitch.lake.manifest import LakeFile, Manifest, open_manifest
-from stitch.lake.rewriting import behind_pending, by_window, rewrite, settle_published
 from stitch.lake.store import Store
-from stitch.lake.upkeep import UPKEEP_LANE, upkeep_of
-from stitch.lake.upkeep_lane import UpkeepLane
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, upkeep_of
+from stitch.lake.upkeep.rewriting import behind_pending, by_window, rewrite, settle_published
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from schemas.windows import Window
 from stitch.drivers.repair.mending import Mended, Verdict
 from stitch.kernel import reject_rows
 from stitch.lake.merging import flow_names, merged_structures
-from stitch.lake.rewriting import Edit
+from stitch.lake.upkeep.rewriting import Edit
 
 WINDOWS_A_COMMIT: Final = 128
 """Bounds the record, about 1 KB a window, and what is lost by an interruption. Of windows in which a unit

@@ -1,1 +1,1 @@
-"""Canonical node order of request-flow graphs, vectorised over a batch."""
+"""Order the nodes of request-flow graphs canonically, vectorised over a batch."""

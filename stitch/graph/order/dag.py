@@ -1,4 +1,4 @@
-"""Canonical order of labelled DAGs, vectorised over a batch (A.3).
+"""Order labelled DAGs canonically, vectorised over a batch (A.3).
 
 Steps: contract chains, find longest paths, drop transitive edges, contract again, sort segments by (level,
 labels), refine the colours of flows where that leaves ties, break the remaining ties among interchangeable

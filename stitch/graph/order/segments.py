@@ -1,4 +1,4 @@
-"""Chains of a DAG contracted to segments, and the longest paths over them.
+"""Contract chains of a DAG to segments, and find the longest paths over them.
 
 A chain is a maximal path whose inner edges are the only way out of their source and the only way into their
 destination. A strand between two splits or joins is one; contracting it makes everything after a few times

@@ -1,4 +1,4 @@
-"""Interchangeable branches: which come first goes by time, without ever changing the template.
+"""Order interchangeable branches by time, without ever changing the template.
 
 After refinement, segments of one flow with the same colour are *tied*. Breaking each tie by time alone would
 be wrong: two identical branches A1→A2 and B1→B2 must not come out as A1, B1, B2, A2. So ties are broken by

@@ -1,4 +1,4 @@
-"""Canonical order of trees: span flows before they become nodes, vectorised over a batch.
+"""Order trees canonically: span flows before they become nodes, vectorised over a batch.
 
 Children are unordered. Siblings are sorted by (synchronous before asynchronous, hash of the labelled
 subtree, row), so the order depends on the labelled tree alone, and interchangeable siblings go by row, which

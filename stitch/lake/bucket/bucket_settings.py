@@ -1,4 +1,4 @@
-"""Where a bucket is and who asks: `s3://bucket/prefix`, the environment, the files of AWS's own tools.
+"""Find where a bucket is and who asks: `s3://bucket/prefix`, the environment, the files of AWS's tools.
 
 What is looked at, the first that tells counts:
 

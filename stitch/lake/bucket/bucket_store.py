@@ -1,8 +1,9 @@
-"""A lake in a bucket: the store port over S3's requests.
+"""Keep a lake in a bucket: the store port over S3's requests.
 
 A put with `If-None-Match: *` decides who commits. The client says "exists" also for 409 (two puts met, and
 perhaps none was stored) and cannot say whether a request that lost its answer was carried out, so it retries
-no such put; this module does, and looks at what is there before it says anything (FAULTS 20).
+no such put; this module does, and looks at what is there before it says anything (FAULTS 20). Secrets go into
+the client and come out nowhere.
 """
 
 from __future__ import annotations
@@ -13,31 +14,29 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from itertools import groupby
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from schemas.errors import LakeError
-from stitch.lake.bucket.bucket_client import client_of
 from stitch.lake.bucket.bucket_settings import BucketSettings
 from stitch.lake.bucket.failures import Failure, failure_of
-from stitch.lake.bucket.room import Room
 from stitch.lake.store import Move, UncertainError
 
 R = TypeVar("R")
-
-AT_ONCE: Final = 32
+_AT_ONCE: Final = 32
 """Requests under way. At 20 ms each, 1,000 small files take 0.6 s."""
 PUT_ATTEMPTS: Final = 5
 """Of one conditional put; pauses of 0.1, 0.2, 0.4 and 0.8 s between."""
 FIRST_PAUSE_S: Final = 0.1
 READ_RETRIES: Final = 5
-HEADS_AT_MOST: Final = 64
+_HEADS_AT_MOST: Final = 64
 """Names that are asked for one by one; more are found in listings of 1,000 names."""
-BYTES_UNDER_WAY: Final = 128 * 2**20
+_BYTES_UNDER_WAY: Final = 128 * 2**20
 """Of puts that nobody waits for: twelve times what a line of 100 MB/s takes in 100 ms."""
-CHUNK_BYTES: Final = 4 * 2**20
+_CHUNK_BYTES: Final = 4 * 2**20
 
 
 class Listed(NamedTuple):
@@ -55,16 +54,16 @@ class BucketStore:
     Errors are OSErrors whose text says what to do. Threads may share it.
     """
 
-    concurrency: Final = AT_ONCE
+    concurrency: Final = _AT_ONCE
 
     def __init__(self, settings: BucketSettings) -> None:
         """Nothing is asked of the bucket yet: `check` does."""
         self.url = settings.url
-        self._client = client_of(settings, retries=READ_RETRIES)
-        self._once = client_of(settings, retries=0)
+        self._client = _client_of(settings, retries=READ_RETRIES)
+        self._once = _client_of(settings, retries=0)
         """For what must not be repeated unseen."""
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="bucket")
-        self._room = Room(BYTES_UNDER_WAY)
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bucket")
+        self._room = Room(_BYTES_UNDER_WAY)
         self._under_way: dict[str, Future[None]] = {}
         self._lock = threading.Lock()
 
@@ -99,7 +98,7 @@ class BucketStore:
         import obstore
 
         def get() -> None:
-            for piece in obstore.get(self._client, name).stream(min_chunk_size=CHUNK_BYTES):
+            for piece in obstore.get(self._client, name).stream(min_chunk_size=_CHUNK_BYTES):
                 out.write(piece)
 
         self._asked(name, get)
@@ -115,7 +114,7 @@ class BucketStore:
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         """See Store. Many names are looked for in listings from the first to the last of each top folder."""
-        if len(names) <= HEADS_AT_MOST:
+        if len(names) <= _HEADS_AT_MOST:
             return [*self._pool.map(self.size, names)]
         found: dict[str, int] = {}
         for top, group in groupby(sorted(set(names)), key=lambda name: name.partition("/")[0]):
@@ -300,3 +299,71 @@ class BucketStore:
 def _bytes_like(data: pa.Buffer | bytes) -> bytes | memoryview:
     """The client refuses buffers whose items are signed."""
     return data if isinstance(data, bytes) else memoryview(data).cast("B")
+
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config, S3Store
+
+
+def _client_of(settings: BucketSettings, retries: int) -> S3Store:
+    """A client of the bucket, relative to the lake's prefix. Raises ConfigError, LakeError."""
+    from obstore.store import S3Store
+
+    options: ClientConfig = {
+        "timeout": timedelta(seconds=settings.timeout_s),
+        "connect_timeout": timedelta(seconds=min(5.0, settings.timeout_s)),
+        "allow_http": (settings.endpoint or "").startswith("http://"),
+    }
+    if settings.ca_file is not None:
+        options["root_certificate"] = _certificates(settings.ca_file)
+    config: S3Config = {
+        "region": settings.region,
+        "virtual_hosted_style_request": settings.virtual_hosted,
+    }
+    if settings.endpoint is not None:
+        config["endpoint"] = settings.endpoint
+    if settings.anonymous:
+        config["skip_signature"] = True
+    if settings.keys is not None:
+        config["access_key_id"] = settings.keys.access_key_id
+        config["secret_access_key"] = settings.keys.secret.get_secret_value()
+        if settings.keys.token is not None:
+            config["session_token"] = settings.keys.token.get_secret_value()
+    return S3Store(
+        settings.bucket,
+        prefix=settings.prefix or None,
+        config=config,
+        client_options=options,
+        retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=4 * settings.timeout_s)},
+    )
+
+
+def _certificates(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - a name from the environment, as it is
+            return file.read()
+    except OSError as error:
+        raise LakeError(
+            f"The certificates '{path}' cannot be read: {error.strerror}.", remedy="Check AWS_CA_BUNDLE."
+        ) from error
+
+
+class Room:
+    """So many bytes may be under way; one thing that is larger goes alone. Threads share it."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._used = 0
+        self._changed = threading.Condition()
+
+    def take(self, n_bytes: int) -> None:
+        """Waits until there is room."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._used or self._used + n_bytes <= self._limit)
+            self._used += n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """What was sent, or given up."""
+        with self._changed:
+            self._used -= n_bytes
+            self._changed.notify_all()

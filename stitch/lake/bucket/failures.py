@@ -1,4 +1,4 @@
-"""What the client raises, as the OSError it is: one line that says what to do, with an errno of its kind.
+"""Turn what the client raises into the OSError it is: one line that says what to do, and its errno.
 
 The client's own texts are many lines with a debug print, and name no cause of a lost connection. What they
 do hold, a status, S3's code, the kind of a transport failure, is told apart here; nothing else is passed on.

@@ -37,6 +37,8 @@ class Wanted:
     exact: bool = False
     """Load quiet pairs one by one."""
     workers: int = 2
+    pairs: int | None = None
+    """So many quiet pairs of a recording, evenly spaced; None: all."""
     shown: int = 0
     """Results shown below every line; below those of quiet pairs and of faults that are not first, 3."""
 
@@ -45,27 +47,29 @@ Task = list[tuple[Asked, Fault | None]]
 
 
 def measure(wanted: Wanted, root: Path) -> list[Row]:
-    """Make the comparisons, print a line each as they come, then the totals.
-
-    Rows by recording, mode, time.
-    """
+    """Make the comparisons, print a line each as they come, then the totals."""
     began = time.monotonic()
+    rows = []
+    for row in compared(wanted, root):
+        rows.append(row)
+        _tell(row, wanted.shown)
+    print()
+    for total in totals(rows):
+        print("\n".join(total_lines(total)))
+    print(f"{len(rows)} comparisons in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return rows
+
+
+def compared(wanted: Wanted, root: Path) -> Iterator[Row]:
+    """Make the comparisons; rows by recording, mode, time."""
     tasks = list(_tasks(wanted, root))
-    rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, min(wanted.workers, len(tasks))), mp_context=context) as pool:
         futures: list[Future[list[Row]]] = [
             pool.submit(_perform, task, wanted.methods, wanted.settings) for task in tasks
         ]
         for future in futures:
-            for row in future.result():
-                rows.append(row)
-                _tell(row, wanted.shown)
-    print()
-    for total in totals(rows):
-        print("\n".join(total_lines(total)))
-    print(f"{len(rows)} comparisons in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    return rows
+            yield from future.result()
 
 
 def _tell(row: Row, shown: int) -> None:
@@ -83,9 +87,11 @@ def _tasks(wanted: Wanted, root: Path) -> Iterator[Task]:
                         asked = Asked(recording, lake, mode, fault.reference, fault.problem, quiet=False)
                         yield [(asked, fault)]
             if "quiet" in wanted.parts:
+                found = recording.quiet_pairs()
+                step = 1 if wanted.pairs is None else max(1, len(found) // wanted.pairs)
                 pairs: Task = [
                     (Asked(recording, lake, mode, one, other, quiet=True, exact=wanted.exact), None)
-                    for one, other in recording.quiet_pairs()
+                    for one, other in found[::step][: wanted.pairs]
                     if wanted.case in f"{recording.name} {one} {other}"
                 ]
                 yield from (pairs[at : at + PAIRS_A_TASK] for at in range(0, len(pairs), PAIRS_A_TASK))

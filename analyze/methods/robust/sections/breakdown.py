@@ -93,7 +93,7 @@ def _measure(account: Account, first: bool) -> Part:
     label = tag(verdict(account), "worse" if account.changed else "")
     head = (f"{title(account)}: {moved(account)} ", label)
     told = f"{interval(account)}. {parts(account)}" if first else interval(account)
-    return Part(head, (_waterfall(account, PLACES),), note=told, open=first)
+    return Part(head, (Only("page", (_waterfall(account, PLACES),)),), note=told, open=first)
 
 
 def _mix(account: Account) -> Details:

@@ -1,0 +1,598 @@
+"""Sections of a browsed period: response times and their ranges, typical requests, time, places, C²."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from analyze.report import measures, wording
+from analyze.report.bars import Axis
+from analyze.report.blocks import (
+    Bar,
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Drawing,
+    Items,
+    Only,
+    Part,
+    Run,
+    Table,
+    Text,
+    Words,
+    code,
+    dim,
+    strong,
+)
+from analyze.report.drawing.charts import c2_curves
+from analyze.report.drawing.wide_charts import (
+    DrawnDensity,
+    Mark,
+    RequestBox,
+    Series,
+    Stretched,
+    draw_by_time,
+    draw_density,
+    draw_lanes,
+    draw_train,
+    steps_path,
+)
+from analyze.report.page_templates import template
+from analyze.report.section_view import SectionView
+from schemas.report.browse import (
+    BinnedSite,
+    BrowsePlacesSection,
+    BrowseRangesSection,
+    BrowseTimelineSection,
+    BrowseVarianceSection,
+    EntryTimeline,
+    ErrorRow,
+    KindInRange,
+    ResponseRange,
+    SiteInRange,
+    SiteRow,
+    TimelineStrip,
+)
+from schemas.report.schedules import BrowseSchedulesSection, ScheduleStep, TrainSchedule, TypicalRequest
+
+SHOWN: Final = 15
+"""Rows of a table that are in sight."""
+PRINTED: Final = 6
+"""Rows and typical requests on a terminal."""
+ALPHA: Final = 0.01
+
+_PAGE: Final = "analyze.methods.browse.page"
+_STYLE: Final = resources.files(_PAGE).joinpath("browse.css").read_text(encoding="utf-8")
+_SCRIPT: Final = resources.files(_PAGE).joinpath("chooser.js").read_text(encoding="utf-8")
+_STRIP: Final = {
+    "usual": "A usual stretch",
+    "busiest": "The most requests at work",
+    "longest-gap": "The longest time without any",
+}
+_RULE: Final = {
+    "isj": "improved Sheather–Jones",
+    "silverman": "rule of thumb",
+    "resolution": "the step of the recorded times",
+}
+
+
+def ranges_blocks(section: BrowseRangesSection) -> Blocks:
+    """Density, what lies in each mode and at the slow end, and the tables that any range is told from."""
+    if not sum(section.n):
+        return (Part("Response times", (Text("No request."),), anchor="times"),)
+    note = density_told(section) if section.curves else ""
+    return (Part("Response times", tuple(_ranges(section)), note=note, anchor="times"),)
+
+
+def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
+    kinds = ("after",) if len(s.curves) == 1 else ("before", "after")
+    if len(s.curves) > 1:
+        legend = [
+            (Run("", "swatch", kind), f"{c.sample}, {wording.count(c.requests)} ")
+            for kind, c in zip(kinds, s.curves, strict=False)
+        ]
+        yield Only("page", (Text(legend, "dim"),))
+    marks = [
+        Mark(
+            str(number) if one.peak_us is not None else "slow",
+            one.low_us,
+            one.high_us,
+            one.peak_us,
+            f"range{number}",
+        )
+        for number, one in enumerate(s.ranges, 1)
+    ]
+    drawn = draw_density(
+        f"Response times of {sum(s.n)} requests",
+        (s.edges_us[0], s.edges_us[-1]),
+        [DrawnDensity(kind, curve.points) for kind, curve in zip(kinds, s.curves, strict=False)],
+        marks,
+    )
+    yield Drawing(Markup('<div class="density-of">{}</div>').format(drawn))
+    yield Drawing(_chooser(s))
+    for number, one in enumerate(s.ranges, 1):
+        told = (f"{range_name(number, one)} ", dim(span(one, s)))
+        yield Part(told, tuple(_range(number, one, s)), range_told(one), f"range{number}", open=number == 1)
+        yield Only("terminal", tuple(_most(one, s)))
+    if len(s.roots) > 1:
+        roots = Table("Root types", _ALL_KINDS, s.roots, s.roots_total, anchor="all-roots")
+        yield Details(f"All root types ({wording.count(s.roots_total)})", (roots,))
+    categories = Table(
+        "Categories", _ALL_CATEGORIES, s.categories, s.categories_total, anchor="all-categories"
+    )
+    yield Details(
+        f"All categories by number of requests ({wording.count(s.categories_total)})", (categories,)
+    )
+    sites = Table("Call sites of ranges", _ALL_SITES, s.sites, s.sites_total, anchor="all-sites")
+    yield Details(f"The call sites that ranges are told by ({wording.count(s.sites_total)})", (sites,))
+
+
+def _chooser(s: BrowseRangesSection) -> Markup:
+    """What the script shows: any range can be chosen."""
+    presets = [(range_name(number, one), one.first, one.past) for number, one in enumerate(s.ranges, 1)]
+    tables = [("categories", "Categories"), ("sites", "Call sites")]
+    if len(s.roots) > 1:
+        tables.insert(0, ("roots", "Root types"))
+    made = template(_PAGE, "chooser.html.jinja").render(bins=len(s.n), presets=presets, tables=tables)
+    return Markup(made)
+
+
+def _range(number: int, one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
+    if one.where:
+        yield Only("page", (Text(("As a filter: ", code(one.where)), "dim"),))
+    for kind, label, rows, of in (
+        ("roots", "Root type", one.roots, s.roots),
+        ("categories", "Category", one.categories, s.categories),
+    ):
+        if kind == "categories" or len(of) > 1:
+            columns = _kind_columns(label, of)
+            yield Table(
+                f"{label} of range {number}", columns, rows, printed=0, anchor=f"range{number}-{kind}"
+            )
+    if one.sites:
+        label = f"Call sites of range {number}"
+        yield Table(label, _site_columns(s.sites), one.sites, printed=0, anchor=f"range{number}-sites")
+        if one.mean_out_us is not None:
+            whole = wording.change(one.mean_us - one.mean_out_us)
+            told = f"Over all call sites the differences add up to {whole}, that of the mean."
+            yield Only("page", (Text(told, "dim"),))
+
+
+def _most(one: ResponseRange, s: BrowseRangesSection) -> Iterator[Block]:
+    """What most requests of a range are, and what makes them so."""
+    if one.roots and len(s.roots) > 1:
+        row, name = one.roots[0], s.roots[one.roots[0].place].root
+    else:
+        row = one.categories[0]
+        name = wording.short(s.categories[row.place].category)
+    yield Text(f"   most are {name}: {wording.percent(row.share_in)}, lift {lift(row.lift)}", "dim")
+    if one.sites and one.mean_out_us is not None:
+        site = one.sites[0]
+        moved = wording.change(site.mean_in_us - site.mean_out_us)
+        yield Text(f"   {s.sites[site.place].label}: {moved} a request against the others", "dim")
+
+
+def _category(kind: Any) -> Words:
+    root = dim(f" {wording.clip(kind.root, 80)}")
+    return (code(wording.short(kind.category), kind.canonical), root)
+
+
+def _site(row: BinnedSite | SiteRow) -> Words:
+    caller = "" if row.caller is None else f" from {wording.clip(row.caller, 80)}"
+    return (strong(wording.clip(row.label, 120)), dim(caller))
+
+
+_KIND_NUMBERS: Final = (
+    Column("requests", "requests", "count"),
+    Column("mean_us", "mean", "us"),
+    Column("", "C²", "figure", lambda row: c2(row.c2)),
+)
+_ALL_KINDS: Final = (
+    Column("", "Root type", "text", lambda row: strong(wording.clip(row.root, 100))),
+    *_KIND_NUMBERS,
+)
+_ALL_CATEGORIES: Final = (Column("", "Category", "text", _category), *_KIND_NUMBERS)
+_ALL_SITES: Final = (
+    Column("", "Call site", "text", _site),
+    Column("requests", "requests that wait", "count"),
+    Column("", "C²", "figure", lambda row: c2(row.c2)),
+)
+
+
+def _kind_columns(label: str, kinds: Sequence[Any]) -> tuple[Column, ...]:
+    def name(row: KindInRange) -> Words:
+        kind = kinds[row.place]
+        return _category(kind) if hasattr(kind, "category") else strong(wording.clip(kind.root, 100))
+
+    return (
+        Column("", label, "text", name),
+        Column("n", "requests here", "count"),
+        Column("share_in", "share here", "share", far=1),
+        Column("share_out", "elsewhere", "share", far=1),
+        Column("", "lift", "figure", lambda row: lift(row.lift)),
+        Column("failed", "failed here", "share", far=1),
+        Column("", "mean", "us", lambda row: kinds[row.place].mean_us),
+        Column("", "C²", "figure", lambda row: c2(kinds[row.place].c2), far=1),
+    )
+
+
+def _site_columns(sites: Sequence[BinnedSite]) -> tuple[Column, ...]:
+    def difference(row: SiteInRange) -> Words:
+        return strong(wording.change(row.mean_in_us - row.mean_out_us))
+
+    return (
+        Column("", "Call site", "text", lambda row: _site(sites[row.place])),
+        Column("mean_in_us", "a request here", "us"),
+        Column("mean_out_us", "elsewhere", "us", far=1),
+        Column("", "difference", "figure", difference),
+        Column("share_in", "wait for it here", "share", far=1),
+        Column("share_out", "elsewhere", "share", far=1),
+        Column("", "lift", "figure", lambda row: lift(row.lift), far=1),
+        Column("failed", "failed here", "share", far=1),
+        Column("", "C²", "figure", lambda row: c2(sites[row.place].c2), far=1),
+    )
+
+
+def schedules_blocks(section: BrowseSchedulesSection) -> Blocks:
+    """Typical requests as train schedules, components to open; on a terminal by id."""
+    note = "the one nearest to the medians of its category, and the mean of all"
+    cards = tuple(_typical(one, place == 0) for place, one in enumerate(section.requests))
+    printed = [_waits(one) for one in section.requests[:PRINTED]]
+    return (
+        Only("page", (Part("Typical requests", cards or (Text("None."),), note=note, anchor="typical"),)),
+        Only("terminal", (Part("Typical requests", (Items(printed),), note="flowdiff flow ID draws one"),)),
+    )
+
+
+def _waits(one: TypicalRequest) -> Words:
+    lanes = sorted(one.medoid.lanes, key=lambda lane: -lane.waited_us)[:3]
+    told = ", ".join(f"{lane.component} {wording.duration(lane.waited_us)}" for lane in lanes)
+    request = f"{wording.clip(one.medoid.request_id or '', 40)}  {one.root}: {typical_told(one)}"
+    return (request, dim(f" {wording.duration(one.medoid.response_us)}: {told}"))
+
+
+def _typical(one: TypicalRequest, is_open: bool) -> Part:
+    root, response = wording.clip(one.root, 60), wording.duration(one.medoid.response_us)
+    request = ("Request ", code(wording.clip(one.medoid.request_id or "", 60)), f", {response}")
+    mean = f"The mean of {wording.counted(one.requests, 'request')}, {wording.duration(one.mean.response_us)}"
+    return Part(
+        (f"{wording.clip(one.root, 90)} ", code(wording.short(one.category))),
+        (
+            Text(request),
+            *_schedule(one.medoid, f"A typical request of {root}, {response}"),
+            Details(mean, _schedule(one.mean, f"The mean of the requests of {root}")),
+        ),
+        note=typical_told(one),
+        open=is_open,
+    )
+
+
+def _schedule(schedule: TrainSchedule, title: str) -> Blocks:
+    rails = Markup("").join(
+        Markup('<li><b>{c}</b><span class="dim host">{h}</span><span class="n">{w}</span></li>').format(
+            c=wording.visible(wording.clip(lane.component, 44)),
+            h=wording.visible(wording.clip(", ".join(lane.hosts), 44)),
+            w=wording.duration(lane.waited_us) if lane.waited_us > 0 else "",
+        )
+        for lane in schedule.lanes
+    )
+    drawn = Markup('<div class="schedule"><ol class="rails">{r}</ol>{t}</div>').format(
+        r=rails, t=draw_train(schedule, title)
+    )
+    cut = f"; {wording.count(schedule.cut)} parts not drawn" if schedule.cut else ""
+    messages = f", {wording.duration(schedule.message_us)} of the response" if schedule.message_us > 0 else ""
+    legend = (
+        Run("", "swatch", "waited"),
+        "work that the response waited for ",
+        Run("", "swatch", "other"),
+        "other work ",
+        Run("", "swatch", "line"),
+        f"calls and replies{messages}{cut}",
+    )
+    last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
+    axis = Axis(0.0, last)
+    columns = (
+        Column("name", "Step", "name"),
+        Column("", "", "bar", lambda step: _extent(step, axis)),
+        Column("", "Takes", "us", lambda step: step.end_us - step.start_us),
+        Column("waited_us", "Waited for", "us"),
+    )
+    lanes = [
+        Details(
+            (f"{wording.clip(lane.component, 60)} ", dim(f"{wording.duration(lane.waited_us)} waited for")),
+            (Table(f"Steps of {lane.component}", columns, lane.steps, lane.steps_total),),
+        )
+        for lane in schedule.lanes
+        if lane.steps
+    ]
+    return (Drawing(drawn, legend=legend), Details("Open a component", lanes))
+
+
+def _extent(step: ScheduleStep, axis: Axis) -> Bar:
+    kind = "waited" if step.waited_us > 0 else "idle"
+    title = f"from {wording.duration(step.start_us)} to {wording.duration(step.end_us)}"
+    return Bar((axis.stretch(kind, step.start_us, step.end_us),), title)
+
+
+def timeline_blocks(section: BrowseTimelineSection) -> Blocks:
+    """Entries by time, and strips of requests."""
+    blocks: list[Block] = []
+    if section.sampled:
+        told = "Requests were sampled: gaps and requests at work are of those that were kept."
+        blocks.append(Text(told, "dim"))
+    for place, entry in enumerate(section.entries):
+        inside: list[Block] = [Text(told)] if (told := before_told(entry)) else []
+        inside += [Drawing(drawn) for drawn in _series(entry)]
+        inside += [Drawing(_strip(strip), strip_told(strip)) for strip in entry.strips]
+        if entry.strips:
+            told = (
+                "Each box is a request from its start to its response; the height is how many are at work. "
+                "Where there is none, the service had nothing to do."
+            )
+            inside.append(Only("page", (Text(told, "dim"),)))
+        name = f"At {wording.clip(entry.component, 80)}"
+        blocks.append(Part(name, inside, note=entry_told(entry), open=place == 0))
+    if len(section.entries) < section.entries_total:
+        shown = f"{len(section.entries)} of {wording.count(section.entries_total)} components"
+        blocks.append(Text(f"{shown} at which requests come in; --entries shows more.", "dim"))
+    return (Part("By time", blocks or (Text("No request."),), anchor="bytime"),)
+
+
+def _series(entry: EntryTimeline) -> list[Markup]:
+    ends = entry.edges_ns[0], entry.edges_ns[-1]
+    seconds = [(b - a) / 1e9 for a, b in zip(entry.edges_ns[:-1], entry.edges_ns[1:], strict=True)]
+
+    def watched(values: list[float]) -> list[float | None]:
+        return [value if seen else None for value, seen in zip(values, entry.watched, strict=True)]
+
+    rates = [n / length for n, length in zip(entry.arrivals, seconds, strict=True)]
+    failed = [n / length for n, length in zip(entry.failed, seconds, strict=True)]
+    arrivals = [Series("area", watched(rates))]
+    if any(failed):
+        arrivals.append(Series("bad", watched(failed)))
+    gaps = [us for us in entry.longest_gap_us if us]
+    return [
+        draw_by_time(
+            "Arrivals a second", f"most {wording.significant(max(rates))}", arrivals, ends, axis=False
+        ),
+        draw_by_time(
+            "At work: most, and on average",
+            f"most {max(entry.max_in_flight)}",
+            [
+                Series("faint", watched([float(n) for n in entry.max_in_flight])),
+                Series("area", watched(list(entry.mean_in_flight))),
+            ],
+            ends,
+            axis=False,
+        ),
+        draw_by_time(
+            "Longest time without any at work",
+            f"longest {wording.duration(max(gaps))}" if gaps else "none",
+            [Series("area", watched(list(entry.longest_gap_us)))],
+            ends,
+            axis=False,
+        ),
+        draw_by_time(
+            "Response time: 99th percentile, and median",
+            f"longest {wording.duration(max((us for us in entry.p99_us if us is not None), default=0.0))}",
+            [Series("faint", entry.p99_us), Series("area", entry.median_us)],
+            ends,
+            axis=True,
+        ),
+    ]
+
+
+def _strip(strip: TimelineStrip) -> Markup:
+    length = strip.length_us or 1.0
+    blocks = [
+        RequestBox(one.start_us / length, (one.start_us + one.us) / length, one.lane, one.failed)
+        for one in strip.requests
+    ]
+    past_ns = strip.start_ns + round(strip.length_us * 1e3)
+    return draw_lanes(strip_told(strip), blocks, strip.lanes, (strip.start_ns, past_ns))
+
+
+def places_blocks(section: BrowsePlacesSection) -> Blocks:
+    """Call sites, hosts, errors."""
+    return (Part("Where", tuple(_places(section)), anchor="where"),)
+
+
+_SITES: Final = (
+    Column("", "Call site", "text", _site),
+    Column("share_of_time", "of all time", "share"),
+    Column("mean_us", "mean", "us"),
+    Column("", "C²", "figure", lambda row: c2(row.c2), far=2),
+    Column("requests", "requests", "count", far=1),
+    Column("", "failed", "figure", lambda row: wording.count(row.failed) if row.failed else ""),
+)
+_HOSTS: Final = (
+    Column("host", "Host", "name"),
+    Column("share_of_time", "of all time", "share"),
+    Column("per_request_us", "a request", "us"),
+    Column("requests", "requests", "count", far=1),
+    Column("", "failed", "figure", lambda row: wording.count(row.failed) if row.failed else ""),
+    Column("", "components", "text", lambda row: wording.clip(", ".join(row.components), 120), far=2),
+)
+_ERRORS: Final = (
+    Column("site", "Call site", "name"),
+    Column("", "class", "text", lambda row: strong(wording.clip(row.error, 60))),
+    Column("requests", "requests", "count"),
+    Column("share", "of all", "share"),
+    Column("answered_ok", "answered ok", "share", far=1),
+    Column("", "hosts", "text", lambda row: wording.clip(", ".join(row.hosts), 80), far=3),
+    Column("", "by time", "bar", lambda row: _spark(row), far=2),
+)
+
+
+def _places(s: BrowsePlacesSection) -> Iterator[Block]:
+    title = "Call sites, by the time that requests wait for them"
+    sites = Table(title, _SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
+    yield Part(title, (sites,))
+    if s.hosts:
+        hosts = Table("Hosts", _HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
+        none = (
+            f"{wording.percent(s.no_host)} of the time is on hosts that are not known."
+            if s.no_host > 0
+            else ""
+        )
+        yield Part("Hosts", (hosts, *((Text(none, "dim"),) if none else ())))
+    if s.errors:
+        errors = Table(
+            "Errors", _ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
+        )
+        told = f"something fails in {wording.percent(s.failed_inside)} of the requests"
+        yield Part("Errors", (errors,), note=told)
+    else:
+        yield Part("Errors", (Text("Nothing failed."),))
+
+
+def _spark(row: ErrorRow) -> Drawing:
+    """When it failed."""
+    drawing = Stretched(18, "spark", "by time")
+    highest = max(row.by_time, default=0) or 1
+    drawing.path("bad", steps_path([n / highest for n in row.by_time], len(row.by_time), 17, 16))
+    return Drawing(drawing.svg())
+
+
+_ROOT_VARIANCE: Final = (
+    Column("root", "Root type", "name"),
+    Column("requests", "requests", "count"),
+    Column("categories", "categories", "count"),
+    Column("below_one", "C² below 1", "share"),
+    Column("", "largest", "figure", lambda row: c2(row.largest)),
+)
+
+
+def curves_blocks(section: BrowseVarianceSection) -> Blocks:
+    """C² curves."""
+    named = len(section.curves) > 1
+    told = [
+        Text(f"{curve.sample.capitalize()}: " * named + measures.c2_sentence(curve))
+        for curve in section.curves
+    ]
+    roots = Table("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
+    more = (Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
+    drawn = c2_curves([curve.points for curve in section.curves])
+    other = Only("page", (Text(("What makes times vary: ", code("flowdiff variance"), "."), "dim"),))
+    blocks = (*told, *drawn, *(more if len(section.roots) > 1 else ()), other)
+    return (Part("How even the paths are", blocks, anchor="c2"),)
+
+
+def c2(value: float | None) -> str:
+    """`2.3`; `–` for too few requests."""
+    return "–" if value is None else wording.significant(value, 2)
+
+
+def lift(value: float | None) -> str:
+    """`×4.2`; `only here` where it is nowhere else."""
+    return "only here" if value is None else wording.factor(value)
+
+
+def span(one: ResponseRange, section: BrowseRangesSection) -> str:
+    """`1.2 ms to 4 ms`, `from 4 ms`, `all`."""
+    low, high = wording.duration(one.low_us), wording.duration(one.high_us)
+    starts, ends = one.first == 0, one.past == len(section.n)
+    if starts and ends:
+        return "all"
+    if starts:
+        return f"below {high}"
+    return f"from {low}" if ends else f"{low} to {high}"
+
+
+def range_name(number: int, one: ResponseRange) -> str:
+    """`Mode 2, around 3.4 ms`; `Slowest`."""
+    if one.peak_us is None:
+        return "Slowest"
+    return f"Mode {number}, around {wording.duration(one.peak_us)}"
+
+
+def range_told(one: ResponseRange) -> str:
+    """`45 % of the requests (9 510), 3.1 ms on average; 0.4 % failed (elsewhere 0.1 %)`."""
+    failed = ""
+    if one.failed > 0 or one.failed_out:
+        elsewhere = "" if one.failed_out is None else f" (elsewhere {wording.percent(one.failed_out)})"
+        failed = f"; {wording.percent(one.failed)} failed{elsewhere}"
+    return (
+        f"{wording.percent(one.share)} of the requests ({wording.count(one.n)}), "
+        f"{wording.duration(one.mean_us)} on average{failed}"
+    )
+
+
+def density_told(section: BrowseRangesSection) -> str:
+    """How the curve was made."""
+    shown = section.curves[-1]
+    return (
+        f"Density of {wording.counted(shown.requests, 'response time')} on a log scale, bandwidth "
+        f"{wording.significant(shown.bandwidth, 2)} octaves ({_RULE[shown.rule]})"
+    )
+
+
+def entry_told(entry: EntryTimeline) -> str:
+    """`12.3 a second, 0.8 at work on average and 14 at most, none in 43 % of the time …`."""
+    text = (
+        f"{wording.counted(entry.requests, 'request')}, {wording.significant(entry.rate_per_s)} a second; "
+        f"{wording.significant(entry.in_flight)} at work on average, {wording.count(entry.most_in_flight)} "
+        f"at most; none in {wording.percent(1 - entry.busy)} of the time"
+    )
+    if entry.gap_us is None:
+        return f"{text}."
+    median, p99, longest = (wording.duration(us) for us in entry.gap_us)
+    return (
+        f"{text}: {wording.counted(entry.gaps, 'gap')} of {median} in the median, {p99} at the 99th "
+        f"percentile, {longest} at most."
+    )
+
+
+def before_told(entry: EntryTimeline) -> str:
+    """`Reference: 4.1 a second, …; gaps differ (p = 0.001), response times do not (p = 0.4).`"""
+    before = entry.before
+    if before is None:
+        return ""
+    gaps = "" if before.gap_us is None else f", gaps of {wording.duration(before.gap_us[0])} in the median"
+    text = (
+        f"{before.sample.capitalize()}: {wording.significant(before.rate_per_s)} a second, "
+        f"{wording.significant(before.in_flight)} at work on average, "
+        f"none in {wording.percent(1 - before.busy)} of the time{gaps}"
+    )
+    tested = [
+        f"{name} {'differ' if p < ALPHA else 'do not differ'} significantly (p = {wording.p_value(p)})"
+        for name, p in (("times between requests", before.gaps_p), ("response times", before.times_p))
+        if p is not None
+    ]
+    return f"{text}; {', '.join(tested)}." if tested else f"{text}."
+
+
+def strip_told(strip: TimelineStrip) -> str:
+    """What a strip shows."""
+    left = "" if not strip.left_out else f", {wording.count(strip.left_out)} more not drawn"
+    return (
+        f"{_STRIP[strip.kind]}: {wording.duration(strip.length_us)} from {clock(strip.start_ns)}, "
+        f"{wording.counted(len(strip.requests), 'request')}{left}"
+    )
+
+
+def typical_told(one: TypicalRequest) -> str:
+    """`31 % of the time, 4 120 requests, 12 ms on average`."""
+    leads = f"; stands for {', '.join(one.leads)}" if one.leads else ""
+    return (
+        f"{wording.percent(one.share_of_time)} of all time, {wording.counted(one.requests, 'request')}, "
+        f"{wording.duration(one.mean_us)} on average{leads}"
+    )
+
+
+def clock(ns: int) -> str:
+    """`2026-11-19 09:05:12.345Z`."""
+    when = datetime.fromtimestamp(ns // 10**9, UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S}.{ns % 10**9 // 10**6:03d}Z"
+
+
+RANGES: Final = SectionView(BrowseRangesSection, ranges_blocks, style=_STYLE, script=_SCRIPT)
+SCHEDULES: Final = SectionView(BrowseSchedulesSection, schedules_blocks, style=_STYLE)
+TIMELINE: Final = SectionView(BrowseTimelineSection, timeline_blocks, style=_STYLE)
+PLACES: Final = SectionView(BrowsePlacesSection, places_blocks, style=_STYLE)
+VARIANCE_CURVES: Final = SectionView(BrowseVarianceSection, curves_blocks, style=_STYLE)

@@ -1,0 +1,422 @@
+"""What groups requests fall into, and how their call trees differ, as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from analyze.report import wording
+from analyze.report.bars import Axis, pair
+from analyze.report.blocks import (
+    Bar,
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Fact,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Row,
+    Run,
+    Table,
+    Text,
+    Words,
+    dim,
+    strong,
+)
+from analyze.report.drawing.charts import distances, score_curve
+from analyze.report.section_view import SectionView
+from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
+
+OPEN: Final = 2
+"""Overlays that are open."""
+LISTED: Final = 12
+"""Clusters in sight."""
+NODES: Final = 4
+"""Coloured nodes of an overlay on a terminal."""
+
+FEATURES: Final = {
+    "combined": "points, latencies and counts together",
+    "points": "trace points reached",
+    "latencies": "mean latency of each step",
+    "counts": "number of times of each step",
+}
+_SHADES: Final = ((1, 8), (2, 16), (3, 26), (4, 38))
+"""Shade of a node, and percent of its colour."""
+
+
+def _style() -> str:
+    warm, cool = ":is(.slower, .more, .only-b)", ":is(.faster, .fewer, .only-a)"
+    rows = [
+        f"tr.s{shade}{kinds} td {{ background: color-mix(in srgb, var({colour}) {part}%, transparent); }}"
+        for shade, part in _SHADES
+        for kinds, colour in ((warm, "--after"), (cool, "--before"))
+    ]
+    return "\n".join(
+        (
+            *rows,
+            "tr.most td:first-child { outline: 2px solid var(--ink); outline-offset: -2px; }",
+            ".scores path.score { fill: none; stroke: var(--before); stroke-width: 2; }",
+            ".scores .dot circle { fill: var(--before); }",
+            ".scores .dot line { stroke: var(--before); stroke-width: 1.5; }",
+            ".scores .dot.taken circle { fill: var(--after); stroke: var(--paper); stroke-width: 2; }",
+            ".scores .tick.taken { fill: var(--after); font-weight: 700; }",
+            ".scores .tick.level, .apart .left { text-anchor: end; }",
+            ".apart rect { fill: var(--before); }",
+            ".apart .own { fill: var(--line); }",
+            *(
+                f".apart .h{i} {{ fill-opacity: {opacity}; }}"
+                for i, opacity in enumerate((0.06, 0.2, 0.4, 0.65, 1))
+            ),
+        )
+    )
+
+
+def clusters_blocks(section: ClustersSection) -> Blocks:
+    """Groups, where their trees differ, how far to trust them."""
+    s = section
+    note = f"{wording.counted(s.clusters_total, 'cluster')} by {FEATURES[s.features]}"
+    return (Part("What groups requests fall into", tuple(_blocks(s)), note=note, anchor="clusters"),)
+
+
+def _blocks(s: ClustersSection) -> Iterator[Block]:
+    if len(s.samples) == 2:
+        legend = (Run("", "swatch"), f"{s.samples[0]} ", Run("", "swatch", "after"), s.samples[1])
+        yield Only("page", (Text(legend, "dim"),))
+    rows = listed(s)
+    yield Table(
+        "Clusters",
+        _columns(s),
+        (*rows, *(row for row in s.clusters if row not in rows)),
+        s.clusters_total,
+        "clusters",
+        first=LISTED,
+        printed=LISTED,
+        tone=lambda row: "changed" if row.changed else "",
+    )
+    marked = [f"{row.number}: {marks(row)}" for row in s.clusters[:LISTED] if marks(row)]
+    yield Only("terminal", (Items(marked),))
+    yield Part("Their call trees, laid on each other", tuple(_overlays(s)), anchor="overlays")
+    trust = f"By {FEATURES[s.features]} ({s.style}): {wording.counted(s.requests, 'request')}, "
+    trust += f"{wording.count(s.rows)} distinct, {s.dimensions} dimensions."
+    again = (
+        f"Done again, adjusted Rand: other centres {mean_rand(s.reseeded)}, halves {mean_rand(s.halved)}. "
+    )
+    against = wording.counted(s.categories, "category", "categories")
+    again += f"Against {against}: {s.rand_categories:.2f}."
+    yield Only("terminal", (Text(f"\n{trust}", "dim"), Text(again, "dim")))
+    yield Details("How many clusters, how far apart, how far to trust them", tuple(_trust(s)))
+
+
+def listed(section: ClustersSection) -> list[ClusterRow]:
+    """Clusters that are listed at once, by number: those that changed, then the largest."""
+    wanted = sorted(section.clusters, key=lambda row: (not row.changed, row.number))[:LISTED]
+    return sorted(wanted, key=lambda row: row.number)
+
+
+def _columns(s: ClustersSection) -> tuple[Column, ...]:
+    two = len(s.samples) == 2
+    axis = Axis.over(share for row in s.clusters for share in row.shares)
+
+    def shares(row: ClusterRow) -> Bar:
+        told = ", ".join(
+            f"{name}: {wording.percent(share)}" for name, share in zip(s.samples, row.shares, strict=True)
+        )
+        return pair(axis, row.shares[0], row.shares[1], told) if two else axis.share(row.shares[0], told)
+
+    def requests(row: ClusterRow) -> str:
+        return " → ".join(map(wording.count, row.requests))
+
+    def mean(row: ClusterRow) -> str:
+        return wording.moved_duration(*row.mean_us) if two else wording.duration(row.mean_us[0])
+
+    return (
+        Column("", "Root type", "text", _root),
+        Column("number", "#", "count"),
+        Column("", "Of all requests", "bar", shares),
+        Column("", "Requests", "figure", requests, far=1),
+        Column("", "Of root", "figure", lambda row: changed_share(row) if two else ""),
+        Column("", "Mean time", "figure", mean),
+        Column("", "Changed", "text", _changed),
+        Column("nearest", "Nearest", "count", far=3),
+        Column(
+            "jaccard", "Comes back", "share", far=4, about="Mean overlap when the clustering is done again"
+        ),
+        Column("", "Categories", "text", merged, far=4),
+    )
+
+
+def _root(row: ClusterRow) -> Words:
+    """Root type, and what tells the cluster from the rest of it."""
+    several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
+    return (wording.clip(row.root, 80), dim(several), Run(wording.clip(marks(row), 160), "span"))
+
+
+def _changed(row: ClusterRow) -> str:
+    return f"p {wording.p_value(row.p)} {came_from(row)}".strip() if row.changed else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A row of a drawn tree: a node, or steps that are not shown."""
+
+    node: OverlayNode
+    depth: int
+    first: bool
+    """Whether it is the most coloured one."""
+    gap: bool = False
+
+
+def tree_rows(overlay: TreeOverlayRow) -> list[TreeRow]:
+    """The nodes of an overlay by depth: calls below their callers, steps below each other until they fork."""
+    children = [0] * len(overlay.nodes)
+    for node in overlay.nodes:
+        if node.above >= 0:
+            children[node.above] += 1
+    depths: list[int] = []
+    rows: list[TreeRow] = []
+    for place, node in enumerate(overlay.nodes):
+        deeper = node.above >= 0 and (overlay.calls or children[node.above] > 1)
+        depths.append((depths[node.above] if node.above >= 0 else 0) + deeper)
+        if node.skipped:
+            rows.append(TreeRow(node, depths[place], False, gap=True))
+        rows.append(TreeRow(node, depths[place], overlay.first == place))
+    return rows
+
+
+def _overlays(s: ClustersSection) -> Iterator[Block]:
+    what = (
+        "A row is a call; its time is without what it calls."
+        if s.overlays and s.overlays[0].calls
+        else "A row is a trace point; its time is that since the one before. Where two ways part, what "
+        "follows is drawn twice."
+    )
+    told = (
+        "The deeper the colour, the more of the difference in response time arises there: warm where B is "
+        f"slower or more, cool where it is faster or less; outlined is the most. {what} No way is drawn that "
+        "no request took."
+    )
+    yield Only("page", (Text(told, "dim"),))
+    for place, overlay in enumerate(s.overlays, 1):
+        yield _overlay(overlay, place)
+    if len(s.overlays) < s.overlays_total:
+        shown = f"{len(s.overlays)} of {s.overlays_total} overlays"
+        yield Text(f"{shown}; the table clusters_trees has every tree.", "dim")
+
+
+def _overlay(row: TreeOverlayRow, place: int) -> Part:
+    sides = [("B" if row.kind != "alone" else "", row.b, row.requests_b, row.mean_b_us)]
+    if row.kind != "alone":
+        sides.insert(0, ("A", row.a, row.requests_a, row.mean_a_us))
+    facts = [
+        Fact(f"{side}: {name}" if side else name, f"{wording.count(n)} requests, {wording.duration(us)}")
+        for side, name, n, us in sides
+    ]
+    tree = Table(
+        overlay_title(row),
+        _tree_columns(row),
+        tree_rows(row),
+        printed=0,
+        tone=_tone,
+        depth=lambda one: one.depth,
+    )
+    coloured = sorted((node for node in row.nodes if node.shade), key=lambda node: -abs(node.added_us))[
+        :NODES
+    ]
+    shown = [TreeRow(node, 0, False) for node in coloured]
+    cut = f"{len(row.nodes)} of {wording.count(row.nodes_total)} nodes."
+    return Part(
+        overlay_title(row),
+        (
+            Only("page", (Facts(facts, "lines"), tree)),
+            Only("terminal", (Table("Where they differ", _tree_columns(row), shown),)),
+            *((Only("page", (Text(cut, "dim"),)),) if len(row.nodes) < row.nodes_total else ()),
+        ),
+        note=overlay_says(row),
+        anchor=f"ov{place}",
+        look="card",
+        open=place <= OPEN,
+    )
+
+
+def _tree_columns(row: TreeOverlayRow) -> tuple[Column, ...]:
+    alone = row.kind == "alone"
+    whole = Axis(0.0, 1.0)
+
+    def passing_bar(one: TreeRow) -> Words:
+        node = one.node
+        if one.gap:
+            return ""
+        return pair(
+            whole, None if alone else node.passing_a, node.passing_b, f"{passing(node)} of the requests"
+        )
+
+    def time(one: TreeRow) -> str:
+        node = one.node
+        before, after = (
+            (node.skipped_a_us, node.skipped_b_us) if one.gap else (node.mean_a_us, node.mean_b_us)
+        )
+        return wording.duration(after) if alone else wording.moved_duration(before, after)
+
+    def through(one: TreeRow) -> str:
+        if one.gap:
+            return ""
+        return wording.percent(one.node.passing_b) if alone else passing(one.node)
+
+    return (
+        Column("", "Call" if row.calls else "Trace point", "text", _node),
+        Column("", "", "bar", passing_bar, far=1),
+        Column("", "Difference", "text", lambda one: "" if one.gap else difference(one.node)),
+        Column("", "Adds", "figure", _added),
+        Column("", "Requests" if alone else "Requests, A → B", "figure", through, far=1),
+        Column("", "Time" if alone else "Time, A → B", "figure", time),
+    )
+
+
+def _node(row: TreeRow) -> Words:
+    node = row.node
+    if row.gap:
+        return dim(f"… {wording.counted(node.skipped, 'more step')}")
+    where: Words = dim(f" {wording.clip(node.where, 60)}") if node.where else ""
+    below: Words = dim(f" + {node.below} below") if node.below else ""
+    return (strong(wording.clip(node.what, 96)), where, below)
+
+
+def _added(row: TreeRow) -> str:
+    return wording.change(row.node.added_us) if row.node.shade and not row.gap else ""
+
+
+def _tone(row: TreeRow) -> str:
+    if row.gap:
+        return "sum"
+    return f"{row.node.kind} s{row.node.shade}{' most' if row.first else ''}"
+
+
+def _trust(s: ClustersSection) -> Iterator[Block]:
+    order = sorted(range(len(s.clusters)), key=lambda i: (s.clusters[i].root, i))
+    taken = "the best" if s.style == "paper" else "the smallest number within one of the best"
+    score = f"Simplified silhouette with its standard error; {taken} is taken."
+    apart = "Distance between centres, clusters of a root type beside each other; darker is nearer."
+    names = [str(s.clusters[i].number) for i in order]
+    between = [[s.apart[i][j] for j in order] for i in order]
+    yield Row((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
+    named = {
+        "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
+        "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "
+        f"{wording.percent(s.explained)}",
+        "Style": s.style,
+        "Again from other centres, adjusted Rand": mean_rand(s.reseeded),
+        "Again on two halves": mean_rand(s.halved),
+        f"With {wording.count(s.categories)} categories, adjusted Rand": f"{s.rand_categories:.2f}",
+        "Homogeneity, completeness": f"{s.homogeneity:.2f}, {s.completeness:.2f}",
+    }
+    yield Facts([Fact(name, value) for name, value in named.items()], "lines")
+    yield Text(
+        "Clusters merge rare categories to look at them together; they replace none. A mutation and the path "
+        "it came from may lie in one cluster.",
+        "dim",
+    )
+
+
+def mean_rand(values: tuple[float, ...]) -> str:
+    """Mean of adjusted Rand indices with the lowest: `0.97 (lowest 0.90)`."""
+    if not values:
+        return "not tried"
+    return f"{sum(values) / len(values):.2f} (lowest {min(values):.2f})"
+
+
+def place(node: OverlayNode) -> str:
+    """`component/point`, one line."""
+    return f"{node.where}/{node.what}" if node.where else node.what
+
+
+def difference(node: OverlayNode) -> str:
+    """What differs at a node: `slower ×6.4`, `only here`, `more 1.2 → 3.4`; empty for nothing."""
+    if node.kind in ("slower", "faster"):
+        before, after = node.mean_a_us, node.mean_b_us
+        ratio = after / before if before and after else None
+        return f"{node.kind} {wording.factor(ratio)}" if ratio is not None else node.kind
+    if node.kind in ("more", "fewer"):
+        return node.kind
+    return {"only-a": "only A", "only-b": "only B"}.get(node.kind, "")
+
+
+def passing(node: OverlayNode) -> str:
+    """Share of A's and of B's requests that pass, and how often where that is not once."""
+    told = _moved(wording.percent(node.passing_a), wording.percent(node.passing_b))
+    sides = ((node.visits_a, node.passing_a), (node.visits_b, node.passing_b))
+    per = [visits / share for visits, share in sides if share > 0]
+    if all(abs(times - 1) < 0.005 for times in per):
+        return told
+    words = [wording.significant(times, 2) for times in per]
+    return f"{told} ×{_moved(words[0], words[-1])}"
+
+
+def _moved(before: str, after: str) -> str:
+    return before if before == after else f"{before} → {after}"
+
+
+def marks(row: ClusterRow) -> str:
+    """`with cache/MISS, without cache/HIT`; empty where nothing tells it from the rest of its root type."""
+    told = [f"with {row.has}"] if row.has else []
+    told += [f"without {row.lacks}"] if row.lacks else []
+    return ", ".join(told)
+
+
+def overlay_title(row: TreeOverlayRow) -> str:
+    """What is held against what."""
+    return {
+        "samples": f"Cluster {row.cluster}, both samples",
+        "origin": f"Cluster {row.cluster} grew: against cluster {row.other}, its suspected origin",
+        "nearest": f"Cluster {row.cluster} against cluster {row.other}, its nearest",
+        "alone": f"Cluster {row.cluster}",
+    }[row.kind]
+
+
+def overlay_says(row: TreeOverlayRow) -> str:
+    """One line: where to look; `no difference` …"""
+    if row.first is None:
+        return "" if row.kind == "alone" else "No difference beyond chance."
+    node = row.nodes[row.first]
+    added = f"{wording.change(node.added_us)} a request"
+    if node.kind in ("only-a", "only-b"):
+        here, there = ("A", "B") if node.kind == "only-a" else ("B", "A")
+        part = wording.percent(node.passing_a if here == "A" else node.passing_b)
+        return f"Ways part at {place(node)}: {part} of {here} go there, none of {there} ({added})."
+    if node.kind in ("more", "fewer"):
+        often = f"{wording.significant(node.visits_a)} → {wording.significant(node.visits_b)}"
+        return f"{node.kind.capitalize()} at {place(node)}: {often} a request ({added})."
+    moved = wording.moved_duration(node.mean_a_us, node.mean_b_us)
+    return f"{node.kind.capitalize()} at {place(node)}: {moved} ({added})."
+
+
+def look_first(section: ClustersSection) -> str:
+    """A sentence about the overlay that stands first; empty where none is coloured."""
+    for row in section.overlays:
+        if row.first is not None and row.kind in ("samples", "origin"):
+            return f"Look first at cluster {row.cluster}. {overlay_says(row)}"
+    return ""
+
+
+def changed_share(row: ClusterRow) -> str:
+    """`12 % → 31 %` of its root type's requests."""
+    return " → ".join(wording.percent(share) for share in row.of_root)
+
+
+def came_from(row: ClusterRow) -> str:
+    """`from cluster 3`; empty where it did not grow."""
+    return "" if row.origin is None else f"from cluster {row.origin}"
+
+
+def merged(row: ClusterRow) -> str:
+    """`12 categories, 9 of them rare (14 requests)`."""
+    told = wording.counted(row.categories_total, "category", "categories")
+    if not row.rare:
+        return told
+    return f"{told}, {wording.count(row.rare)} of them rare ({wording.counted(row.rare_requests, 'request')})"
+
+
+CLUSTERS: Final = SectionView(ClustersSection, clusters_blocks, style=_style())

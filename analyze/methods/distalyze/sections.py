@@ -1,0 +1,372 @@
+"""What diverges between two classes of instances, and what response time depends on, as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from markupsafe import Markup
+
+from analyze.report import wording
+from analyze.report.blocks import (
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Drawing,
+    Items,
+    Only,
+    Part,
+    Run,
+    Table,
+    Text,
+    Words,
+    code,
+    dim,
+    strong,
+)
+from analyze.report.drawing.charts import spread
+from analyze.report.drawing.network import NetworkLine, NetworkNode, draw_network
+from analyze.report.section_view import SectionView
+from schemas.report.networks import (
+    DistalyzeSection,
+    DivergentVariable,
+    NetworkComponent,
+    NetworkVariable,
+    Quantity,
+    StudyRow,
+)
+
+OPEN: Final = 2
+"""Components whose card is open."""
+PRINTED: Final = 8
+"""Variables on a terminal."""
+
+_TYPE: Final = {
+    "Count": "number of occurrences",
+    "First.Absolute": "first time",
+    "Median.Absolute": "median time",
+    "Last.Absolute": "last time",
+    "First.Relative": "first time, relative",
+    "Median.Relative": "median time, relative",
+    "Last.Relative": "last time, relative",
+    "Minimum": "minimum",
+    "Mean": "mean",
+    "Maximum": "maximum",
+    "Final": "final value",
+    "One-fourth.Absolute": "value at ¼ of the time",
+    "Half.Absolute": "value at ½ of the time",
+    "Three-fourth.Absolute": "value at ¾ of the time",
+    "One-fourth.Relative": "value at ¼ of the readings",
+    "Half.Relative": "value at ½ of the readings",
+    "Three-fourth.Relative": "value at ¾ of the readings",
+    "Presence": "presence",
+}
+STYLE: Final = """
+.network .var rect { fill: var(--box); stroke: var(--quiet); stroke-width: 1.2; }
+.network .var.up rect { stroke: var(--after); fill: var(--after); }
+.network .var.down rect { stroke: var(--before); fill: var(--before); }
+.network .var.d0 rect { fill: var(--box); fill-opacity: 1; stroke: var(--quiet); }
+.network .d1 rect { fill-opacity: 0.1; }
+.network .d2 rect { fill-opacity: 0.2; }
+.network .d3 rect { fill-opacity: 0.32; }
+.network .d4 rect { fill-opacity: 0.48; }
+.network .var.p rect { fill: var(--panel); stroke: var(--ink); stroke-width: 2; }
+.network .var.chained rect { stroke-width: 3; }
+.network .where { font-size: 11px; fill: var(--soft); }
+.network .what { font-weight: 600; }
+.network .latency { font-size: 11px; }
+.network .d3 .where, .network .d4 .where { fill: var(--ink); }
+.network .dep path { fill: none; stroke: var(--quiet); opacity: 0.45; }
+.network .dep.tree path { opacity: 0.8; }
+.network .dep.only path { stroke-dasharray: 7 5; }
+.network .dep.chained path { stroke: var(--link); opacity: 1; }
+.network .dep path.head { fill: var(--quiet); stroke: none; stroke-dasharray: none; opacity: 1; }
+.network .dep.chained path.head { fill: var(--link); }
+.spread path.before { fill: var(--before-fill); stroke: var(--before); }
+.spread path.after { fill: none; stroke: var(--after); stroke-width: 2; }
+.spread .tick.first { text-anchor: start; }
+.spread .tick.last { text-anchor: end; }
+"""
+
+
+def distalyze_blocks(section: DistalyzeSection) -> Blocks:
+    """Classes, components by rank with their chains, then the variables that diverge most."""
+    s = section
+    note = f"{s.class1} against {s.class0}"
+    title = "What diverges, and what response time depends on"
+    return (Part(title, tuple(_blocks(s)), note=note, anchor="distalyze"),)
+
+
+def _blocks(s: DistalyzeSection) -> Iterator[Block]:
+    classes = (Run("", "swatch"), f"{s.class0} ", Run("", "swatch", "after"), s.class1)
+    found = f"{wording.count(s.significant)} of {wording.count(s.features)} features differ (Bonferroni, "
+    found += f"{wording.percent(s.alpha)}), {wording.count(s.significant_bh)} by false discovery rate"
+    yield Only("page", (Text((*classes, f" · {found}"), "dim"),))
+    yield Table("Classes", _studies(s), s.studies)
+    if any(study.heavy and not study.weighted for study in s.studies):
+        heavy = "Heavy: more than 1.1 % of the instances lie outside of mean ± 3 sigma; "
+        yield Text((heavy, code("--tail-weights on"), " counts them by what they cost."), "dim")
+    if not s.components:
+        yield Text("No variable that response time depends on differs between the two.")
+    yield from (_component(component, s) for component in s.components)
+    if len(s.components) < s.components_total:
+        shown = f"{len(s.components)} of {wording.count(s.components_total)} components"
+        yield Text(f"{shown}; the table distalyze_dependencies beside this page has all.", "dim")
+    if s.variables:
+        table = Table(
+            "Variables that diverge most",
+            _variables(s),
+            s.variables,
+            s.variables_total,
+            "distalyze_features",
+            printed=PRINTED,
+        )
+        yield Part("Variables that diverge most", (table,))
+
+
+def _studies(s: DistalyzeSection) -> tuple[Column, ...]:
+    what = "Requests" if s.instances == "request" else f"{s.instances.capitalize()}s"
+    return (
+        Column("", what, "name", lambda study: study.root or "all"),
+        Column("instances0", s.class0, "count"),
+        Column("instances1", s.class1, "count"),
+        Column("mean{}_us", "Response time", "us"),
+        Column("share", "Of the difference", "share", far=1),
+        Column("", "Variables", "count", lambda study: study.events + study.states, far=2),
+        Column("", "Tail", "text", _tail, far=1),
+    )
+
+
+def _tail(study: StudyRow) -> str:
+    if study.weighted:
+        return f"weighed by 2^(t / {wording.duration(study.half_us)})"
+    return f"heavy ({wording.percent(study.tail_share)})" if study.heavy else ""
+
+
+def _component(component: NetworkComponent, s: DistalyzeSection) -> Part:
+    start = beginning(component)
+    root: Words = (strong(component.root), " · ") if component.root else ""
+    also = ", ".join(map(type_name, component.also))
+    name = wording.clip(start.text if start is not None else component.root, 120)
+    return Part(
+        (f"{component.rank}. {name} ", "" if start is None else dim(moved(start))),
+        tuple(_inside(component, s)),
+        note=(root, told_as(component), f"; also by {wording.clip(also, 160)}" if also else ""),
+        anchor=f"dc{component.rank}",
+        look="card",
+        open=component.rank <= OPEN,
+    )
+
+
+def _inside(component: NetworkComponent, s: DistalyzeSection) -> Iterator[Block]:
+    c = component
+    if c.after:
+        yield Text((dim("Just before: "), c.after, dim(", moved much less.")))
+    chain = [c.variables[place] for place in reversed(c.chain)]
+    if chain:
+        steps = [(wording.clip(v.text, 120), " ", strong(moved(v))) for v in chain]
+        yield Part("What to look at first", (Items(steps, ordered=True),))
+    caption = (
+        "Shade: how far a variable diverges (warm: more, cool: less). Width of a line: how many instances "
+        "one tells something about the other in. Arrow: first always before second. Dashed: not so among "
+        f"{s.class0} alone." + (" Learned from both together." if c.pooled else "")
+    )
+    if len(c.variables) < c.variables_total:
+        caption += f" {len(c.variables)} of {wording.count(c.variables_total)} variables drawn."
+    yield Drawing(_network(c), caption, wide=f"Network of component {c.rank}")
+    table = Table(f"Variables of component {c.rank}", _distributions(s), c.variables, tone=_tone)
+    yield Details("Variables and their two distributions", (table,))
+    if c.trivial:
+        left = c.trivial_total - len(c.trivial)
+        more = f" and {wording.count(left)} more" if left > 0 else ""
+        yield Text(f"Says the same as response time, so left out: {', '.join(c.trivial)}{more}.", "dim")
+
+
+def _tone(variable: NetworkVariable) -> str:
+    return "changed" if variable.divergence > 0 else ""
+
+
+def _distributions(s: DistalyzeSection) -> tuple[Column, ...]:
+    return (
+        Column("text", "Variable", "name"),
+        Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
+        Column("t", "t", "number", far=1),
+        Column("p", "p", "p", far=1),
+        Column("", "Differs", "text", _differs, far=1),
+        Column("", "Distributions", "bar", partial(_spread, s)),
+    )
+
+
+def _differs(variable: NetworkVariable) -> str:
+    return "yes" if variable.significant else "by FDR only" if variable.q_significant else "no"
+
+
+def _variables(s: DistalyzeSection) -> tuple[Column, ...]:
+    return (
+        Column("", "Variable", "text", lambda v: _variable(v, len(s.studies) > 1)),
+        Column("log_type", "Log", far=2),
+        Column("", "Most by", "text", lambda v: type_name(v.feature_type), far=2),
+        Column("", f"{s.class0} → {s.class1}", "figure", lambda v: moved(v)),
+        Column("t", "t", "number", far=1),
+        Column("features", "Features", "count", far=3),
+        Column("strength", "Strength", "number", far=3, about="Sum of |t| over its significant features"),
+    )
+
+
+def _variable(variable: DivergentVariable, several: bool) -> Words:
+    where: Words = (strong(variable.component), "/") if variable.component else ""
+    root = dim(f" {wording.clip(variable.root, 60)}") if several else ""
+    return (where, wording.clip(variable.name, 96), root)
+
+
+def type_name(feature: str) -> str:
+    """A feature type in words."""
+    return _TYPE.get(feature, feature)
+
+
+def types_named(component: NetworkComponent) -> str:
+    """Its feature types: `first time (also median, last)`."""
+    first, *others = (type_name(feature) for feature in component.feature_types)
+    return f"{first} (the same: {', '.join(others)})" if others else first
+
+
+def value(quantity: Quantity, number: float | None) -> str:
+    """`12.3 ms`, `4.1 %`, `3`."""
+    if number is None:
+        return "–"
+    if quantity == "us":
+        return wording.duration(number)
+    if quantity == "share":
+        return wording.percent(number)
+    return wording.significant(number)
+
+
+def moved(variable: NetworkVariable | DivergentVariable) -> str:
+    """`12.3 ms → 1.01 s`."""
+    if variable.quantity == "us":
+        return wording.moved_duration(variable.before, variable.after)
+    return f"{value(variable.quantity, variable.before)} → {value(variable.quantity, variable.after)}"
+
+
+def beginning(component: NetworkComponent) -> NetworkVariable | None:
+    """The variable that the chain begins with, farthest upstream; None: nothing stands out."""
+    return component.variables[component.chain[-1]] if component.chain else None
+
+
+def told_as(component: NetworkComponent) -> str:
+    """`12 variables, events by first time; score 3.1`."""
+    return (
+        f"{wording.counted(component.variables_total - 1, 'variable')} of the "
+        f"{'events' if component.log_type == 'event' else 'states'} by {types_named(component)}; "
+        f"score {wording.significant(component.own_score)}"
+    )
+
+
+def look_first(component: NetworkComponent, section: DistalyzeSection) -> str:
+    """One sentence: where the chain begins, by how much, what comes before it."""
+    start = beginning(component)
+    if start is None:
+        return f"{wording.counted(component.variables_total - 1, 'variable')} diverge with response time."
+    where = f" of {component.root}" if component.root else ""
+    kind = "Requests" if section.instances == "request" else f"{section.instances.capitalize()}s"
+    told = (
+        f"{kind}{where}, {section.class1} against {section.class0}: look first at {start.text} "
+        f"({type_name(component.feature_types[0])} {moved(start)})"
+    )
+    return told + (f"; what comes before it, {component.after}, moved much less." if component.after else ".")
+
+
+def _network(component: NetworkComponent) -> Markup:
+    """Its drawing: variables in the order in which they lie from where it began to P."""
+    order = _downwards(component)
+    place = {variable: i for i, variable in enumerate(order)}
+    links = {*zip(component.chain, component.chain[1:], strict=False)}
+    links |= {(b, a) for a, b in links}
+    nodes = [
+        NetworkNode(
+            where=variable.component,
+            what=variable.what,
+            numbers=f"{variable.measure} {moved(variable)}".lstrip(),
+            divergence=variable.divergence,
+            higher=(variable.t or 0.0) >= 0,
+            performance=i == 0,
+            in_chain=i in component.chain,
+        )
+        for i, variable in ((i, component.variables[i]) for i in order)
+    ]
+    lines = [
+        NetworkLine(
+            place[edge.src],
+            place[edge.dst],
+            edge.weight,
+            edge.directed,
+            edge.in_tree,
+            edge.weight_other <= 0,
+            (edge.src, edge.dst) in links,
+        )
+        for edge in component.edges
+    ]
+    return draw_network(nodes, lines, f"Component {component.rank}: {told_as(component)}")
+
+
+def _downwards(component: NetworkComponent) -> list[int]:
+    """Variables such that what happens first comes first and P comes last.
+
+    Directed lines are an order in time; the others go from the outside to P along the spanning tree.
+    """
+    after: dict[int, set[int]] = {i: set() for i in range(len(component.variables))}
+    depth = _depths(component)
+    for edge in component.edges:
+        src, dst = edge.src, edge.dst
+        if not edge.directed and depth[src] < depth[dst]:
+            src, dst = dst, src
+        after[dst].add(src)
+    order: list[int] = []
+    left = list(range(1, len(component.variables)))
+    while left:
+        # Directed and undirected lines may turn in a circle together; then the farthest from P goes first.
+        ready = [i for i in left if not (after[i] - set(order) - {0})]
+        chosen = max(ready or left, key=lambda i: (depth[i], -i))
+        order.append(chosen)
+        left.remove(chosen)
+    return [*order, 0]
+
+
+def _depths(component: NetworkComponent) -> list[int]:
+    """[variables] lines of the spanning tree between a variable and P."""
+    near: dict[int, list[int]] = {i: [] for i in range(len(component.variables))}
+    for edge in component.edges:
+        if edge.in_tree:
+            near[edge.src].append(edge.dst)
+            near[edge.dst].append(edge.src)
+    depth = [0] * len(component.variables)
+    reached, todo = {0}, [0]
+    while todo:
+        here = todo.pop(0)
+        for other in near[here]:
+            if other not in reached:
+                reached.add(other)
+                depth[other] = depth[here] + 1
+                todo.append(other)
+    return depth
+
+
+def _spread(section: DistalyzeSection, variable: NetworkVariable) -> Words:
+    """Its two distributions; empty where no instance has it."""
+    of = variable.distribution
+    if of is None:
+        return ""
+    absent = f"absent {wording.count(of.absent0)} · {wording.count(of.absent1)}"
+    return spread(
+        of.edges,
+        (of.counts0, of.counts1),
+        log=of.log,
+        title=f"{variable.text}: {section.class0} filled, {section.class1} outlined",
+        worded=lambda number: value(variable.quantity, number),
+        caption=absent if of.absent0 or of.absent1 else "",
+    )
+
+
+DISTALYZE: Final = SectionView(DistalyzeSection, distalyze_blocks, style=STYLE)

@@ -1,0 +1,296 @@
+"""Mutations: what to look at first, the ranked lists, and a card with steps, tests and graphs of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from analyze.methods.paper.sections.mutation_words import explain, list_title, look_first
+from analyze.report import wording
+from analyze.report.bars import Axis
+from analyze.report.blocks import (
+    Bar,
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Drawing,
+    Fact,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Row,
+    Run,
+    Table,
+    Text,
+    Words,
+    code,
+    dim,
+    joined,
+    tag,
+)
+from analyze.report.drawing.charts import histogram
+from analyze.report.drawing.graph import EdgeMark, Heat, Marks, draw_graph
+from analyze.report.section_view import SectionView
+from analyze.report.steps import steps_blocks
+from analyze.report.wording import change, clip, count, duration, moved_duration, p_value, percent, short
+from schemas.report.drawn_graphs import GraphView
+from schemas.report.mutations import (
+    Direction,
+    EdgeRow,
+    Mutation,
+    MutationKind,
+    MutationsSection,
+    PrecursorRow,
+    RankedList,
+)
+
+TOP: Final = 3
+"""Mutations to look at first: their details are open, and print shows what is open."""
+PRINTED: Final = 15
+"""Rows of a list on a terminal."""
+STORED: Final = 3
+"""Stored categories in sight; the rest is with the canonical text."""
+MINOR_SHARE: Final = 0.1
+"""A changed edge with less than this of the largest changed edge's part (A_e) is drawn thin."""
+
+_MEANS: Final = (
+    Column("", "Requests", "count", lambda row: (row.before.count, row.after.count)),
+    Column("", "Mean response time", "us", lambda row: (row.before.mean_us, row.after.mean_us), far=1),
+)
+_EDGES: Final = (
+    Column("", "Edge", "text", lambda edge: _edge(edge)),
+    Column("mean{}_us", "Latency where critical", "us"),
+    Column("criticality{}", "On the critical path", "share", far=1),
+    Column("", "KS p", "p", lambda edge: edge.ks.p, far=1),
+    Column("attribution_us", "Contribution", "change", about="A_e: exact part of the change of the mean"),
+)
+_PRECURSORS: Final = (
+    Column("", "Category", "text", lambda row: _category(row)),
+    Column("", "In the lake as", "text", lambda row: stored_keys(row), far=1),
+    Column("n_nodes", "Nodes", "count", far=1),
+    *_MEANS,
+    Column("edits", "Edits", "count", far=2),
+    Column("distance", "Distance", "number", far=2),
+    Column("share", "Weight", "share"),
+)
+
+
+def mutations_blocks(section: MutationsSection) -> Blocks:
+    """What to look at first, the ranked lists, the cards."""
+    s = section
+    top = look_first(s, TOP)
+    detailed = [mutation for mutation in s.mutations if mutation.category in s.graphs]
+    lists: list[Block] = [_list(listed, s) for listed in s.lists]
+    blocks: list[Block] = []
+    if top:
+        links = [(_link(m, s), " ", _tag(m), Run(explain(m, s.graphs), "span")) for m in top]
+        page = Part("What to look at first", (Items(links, ordered=True),), anchor="look")
+        blocks.append(Only("page", (page,)))
+    if len(s.mutations) < s.mutations_total:
+        shown = f"Shown: {count(len(s.mutations))} of {count(s.mutations_total)}"
+        cut = Only("page", (Text(f"{shown}; the table mutations beside this page has all.", "dim"),))
+        lists.insert(0, cut)
+    note = "by contribution" if s.mutations else ""
+    blocks.append(
+        Part("Mutations", tuple(lists) or (Only("page", (Text("None."),)),), note=note, anchor="ranked")
+    )
+    if top:
+        told = [(f"{m.root} (stored as ", stored_keys(m), f") {explain(m, s.graphs)}") for m in top]
+        first = Part("Look first at", (Items(told, ordered=True),))
+        blocks.append(Only("terminal", (first,)))
+    opened = {mutation.rank for mutation in top}
+    blocks.append(Only("page", tuple(_card(m, s, m.rank in opened) for m in detailed)))
+    return blocks
+
+
+def _link(mutation: Mutation, s: MutationsSection) -> Run:
+    root = clip(mutation.root, 60)
+    return Run(root, href=f"#m{mutation.rank}") if mutation.category in s.graphs else Run(root)
+
+
+def _tag(mutation: Mutation) -> Run:
+    is_timing = mutation.kind is MutationKind.RESPONSE_TIME
+    return tag("timing" if is_timing else "structure", "worse" if is_timing else "better")
+
+
+def _list(listed: RankedList, s: MutationsSection) -> Part:
+    title, meaning = list_title(listed)
+    by_rank = {mutation.rank: mutation for mutation in s.mutations}
+    widest = max((mutation.share_of_listed for mutation in s.mutations), default=1.0)
+    axis = Axis(0.0, widest)
+
+    def bar(mutation: Mutation) -> Bar:
+        kind = "up" if mutation.direction is Direction.INCREASE else "down"
+        told = f"{percent(mutation.share_of_listed)} of all contributions"
+        return Bar((axis.stretch(kind, 0.0, mutation.share_of_listed),), told)
+
+    columns = (
+        Column("rank", "#", "count"),
+        Column("", "Kind", "text", _tag),
+        Column("", "Root type", "name", lambda m: m.root),
+        Column("", "Category", "text", _category),
+        Column("n_nodes", "Nodes", "count", far=2),
+        *_MEANS,
+        Column("contribution_us", "Contribution", "change"),
+        Column("", "", "bar", bar, far=1),
+        Column("share_of_listed", "Share", "share", far=2),
+    )
+    rows = [by_rank[rank] for rank in listed.ranks]
+    table = Table(title, columns, rows, printed=PRINTED, tone=_tone)
+    return Part(title, (table,), note=meaning)
+
+
+def _tone(mutation: Mutation) -> str:
+    if not wording.moves(mutation.contribution_us):
+        return ""
+    return "up" if mutation.direction is Direction.INCREASE else "down"
+
+
+def _category(row: Mutation | PrecursorRow) -> Run:
+    return code(short(row.category), clip(row.canonical, 600))
+
+
+def stored_keys(row: Mutation | PrecursorRow, most: int = STORED) -> Words:
+    """The lake's categories of a mutation, shortened, as `flowdiff categories` lists them."""
+    keys = row.stored[:most]
+    more = row.stored_total - len(keys)
+    return (joined(code(short(key), key) for key in keys), f" and {count(more)} more" if more > 0 else "")
+
+
+def _card(mutation: Mutation, s: MutationsSection, is_open: bool) -> Part:
+    m = mutation
+    return Part(
+        (f"{m.rank}. {m.root} ", _tag(m), " ", code(short(m.category))),
+        tuple(_inside(m, s)),
+        note=explain(m, s.graphs),
+        anchor=f"m{m.rank}",
+        look="card",
+        open=is_open,
+    )
+
+
+def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
+    m = mutation
+    yield Facts(list(_facts(m)), "lines")
+    if m.virtual:
+        yield Text(f"Virtual category: {m.virtual}.", "dim")
+    if m.one_to_n_relaxed:
+        yield Text(
+            "No single category lost as many requests as this one gained (the papers' 1:N heuristic). The "
+            "candidates below are without that rule: several may have given requests together.",
+            "dim",
+        )
+    if m.account is not None:
+        yield from steps_blocks(m.account, f"Steps of mutation {m.rank}")
+    if m.histograms:
+        yield Row([histogram(found) for found in m.histograms])
+    if m.edges:
+        table = Table(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
+        told = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
+        displaced = "Displaced on the critical path, by edges that did not change significantly: "
+        more = () if m.displaced_us is None else (Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
+        yield Details(told, (table, *more))
+    graphs = _graphs(m, s)
+    yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Row(graphs),), open=m.account is None)
+    if m.precursors:
+        rows = m.precursors, m.precursors_total
+        table = Table(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
+        yield Part("Candidate precursors", (table,), note="most likely first")
+    kept = "category" if m.stored_total == 1 else "the categories"
+    every = joined(map(code, m.stored))
+    left = m.stored_total - len(m.stored)
+    yield Details(
+        f"Canonical text, {count(m.n_nodes)} nodes, category {m.category}",
+        (
+            Text(m.canonical, "pre"),
+            Text(
+                (
+                    f"These requests lie in the lake under {kept} ",
+                    every,
+                    f" and {count(left)} more" if left > 0 else "",
+                    ": the comparison splits and joins categories by hosts, siblings, deferred work.",
+                ),
+                "dim",
+            ),
+        ),
+    )
+
+
+def _facts(m: Mutation) -> Iterator[Fact]:
+    yield Fact("requests", f"{count(m.before.count)} → {count(m.after.count)}")
+    yield Fact("mean", moved_duration(m.before.mean_us, m.after.mean_us))
+    yield Fact("contribution", change(m.contribution_us))
+    if m.recoverable_us is not None and m.recoverable_us > 0 and m.direction is Direction.INCREASE:
+        about = "If the changed edges had their reference latencies: mean response time that would be saved"
+        yield Fact("would save", Run(f"{duration(m.recoverable_us)} a request", title=about))
+    yield Fact("in the lake as", stored_keys(m))
+    tested = "not run" if m.ks.d is None else f"D = {wording.significant(m.ks.d)}, p = {p_value(m.ks.p)}"
+    yield Fact("KS on response time", tested)
+    if m.after.c2 is not None:
+        yield Fact("C² after", wording.significant(m.after.c2))
+
+
+def _edge(edge: EdgeRow) -> Words:
+    skewed: Words = (" ", tag("clock-corrected")) if edge.skewed else ""
+    ends = f"{clip(edge.src_label, 48)} → {clip(edge.dst_label, 48)} "
+    return (ends, dim(f"{edge.src}→{edge.dst}"), skewed)
+
+
+def _edge_tone(edge: EdgeRow) -> str:
+    heat = _heat(edge)
+    return "" if heat is Heat.QUIET else heat.value
+
+
+def _graphs(mutation: Mutation, section: MutationsSection) -> Sequence[Drawing]:
+    """Graphs of a detailed mutation with their captions: its own, and its precursor's."""
+    view, name = section.graphs[mutation.category], short(mutation.category)
+    if mutation.kind is MutationKind.RESPONSE_TIME:
+        largest = max((abs(row.attribution_us) for row in mutation.edges if row.changed), default=0.0)
+        edges = {(row.src, row.dst): _timing_mark(row, largest) for row in mutation.edges}
+        caption = "Latency on the critical path, before → after"
+        return [_drawn(view, Marks(edges=edges), f"Graph of {name}", caption)]
+    difference = mutation.difference
+    only = frozenset(difference.only_mutation) if difference is not None else frozenset()
+    marks = Marks(only, "+", _mean_marks(view, problem=True))
+    after = f"Mutation {name}, mean latencies after"
+    drawn = [_drawn(view, marks, f"Graph of mutation {name}", after)]
+    if difference is not None:
+        other, name = section.graphs[difference.precursor], short(difference.precursor)
+        marks = Marks(frozenset(difference.only_precursor), "−", _mean_marks(other, problem=False))
+        before = f"Precursor {name}, mean latencies before"
+        drawn.append(_drawn(other, marks, f"Graph of precursor {name}", before))
+    return drawn
+
+
+def _drawn(view: GraphView, marks: Marks, title: str, caption: str) -> Drawing:
+    return Drawing(draw_graph(view, marks, title), caption, wide=caption)
+
+
+def _timing_mark(row: EdgeRow, largest_us: float) -> EdgeMark:
+    """Latency before → after on the critical path; minor beside the largest |A_e| of a changed edge."""
+    if row.mean0_us is None and row.mean1_us is None:
+        return EdgeMark("never critical")
+    text = moved_duration(row.mean0_us, row.mean1_us)
+    minor = row.changed and abs(row.attribution_us) < MINOR_SHARE * largest_us
+    return EdgeMark(text, _heat(row), minor)
+
+
+def _heat(row: EdgeRow) -> Heat:
+    """Colour of an edge; a changed edge of equal means counts as slower."""
+    if not row.changed:
+        return Heat.QUIET
+    return Heat.SLOWER if (row.mean1_us or 0.0) >= (row.mean0_us or 0.0) else Heat.FASTER
+
+
+def _mean_marks(view: GraphView, *, problem: bool) -> dict[tuple[int, int], EdgeMark]:
+    """Mean latencies of one period; of the other where this one has no request."""
+    marks = {}
+    for edge in view.edges:
+        first, second = (edge.mean1_us, edge.mean0_us) if problem else (edge.mean0_us, edge.mean1_us)
+        marks[edge.src, edge.dst] = EdgeMark(duration(first if first is not None else second))
+    return marks
+
+
+MUTATIONS: Final = SectionView(MutationsSection, mutations_blocks)

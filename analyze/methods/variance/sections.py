@@ -1,0 +1,473 @@
+"""Sections of variance: the exact split, the parts of some categories, and what became more variable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from analyze.report import measures, wording
+from analyze.report.bars import Axis
+from analyze.report.blocks import (
+    Bar,
+    Block,
+    Blocks,
+    Column,
+    Details,
+    Items,
+    Only,
+    Part,
+    Run,
+    Stretch,
+    Table,
+    Text,
+    Words,
+    code,
+    dim,
+    strong,
+    tag,
+)
+from analyze.report.drawing.charts import c2_curves, histogram
+from analyze.report.section_view import SectionView
+from schemas.report.findings import Interval
+from schemas.report.variance import (
+    C2Curve,
+    CategoryChange,
+    EdgeAdvice,
+    MarkerSuggestion,
+    SiteChange,
+    VariableCategory,
+    VariableEdge,
+    VariableSite,
+    VarianceChangeSection,
+    VarianceDetail,
+    VarianceDetailsSection,
+    VarianceSection,
+    WatchedSource,
+)
+
+ROOTS: Final = 8
+"""Root types whose parts are drawn."""
+SHOWN: Final = 15
+"""Rows in sight."""
+LEAST_SITES: Final = 5
+MATERIAL: Final = 1e-3
+"""Call sites that add less are listed on demand, but for the first few."""
+PRINTED: Final = 8
+"""Rows on a terminal."""
+TAIL_KEPT: Final = 0.5
+"""Where cutting half a percent of the times leaves less than this of the variance, tails are heavy."""
+MOSTLY_BETWEEN: Final = 0.5
+"""From this part of a change on a reader is told that it lies between paths."""
+LEAST_SHARE: Final = 1e-4
+"""Smaller shares are not told apart."""
+LEAST_C2: Final = 1e-6
+"""Smaller C² are rounding."""
+
+MEANING: Final = {
+    "roots": "between root types: unlike work",
+    "paths": "between paths of a root type: unlike ways",
+    "within": "within paths: same way, unlike time",
+}
+STYLE: Final = """
+.bar .roots, .key.roots { fill: var(--quiet); background: var(--quiet); }
+.bar .paths, .key.paths { fill: var(--before-bar); background: var(--before-bar); }
+.bar .within, .key.within { fill: var(--after); background: var(--after); }
+.key { display: inline-block; width: 12px; height: 12px; margin-right: 6px; vertical-align: -1px; }
+"""
+
+_MARKERS: Final = (
+    Column("label", "Label", "name"),
+    Column("kind", "Kind"),
+    Column("owner", "Owner"),
+    Column("reason", "Reason"),
+    Column("expires", "Expires"),
+    Column("state", "State"),
+)
+_PAIRS: Final = (
+    Column("one", "No.", "count"),
+    Column("other", "No.", "count"),
+    Column("rho", "Spearman's ρ", "figure", lambda pair: f"{pair.rho:.2f}"),
+    Column("q", "q", "p"),
+    Column("", "Covariance, ms²", "number", lambda pair: pair.covariance_us2 / 1e6),
+)
+_CHANGED: Final = (
+    Column("root", "Root type", "name"),
+    Column("category", "Category", "key"),
+    Column("", "C²", "figure", lambda row: f"{c2(row.c20)} → {c2(row.c21)}"),
+    Column("", "Factor", "figure", lambda row: _ratio(row)),
+    Column("q", "q", "p", far=1),
+    Column("requests{}", "Requests", "count", far=2),
+)
+
+
+_CATEGORIES: Final = (
+    Column("root", "Root type", "name"),
+    Column("", "Category", "text", lambda r: _category(r)),
+    Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval))),
+    Column("", "Without markers", "figure", lambda r: "" if r.c2_residual is None else c2(r.c2_residual)),
+    Column("", "Impact", "figure", lambda r: share(r.impact)),
+    Column("mean_us", "Mean", "us", far=1),
+    Column("sd_us", "Deviation", "us", far=2),
+    Column("requests", "Requests", "count", far=1),
+)
+
+
+def variance_blocks(section: VarianceSection) -> Blocks:
+    """The split, what is watched, call sites, categories, markers."""
+    s = section
+    title = f"standard deviation {wording.duration(s.sd_us)}, C² {c2(s.c2)}; the parts add up exactly"
+    return (Part("Where response times vary", tuple(_variance(s)), note=title, anchor="variance"),)
+
+
+def _variance(s: VarianceSection) -> Iterator[Block]:
+    whole: dict[str, float] = {part.kind: part.share for part in s.parts if part.root is None}
+    yield Only("page", (Text(_parts(whole, "The variance of all response times")),))
+    yield Items(
+        [(Run("", "swatch", f"key {k}"), strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()]
+    )
+    roots = root_parts(s, ROOTS)
+    if len(roots) > 1:
+        columns = (
+            Column("root", "Root type", "name"),
+            Column("", "", "bar", _root_bar),
+            Column("total", "Of the variance", "share"),
+        )
+        yield Table("By root type", columns, roots, printed=0)
+    if told := residual(s):
+        yield Text(told)
+    if s.watched:
+        yield Part("To be reduced", (Items([_watched(source) for source in s.watched]),))
+    worth = sum(abs(site.within) >= MATERIAL for site in s.sites[:SHOWN])
+    sites = Table(
+        "Call sites, by what they add within paths",
+        _sites(s),
+        s.sites,
+        s.sites_total,
+        "variance_sites",
+        first=max(LEAST_SITES, worth),
+        printed=PRINTED,
+    )
+    yield Part("Call sites, by what they add within paths", (sites,), anchor="places")
+    curves = [Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
+    drawn = c2_curves([curve.points for curve in s.curves])
+    stored = "variance_categories"
+    table = Table("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
+    yield Part("Categories", (*curves, *drawn, table), anchor="categories")
+    if s.markers:
+        yield Details(f"Markers ({len(s.markers)})", (Table("Markers", _MARKERS, s.markers),))
+
+
+def _curve(curve: C2Curve, named: bool) -> str:
+    return (
+        f"{curve.sample.capitalize()}: {measures.c2_sentence(curve)}"
+        if named
+        else measures.c2_sentence(curve)
+    )
+
+
+def _parts(found: dict[str, float], title: str) -> Bar:
+    """Shares one after the other, of a whole."""
+    stretches, at = [], 0.0
+    for kind, part in found.items():
+        stretches.append(Stretch(kind, 100 * at, 100 * part))
+        at += part
+    return Bar(tuple(stretches), title)
+
+
+@dataclass(frozen=True, slots=True)
+class RootParts:
+    """One root type's part of the variance."""
+
+    root: str
+    paths: float
+    within: float
+
+    @property
+    def total(self) -> float:
+        """Both; the part between root types is of no single one."""
+        return self.paths + self.within
+
+
+def root_parts(section: VarianceSection, most: int) -> list[RootParts]:
+    """Root types by their part, at most `most`."""
+    found: dict[str, dict[str, float]] = {}
+    for part in section.parts:
+        if part.root is not None:
+            found.setdefault(part.root, {})[part.kind] = part.share
+    rows = [RootParts(root, parts["paths"], parts["within"]) for root, parts in found.items()]
+    return sorted(rows, key=lambda row: (-row.total, row.root))[:most]
+
+
+def _root_bar(row: RootParts) -> Bar:
+    title = f"{row.root}: between its paths {share(row.paths)}, within them {share(row.within)}"
+    return _parts({"paths": row.paths, "within": row.within}, title)
+
+
+def _sites(s: VarianceSection) -> tuple[Column, ...]:
+    axis = Axis.over(site.within for site in s.sites)
+
+    def bar(row: VariableSite) -> Bar:
+        return axis.share(row.within, f"within paths {share(row.within)}", row.within_interval)
+
+    def within(row: VariableSite) -> Words:
+        return _spanned(share(row.within), share_span(row.within_interval))
+
+    return (
+        Column("", "Call site", "text", _place),
+        Column("", "", "bar", bar),
+        Column("", "Within paths", "figure", within),
+        Column("", "Of what is left", "figure", lambda r: "" if r.residual is None else share(r.residual)),
+        Column("", "Between paths", "figure", lambda r: share(r.paths), far=2),
+        Column("", "Between root types", "figure", lambda r: share(r.roots), far=3),
+        Column("", "C²", "figure", lambda r: _spanned(c2(r.c2), c2_span(r.c2_interval)), far=1),
+        Column("", "Time", "figure", _time, far=1),
+        Column("requests", "Requests", "count", far=2),
+    )
+
+
+def _place(row: Any) -> Words:
+    caller = "" if row.caller is None else f" from {wording.clip(row.caller, 80)}"
+    marked: Words = (" ", tag(row.marker)) if getattr(row, "marker", None) else ""
+    return (strong(wording.clip(row.label, 120)), dim(caller), marked)
+
+
+def _time(row: Any) -> Words:
+    return _spanned(wording.duration(row.mean_us), f"± {wording.duration(row.sd_us)}")
+
+
+def _spanned(text: str, span: str) -> Words:
+    return (strong(text), Run(span, "span")) if span else text
+
+
+def _category(row: VariableCategory) -> Words:
+    if row.category:
+        return code(wording.short(row.category), wording.clip(row.canonical, 600))
+    return wording.counted(row.members, "rare path")
+
+
+def details_blocks(section: VarianceDetailsSection) -> Blocks:
+    """Parts of some categories, advice, suggestions."""
+    return (
+        Part(
+            "Inside the categories",
+            tuple(_details(section)),
+            note="parts of each add up to 100 %; those below 0 compensate",
+            anchor="details",
+        ),
+    )
+
+
+def _details(s: VarianceDetailsSection) -> Iterator[Block]:
+    if not s.details:
+        yield Text("No category varies.")
+    for place, detail in enumerate(s.details):
+        key = f" {wording.short(detail.category)}" if detail.category else ", rare paths"
+        yield Part(f"{detail.root}{key}", tuple(_detail(detail)), note=_told(detail), open=place == 0)
+    if s.advice:
+        items = [(advice(a), dim(f" Worth {share(a.worth)} of the variance.")) for a in s.advice]
+        yield Part("Where instrumentation would help", (Items(items),))
+    if s.suggestions:
+        told = [f"{row.label}: {row.kind}? {row.why}, {share(row.within)}" for row in s.suggestions]
+        file = "Copy them into a file, fill in owner and reason, and give it as --markers FILE."
+        toml = Details("As a file", (Text(suggestion_toml(s.suggestions), "pre"),))
+        note = "by name only, not applied"
+        yield Part("Suggested markers", (Items(told), Text(file, "dim"), toml), note=note)
+
+
+def _detail(detail: VarianceDetail) -> Iterator[Block]:
+    axis = Axis.over(edge.share for edge in detail.edges)
+    columns = (
+        Column("", "Edge" if detail.by == "edges" else "Call site", "text", _edge),
+        Column("", "", "bar", lambda e: axis.share(e.share, share(e.share))),
+        Column("", "Share", "figure", lambda e: share(e.share)),
+        Column("", "Without the longest 0.5 %", "figure", lambda e: share(e.share_winsorised), far=2),
+        Column("", "Time", "figure", _time, far=1),
+        Column("critical", "Critical in", "share", far=2),
+    )
+    yield Table(f"Parts of {detail.root}", columns, detail.edges, detail.edges_total)
+    of = (
+        ""
+        if len(detail.edges) >= detail.edges_total
+        else f" Shown: {share(detail.edges_share)} of the variance."
+    )
+    yield Only("page", (Text(f"Bold: the highest variances.{of}", "dim"),))
+    if detail.pairs:
+        pairs = Table("Pairs that vary together", _PAIRS, detail.pairs, detail.pairs_total)
+        yield Details(f"{wording.counted(detail.pairs_total, 'pair')} vary together", (pairs,))
+    if detail.histogram is not None:
+        caption = f"Times of no. 1, {wording.clip(detail.edges[0].label, 100)}, where it is critical"
+        yield histogram(detail.histogram, caption)
+
+
+def _edge(edge: VariableEdge) -> Words:
+    name = wording.clip(f"{edge.number}. {edge.label}", 124)
+    marked: Words = (" ", tag(edge.marker)) if edge.marker else ""
+    waits = "" if edge.inherits is None else f" waits for {edge.inherits}"
+    return (strong(name) if edge.highest else name, marked, dim(waits))
+
+
+def _told(found: VarianceDetail) -> str:
+    """One sentence about a category."""
+    tail = ""
+    if found.kept < TAIL_KEPT:
+        left = wording.percent(found.kept)
+        tail = f" Heavy tail: without the longest 0.5 % of each part, {left} of it is left."
+    return (
+        f"{wording.counted(found.requests, 'request')}, C² {c2(found.c2)}, standard deviation "
+        f"{wording.duration(found.sd_us)}; {wording.percent(found.impact)} of the variance of all.{tail}"
+    )
+
+
+def change_blocks(section: VarianceChangeSection) -> Blocks:
+    """What became more variable."""
+    note = f"shares are of the variance of the {section.before}"
+    return (Part("What became more variable", tuple(_change(section)), note=note, anchor="variable"),)
+
+
+def _change(s: VarianceChangeSection) -> Iterator[Block]:
+    yield Text(f"{change(s)} {change_check(s)}".strip())
+    axis = Axis.over(row.change for row in s.sites)
+    columns = (
+        Column("", "Call site", "text", _place),
+        Column("", "", "bar", lambda r: axis.share(r.change, share(r.change, sign=True))),
+        Column("", "Change of its part", "figure", lambda r: share(r.change, sign=True)),
+        Column(
+            "", "Its variance", "figure", lambda r: _spanned(wording.factor(r.ratio), c2_span(r.interval))
+        ),
+        Column("", "C²", "figure", lambda r: f"{c2(r.c20)} → {c2(r.c21)}", far=1),
+        Column("sd{}_us", "Deviation", "us", far=2),
+        Column("q", "q", "p", far=2),
+    )
+    if s.sites:
+        yield Table("Changed call sites", columns, s.sites, s.sites_total, "variance_sites", printed=PRINTED)
+    else:
+        yield Text(f"None of {wording.counted(s.sites_tested, 'call site')} changed significantly.")
+    if s.categories:
+        of = f"{wording.count(s.categories_total)} of {wording.count(s.categories_tested)}"
+        table = Table("Categories whose C² changed", _CHANGED, s.categories, s.categories_total)
+        yield Part("Categories whose C² changed", (table,), note=of)
+
+
+def _ratio(row: SiteChange | CategoryChange) -> Words:
+    return _spanned(wording.factor(row.ratio), c2_span(row.interval))
+
+
+def share(value: float | None, *, sign: bool = False) -> str:
+    """A share as `wording.percent` words it; what is next to nothing as such."""
+    if value is not None and 0 < abs(value) < LEAST_SHARE:
+        return f"<{wording.NBSP}{wording.percent(LEAST_SHARE)}"
+    return wording.percent(value, sign=sign)
+
+
+def c2(value: float | None) -> str:
+    """`2.3`; `–` for too few requests."""
+    if value is None:
+        return "–"
+    return wording.significant(value if value >= LEAST_C2 else 0.0, 2)
+
+
+def c2_span(interval: Interval | None) -> str:
+    """`1.9 to 2.8`; empty where it is not known."""
+    if interval is None or interval.high < LEAST_C2:
+        return ""
+    return f"{wording.rough(interval.low, 2)} to {wording.rough(interval.high, 2)}"
+
+
+def share_span(interval: Interval | None) -> str:
+    """`38 % to 52 %`; empty where it is not known, or next to nothing."""
+    if interval is None or max(abs(interval.low), abs(interval.high)) < LEAST_SHARE:
+        return ""
+    return f"{wording.percent(interval.low)} to {wording.percent(interval.high)}"
+
+
+def residual(section: VarianceSection) -> str:
+    """What markers take out; empty without any that hold."""
+    if section.marked_share is None or section.residual_sd_us is None:
+        return ""
+    return (
+        f"Marked sources carry {wording.percent(section.marked_share)} of the variance. Without them "
+        f"response times vary by {wording.duration(section.residual_sd_us)}; the order is of what is left."
+    )
+
+
+def advice(found: EdgeAdvice) -> str:
+    """What an edge merges, and what to do."""
+    where = f" in {wording.counted(found.categories, 'category', 'categories')}"
+    merged = (
+        f"{found.label}{where} merges two behaviours: about {wording.duration(found.low_us)} and, in "
+        f"{wording.percent(found.high_share)} of the requests, about {wording.duration(found.high_us)}. "
+    )
+    known = found.explanation
+    if known is not None and known.reliable:
+        return merged + f"A parameter tells them apart: {known.sentence}"
+    if known is not None:
+        return merged + "No recorded parameter tells them apart: add a trace point or a label here."
+    return merged + "Add a trace point or a label here, or make a parameter that tells them apart a label."
+
+
+def expired(section: VarianceSection) -> tuple[str, ...]:
+    """A warning for each marker that has lapsed."""
+    return tuple(
+        f"The marker '{row.label}' ({row.kind}, {row.owner}) expired on {row.expires} and has no effect: "
+        "renew it or remove it."
+        for row in section.markers
+        if row.state == "expired"
+    )
+
+
+def _watched(source: WatchedSource) -> Words:
+    """`a -> b: C² 3.4, 12 % of the variance. …`"""
+    text = f"{source.site}: C² {c2(source.c2)}, {wording.percent(source.within)} of the variance. "
+    text += f"To be reduced ({source.marker.owner}: {source.marker.reason})."
+    return dim(f"{text} C² is below 1: the marker may go.") if source.resolved else text
+
+
+def suggestion_toml(rows: Sequence[MarkerSuggestion]) -> str:
+    """Suggested markers as a file's text, for who agrees to copy."""
+    return "\n".join(
+        f"[[marker]]  # {wording.percent(row.within)} of the variance: {row.why}\n"
+        f'label = {_quoted(row.label)}\nkind = "{row.kind}"\nowner = ""\nreason = ""\n'
+        for row in rows
+    )
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: whatever is in a name, it stays one."""
+    plain = wording.visible(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain}"'
+
+
+def change(section: VarianceChangeSection) -> str:
+    """One sentence about the whole."""
+    moved = wording.moved_duration(section.sd0_us, section.sd1_us)
+    text = f"Standard deviation of all response times: {moved}"
+    if section.interval is not None and not math.isclose(section.ratio, 1.0):
+        text += (
+            f"; variance {wording.factor(section.ratio)} ({c2_span(section.interval)} with 95 % certainty)"
+        )
+    text += "."
+    if section.between is not None and section.between >= MOSTLY_BETWEEN:
+        text += (
+            f" {wording.percent(min(section.between, 1.0))} of the change lies between paths: what some "
+            "requests do took longer or shorter alike, and no call site need vary more. The command compare "
+            "tells where."
+        )
+    return text
+
+
+def change_check(section: VarianceChangeSection) -> str:
+    """The papers' check, in a sentence; empty where it was not run."""
+    if section.ks_p is None:
+        return ""
+    told = "differ" if section.ks_p < 0.05 else "do not differ"
+    return (
+        f"The variances of large categories as a whole {told} before and after "
+        f"(Kolmogorov-Smirnov, p {wording.p_value(section.ks_p)})."
+    )
+
+
+VARIANCE: Final = SectionView(VarianceSection, variance_blocks, warnings=expired, style=STYLE)
+VARIANCE_DETAILS: Final = SectionView(VarianceDetailsSection, details_blocks, style=STYLE)
+VARIANCE_CHANGE: Final = SectionView(VarianceChangeSection, change_blocks, style=STYLE)

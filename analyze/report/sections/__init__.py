@@ -1,1 +1,0 @@
-"""Sections that methods share: one folder each, what it is like on the page and on a terminal."""

@@ -1,1 +1,0 @@
-"""How the sections of `flowdiff browse` are shown."""

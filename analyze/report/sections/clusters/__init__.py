@@ -1,1 +1,0 @@
-"""Section `clusters`: groups of requests, and their trees on each other."""

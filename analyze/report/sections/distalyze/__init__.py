@@ -1,1 +1,0 @@
-"""How the section `distalyze` is shown."""

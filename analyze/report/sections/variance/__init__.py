@@ -1,1 +1,0 @@
-"""How the sections of `flowdiff variance` are shown."""

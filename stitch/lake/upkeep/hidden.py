@@ -1,0 +1,172 @@
+"""Hide what upkeep took out of a lake: retired windows, replaced files, late events that were settled.
+
+Upkeep has a lane of its own, so that it never disturbs another: what it says of files of other lanes, readers
+and writers of those lanes look up here. A file that is hidden is swept later (`upkeep_lane`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.arrays import B1, I8
+from schemas.commits import Publish, Standing, Upkeep
+from schemas.windows import Window
+from stitch.lake.checkpoint import Tail, read_tail
+from stitch.lake.layout import origin
+from stitch.lake.store import Store
+
+UPKEEP_LANE: Final = 2**31 - 1
+"""Above the lane of every partition."""
+_BEFORE: Final = int(np.iinfo(np.int64).min)
+"""Before every window."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hidden:
+    """Which files are no longer part of a lake."""
+
+    retired_to_ns: int | None
+    """Windows that end there or before."""
+    length_ns: int
+    starts_ns: I8
+    """[windows] ascending starts of the windows that were written anew."""
+    through: I8
+    """[windows × lanes] last commit of the lane that the window's generation replaces; 0: none."""
+    lanes: I8
+    """[lanes] ascending."""
+    seqs: I8
+    """[windows] commit of the window's generation."""
+    sides: Mapping[str, Mapping[int, int]]
+    """Table that lies in no window to the last commit of each lane whose files of it are gone."""
+
+    @property
+    def live_seqs(self) -> I8:
+        """Commits of generations that hold a window of the lake."""
+        inside = self.starts_ns + self.length_ns > (
+            _BEFORE if self.retired_to_ns is None else self.retired_to_ns
+        )
+        return np.unique(self.seqs[inside])
+
+    def mask(self, window_ns: I8, lane: I8, seq: I8) -> B1:
+        """[files] hidden, by start of the window, lane and commit. O(files log windows)."""
+        found = np.zeros(len(window_ns), dtype=np.bool_)
+        if self.retired_to_ns is not None:
+            found |= window_ns + self.length_ns <= self.retired_to_ns
+        if len(self.starts_ns):
+            place = np.minimum(np.searchsorted(self.starts_ns, window_ns), len(self.starts_ns) - 1)
+            column = np.minimum(np.searchsorted(self.lanes, lane), len(self.lanes) - 1)
+            anew = (self.starts_ns[place] == window_ns) & (self.lanes[column] == lane)
+            found |= anew & (seq <= self.through[place, column])
+        return found
+
+    def is_gone(self, table: str, lane: int, seq: int) -> bool:
+        """Whether a file that lies in no window is hidden."""
+        return seq <= self.sides.get(table, {}).get(lane, 0)
+
+    def visible(self, listing: pa.Table) -> pa.Table:
+        """Rows (FILES_SCHEMA) that are not hidden."""
+        if self.retired_to_ns is None and not len(self.starts_ns) and not self.sides:
+            return listing
+        in_window = pc.is_valid(listing["window_ns"]).to_numpy()
+        lane = listing["lane"].cast(pa.int64()).to_numpy()
+        seq = listing["seq"].to_numpy()
+        hidden = in_window & self.mask(pc.fill_null(listing["window_ns"], 0).to_numpy(), lane, seq)
+        table = listing["table"].cast(pa.string())
+        for name, through in self.sides.items():
+            own = ~in_window & pc.equal(table, name).to_numpy()
+            for number, last in through.items():
+                hidden |= own & (lane == number) & (seq <= last)
+        return listing.filter(pa.array(~hidden))
+
+    def lets_go(self, item: Publish) -> bool:
+        """Whether a committed file may be missing."""
+        told = origin(item.final.rpartition("/")[2])
+        if told is None:
+            return False
+        if item.window is None:
+            return self.is_gone(item.table, told[0], told[1])
+        start = Window.from_name(item.window, self.length_ns).start_ns
+        return bool(self.mask(*(np.array([value]) for value in (start, told[0], told[1])))[0])
+
+
+def upkeep_of(tail: Tail | None) -> Upkeep:
+    """What the lane's last commit says."""
+    standing = tail.records[-1].record.standing if tail is not None and tail.records else Standing()
+    return standing.upkeep or Upkeep()
+
+
+def hidden_by(
+    upkeep: Upkeep,
+    listing: pa.Table,
+    length_ns: int,
+    *,
+    until_ns: int | None = None,
+    without: Set[int] = frozenset(),
+) -> Hidden:
+    """What is hidden. `listing` (FILES_SCHEMA): files of the upkeep lane.
+
+    until_ns: only what was said at this time or before. without: commits of the lane that do not count.
+    """
+    retired = [at.to_ns for at in upkeep.retired if until_ns is None or at.at_ns <= until_ns]
+    told = [at for at in upkeep.generations if until_ns is None or at.at_ns <= until_ns]
+    told = [at for at in told if at.seq not in without]
+    listing = listing.filter(
+        pc.and_(
+            pc.is_in(listing["seq"], value_set=pa.array([at.seq for at in told], pa.int64())),
+            pc.is_valid(listing["window_ns"]),
+        )
+    )
+    emptied = [(Window.from_name(name, length_ns).start_ns, at.seq) for at in told for name in at.emptied]
+    of_window = [listing["window_ns"].to_numpy(), np.array([start for start, _ in emptied], dtype=np.int64)]
+    of_seq = [listing["seq"].to_numpy(), np.array([seq for _, seq in emptied], dtype=np.int64)]
+    starts, code = np.unique(np.concatenate(of_window), return_inverse=True)
+    latest = np.zeros(len(starts), dtype=np.int64)
+    np.maximum.at(latest, code, np.concatenate(of_seq))
+    sides = {
+        at.table: dict(at.through)  # ascending: the last holds
+        for at in upkeep.replaced
+        if (until_ns is None or at.at_ns <= until_ns) and at.seq not in without
+    }
+    lanes = np.unique(np.array([lane for at in told for lane, _ in at.through], dtype=np.int64))
+    of_generation = np.zeros((len(told), len(lanes)), dtype=np.int64)
+    for row, at in enumerate(told):
+        own = np.array(at.through, dtype=np.int64).reshape(-1, 2)
+        of_generation[row, np.searchsorted(lanes, own[:, 0])] = own[:, 1]
+    seqs = np.array([at.seq for at in told], dtype=np.int64)
+    return Hidden(
+        retired_to_ns=max(retired, default=None),
+        length_ns=length_ns,
+        starts_ns=starts,
+        through=of_generation[np.searchsorted(seqs, latest)],
+        lanes=lanes,
+        seqs=latest,
+        sides=sides,
+    )
+
+
+def _commits_of(items: Iterable[Publish]) -> set[int]:
+    """Numbers of the commits that brought some files of one lane."""
+    told = [origin(item.final.rpartition("/")[2]) for item in items]
+    return {seq for _, seq, _ in (found for found in told if found is not None)}
+
+
+def read_hidden(
+    store: Store, length_ns: int, *, durable: bool = False, until_ns: int | None = None
+) -> Hidden:
+    """What the upkeep lane's commits hide. Raises LakeError.
+
+    durable: only commits whose files are surely published, whatever happens to the machine. until_ns: as
+    `hidden_by`.
+    """
+    tail = read_tail(store, UPKEEP_LANE)
+    without: set[int] = set()
+    if durable and tail.records:
+        last = tail.records[-1].record
+        without = _commits_of((*last.carried, *last.publish))
+    return hidden_by(upkeep_of(tail), tail.files(), length_ns, until_ns=until_ns, without=without)

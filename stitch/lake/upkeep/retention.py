@@ -1,0 +1,152 @@
+"""Retire windows past their age: they leave the lake at once for readers, and the disk after a grace.
+
+So do late events and dead letters, which lie in no window. Commits have no time of their own, and dead
+letters none at all, so the store says when a file was written. An event was recorded before it was written:
+events of a file that is so old belong to windows that are older. Reports go at once, where that is asked for:
+no reader holds one open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.commits import Replaced, Retirement
+from stitch.lake.layout import REPORTS, SIDE_TABLES, SideTable
+from stitch.lake.manifest import Manifest, WindowEntry, open_manifest
+from stitch.lake.store import Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, read_hidden
+from stitch.lake.upkeep.upkeep_lane import UpkeepLane, swept
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What a run of retention did, or would do."""
+
+    to_ns: int | None
+    """Windows that end there or before leave the lake; None: this run retires none."""
+    windows: tuple[WindowEntry, ...]
+    """Retired by this run, in order of time."""
+    removed: int
+    """Files and folders removed from the store: hidden for longer than the grace."""
+    held_back: int
+    """Windows past their age that stay, as they are not sealed."""
+    sides: tuple[AgedSide, ...] = ()
+    """Late events, those of repairs, dead letters: taken out by this run."""
+    reports: tuple[str, ...] = ()
+    """Folders of reports removed by this run."""
+
+
+def retire(
+    store: Store,
+    lake: str,
+    *,
+    keep_ns: int,
+    keep_late_ns: int | None = None,
+    keep_reports_ns: int | None = None,
+    grace_ns: int,
+    now_ns: int,
+    owner: str,
+    created_by: str,
+    dry_run: bool = False,
+) -> Retired:
+    """Retire windows that ended `keep_ns` before `now_ns` or earlier, and sweep what went `grace_ns` ago.
+
+    Windows that are not sealed stay: a live lane may still publish into them. keep_late_ns: late events,
+    those of repairs and dead letters, by when they were written; None: as windows. Of late events that a
+    repair wrote anew, as they waited, nobody knows any more when they came: the next repair lets those go
+    whose own time is past the age. keep_reports_ns: None
+    keeps all. On a disk the caller holds `exclusive_lock`. Raises LakeError, CommitTakenError (another upkeep
+    ran: run it again), OSError.
+    """
+    manifest = open_manifest(store, lake)
+    wanted_ns = now_ns - keep_ns
+    old = [entry for entry in manifest.windows() if entry.window.end_ns <= wanted_ns]
+    gone = tuple(entry for entry in old if entry.sealed)
+    to_ns = max((entry.window.end_ns for entry in gone), default=None)
+    held_back = len(old) - len(gone)
+    late_limit_ns = now_ns - (keep_ns if keep_late_ns is None else keep_late_ns)
+    sides = tuple(_aged_sides(store, manifest, late_limit_ns))
+    late_to_ns = late_limit_ns if _has_waiting(manifest) else None
+    reports = () if keep_reports_ns is None else tuple(_aged_reports(store, now_ns - keep_reports_ns))
+    if dry_run:
+        hidden = read_hidden(store, manifest.info.window_length_ns, until_ns=now_ns - grace_ns)
+        return Retired(to_ns, gone, len(swept(store, hidden)), held_back, sides, reports)
+    removed = 0
+    said = (to_ns, late_to_ns) != (None, None) or bool(sides)
+    if said or manifest.has_upkeep:
+        lane = UpkeepLane(store, manifest.info, owner=owner, created_by=created_by)
+        if said:
+            lane.retire(
+                None if to_ns is None else Retirement(to_ns=to_ns, at_ns=now_ns),
+                [
+                    Replaced(seq=lane.seq, at_ns=now_ns, table=side.table, through=side.through)
+                    for side in sides
+                ],
+                grace_ns,
+                late_to_ns,
+            )
+        removed = lane.sweep(now_ns - grace_ns)
+    for report in reports:
+        store.remove(report)
+    return Retired(to_ns, gone, removed, held_back, sides, reports)
+
+
+@dataclass(frozen=True, slots=True)
+class AgedSide:
+    """Files of one table."""
+
+    table: SideTable
+    through: tuple[tuple[int, int], ...]
+    """(lane, commit), ascending: files of the lane up to that commit are past their age."""
+    files: int
+    rows: int
+
+
+def _aged_sides(store: Store, manifest: Manifest, limit_ns: int) -> list[AgedSide]:
+    """Tables with files that were written at `limit_ns` or before, and all those of their lane before them.
+
+    Only of commits that count with all before them. O(files of the tables).
+    """
+    heads = dict(manifest.heads)
+    found = []
+    for table in SIDE_TABLES:
+        listed = manifest.listing.filter(pc.equal(manifest.listing["table"].cast(pa.string()), table))
+        if not listed.num_rows:
+            continue
+        written = store.written(table)
+        young: dict[int, int] = {}
+        rows = [
+            (int(row["lane"]), int(row["seq"]), row["name"].rpartition("/")[2], int(row["rows"]))
+            for row in listed.select(["lane", "seq", "name", "rows"]).to_pylist()
+        ]
+        for lane, seq, name, _ in rows:
+            if written.get(name, limit_ns + 1) > limit_ns or seq > heads[lane]:
+                young[lane] = min(seq, young.get(lane, seq))
+        old = [(lane, seq, n) for lane, seq, _, n in rows if lane not in young or seq < young[lane]]
+        if old:
+            through = {lane: max(seq for each, seq, _ in old if each == lane) for lane, _, _ in old}
+            found.append(AgedSide(table, tuple(sorted(through.items())), len(old), sum(n for *_, n in old)))
+    return found
+
+
+def _has_waiting(manifest: Manifest) -> bool:
+    """Whether there are late events that a repair wrote anew."""
+    table, lane = manifest.listing["table"].cast(pa.string()), manifest.listing["lane"]
+    found = pc.any(pc.and_(pc.equal(table, "late"), pc.equal(lane, UPKEEP_LANE))).as_py()
+    return bool(found)
+
+
+def _aged_reports(store: Store, limit_ns: int) -> list[str]:
+    """Folders of reports of which every file was written at `limit_ns` or before.
+
+    Those on their way, or left by a process that died, have a name that begins with a dot and stay.
+    """
+    found = []
+    for report in store.names(REPORTS):
+        written = store.written(f"{REPORTS}/{report}")
+        if not report.startswith(".") and written and max(written.values()) <= limit_ns:
+            found.append(f"{REPORTS}/{report}")
+    return found

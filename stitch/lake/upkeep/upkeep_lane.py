@@ -1,0 +1,213 @@
+"""Open the lane of upkeep for writing: say what leaves the lake, then sweep it once no reader is at it.
+
+Whatever is touched is hidden by commits of the upkeep lane, whose files are published: so a sweep may stop at
+any instant, and is done again, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from schemas.commits import (
+    CommitBody,
+    CommitRecord,
+    Counters,
+    Generation,
+    Replaced,
+    Retirement,
+    Standing,
+    Upkeep,
+)
+from schemas.windows import Window
+from stitch.lake.lane import Lane
+from stitch.lake.layout import ASIDE, DATA, SIDE_TABLES, WINDOW_TABLES, LakeInfo, origin
+from stitch.lake.manifest import LakeFile, Manifest
+from stitch.lake.staging import Staging
+from stitch.lake.stats_files import STATS
+from stitch.lake.store import Move, Store
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, read_hidden
+
+_FOLDER: Final = "window="
+
+
+class UpkeepLane:
+    """See the module. Opening finishes what was committed before. Raises as Lane does."""
+
+    def __init__(self, store: Store, info: LakeInfo, *, owner: str, created_by: str) -> None:
+        self._store = store
+        self._length_ns = info.window_length_ns
+        self._lane = Lane(store, info, owner=owner, created_by=created_by, lane=UPKEEP_LANE)
+
+    @property
+    def seq(self) -> int:
+        """Number of the coming commit."""
+        return self._lane.seq
+
+    @contextmanager
+    def stage(self) -> Iterator[Staging]:
+        """See Lane."""
+        with self._lane.stage() as staging:
+            yield staging
+
+    def retire(
+        self,
+        retirement: Retirement | None,
+        replaced: Sequence[Replaced],
+        grace_ns: int,
+        late_to_ns: int | None = None,
+    ) -> CommitRecord:
+        """Windows that end at `to_ns` or before leave the lake, and files of tables without windows.
+
+        late_to_ns: so do late events of that time, with the next repair that cannot fold them in.
+        What was said longer than the grace ago is summed up, as every sweep takes it together.
+        """
+        upkeep = self._said()
+        for each in replaced:
+            upkeep = _and_replaced(upkeep, each, grace_ns)
+        if retirement is not None:
+            upkeep = _and_retired(upkeep, retirement, grace_ns)
+        told = [at for at in (upkeep.late_to_ns, late_to_ns) if at is not None]
+        upkeep = upkeep.model_copy(update={"late_to_ns": max(told, default=None)})
+        with self.stage() as staging:
+            return self._commit(staging, CommitBody(kind="upkeep"), upkeep)
+
+    def all_of(self, manifest: Manifest) -> tuple[tuple[int, int], ...]:
+        """(lane, commit), ascending: all that a snapshot shows, and what this lane committed."""
+        return tuple(sorted({**dict(manifest.heads), UPKEEP_LANE: self.seq - 1}.items()))
+
+    def replace(self, staging: Staging, generation: Generation, flows: int) -> CommitRecord:
+        """The staged files are a new generation of their windows. `flows` rows of that table are staged."""
+        told = self._and_generation(self._said(), generation)
+        return self._commit(staging, CommitBody(kind="upkeep", counters=Counters(flows=flows)), told)
+
+    def repair(
+        self,
+        staging: Staging,
+        body: CommitBody,
+        generation: Generation | None,
+        replaced: Replaced,
+        grace_ns: int,
+    ) -> CommitRecord:
+        """The staged files are a new generation of their windows, and late events became part of it.
+
+        `generation` None: no window changed. `body` has counters and the repair.
+        """
+        told = self._said()
+        if generation is not None:
+            told = self._and_generation(told, generation)
+        return self._commit(staging, body, _and_replaced(told, replaced, grace_ns))
+
+    def _and_generation(self, before: Upkeep, generation: Generation) -> Upkeep:
+        hidden = read_hidden(self._store, self._length_ns)
+        live = set(hidden.live_seqs.tolist())
+        kept = tuple(at for at in before.generations if at.seq in live)
+        return before.model_copy(update={"generations": (*kept, generation)})
+
+    def set_aside(self, files: Iterable[LakeFile]) -> None:
+        """Files that the last commit replaced, or settled. Raises OSError: the rest is for the next time."""
+        _set_aside(self._store, (file.name for file in files))
+
+    def sweep(self, until_ns: int) -> int:
+        """Remove files that were hidden at this time or before, and set aside what an interrupted run left in
+        its place; returns how many names went.
+
+        Raises OSError: the rest is for the next time.
+        """
+        left = swept(self._store, replace(read_hidden(self._store, self._length_ns), retired_to_ns=None))
+        _set_aside(self._store, (name for name in left if name.endswith(DATA)))
+        names = swept(self._store, read_hidden(self._store, self._length_ns, until_ns=until_ns))
+        for name in names:
+            self._store.remove(name)
+        return len(names)
+
+    def _said(self) -> Upkeep:
+        return self._lane.standing.upkeep or Upkeep()
+
+    def _commit(self, staging: Staging, body: CommitBody, upkeep: Upkeep) -> CommitRecord:
+        return self._lane.commit(staging, body.model_copy(update={"standing": Standing(upkeep=upkeep)}))
+
+
+def _and_retired(before: Upkeep, retirement: Retirement, grace_ns: int) -> Upkeep:
+    limit_ns = retirement.at_ns - grace_ns
+    past = [at for at in before.retired if at.at_ns <= limit_ns]
+    newer = [at for at in before.retired if at.at_ns > limit_ns]
+    highest = max((at.to_ns for at in before.retired), default=retirement.to_ns)
+    told = retirement.model_copy(update={"to_ns": max(retirement.to_ns, highest)})
+    return before.model_copy(update={"retired": (*past[-1:], *newer, told)})
+
+
+def _and_replaced(before: Upkeep, told: Replaced, grace_ns: int) -> Upkeep:
+    """What was said of the table longer than the grace ago is summed up: the last says it all."""
+    own = [at for at in before.replaced if at.table == told.table]
+    past = [at for at in own if at.at_ns <= told.at_ns - grace_ns]
+    through = dict(own[-1].through) if own else {}
+    for lane, seq in told.through:
+        through[lane] = max(seq, through.get(lane, 0))
+    whole = told.model_copy(update={"through": tuple(sorted(through.items()))})
+    kept = [at for at in before.replaced if at not in past[:-1]]
+    return before.model_copy(update={"replaced": (*kept, whole)})
+
+
+def swept(store: Store, hidden: Hidden) -> list[str]:
+    """Names of files and folders of windows that are hidden, as they are there now. Removes nothing.
+
+    A folder is named where all of it goes, a file under the name that it has. O(windows + files of windows
+    that were written anew).
+    """
+    found: list[str] = []
+    anew = frozenset(hidden.starts_ns.tolist())
+    for table in (*WINDOW_TABLES, STATS):
+        for name in store.names(table):
+            start = _start_ns(name, hidden.length_ns)
+            if start is None:
+                continue
+            if hidden.retired_to_ns is not None and start + hidden.length_ns <= hidden.retired_to_ns:
+                found.append(f"{table}/{name}")
+            elif table != STATS and start in anew:
+                found += _replaced(store, hidden, f"{table}/{name}", start)
+    for table in SIDE_TABLES:
+        if table in hidden.sides:
+            told = ((name, origin(name.removesuffix(ASIDE))) for name in store.names(table))
+            found += [f"{table}/{n}" for n, at in told if at is not None and hidden.is_gone(table, *at[:2])]
+    return found
+
+
+def _set_aside(store: Store, names: Iterable[str]) -> None:
+    """Give data files that a generation replaces another name: a plain glob counts their rows no more, and
+    readers that had begun find them (`Manifest.read`, `reading.still_at`). Those that are gone are passed by.
+
+    Raises OSError: the rest is for the next time.
+    """
+    there = [name for name in names if store.size(name) is not None]
+    store.publish([Move(name, f"{name}{ASIDE}") for name in there])
+    for name in there:
+        if store.size(name) is not None:  # a bucket that copied and was interrupted
+            store.remove(name)
+
+
+def _replaced(store: Store, hidden: Hidden, folder: str, start_ns: int) -> list[str]:
+    files = [(name, origin(name.removesuffix(ASIDE))) for name in store.names(folder)]
+    ours = [(name, told) for name, told in files if told is not None]
+    if not ours:
+        return []
+    gone = hidden.mask(
+        np.full(len(ours), start_ns),
+        np.array([told[0] for _, told in ours]),
+        np.array([told[1] for _, told in ours]),
+    )
+    return [f"{folder}/{name}" for (name, _), is_gone in zip(ours, gone, strict=True) if is_gone]
+
+
+def _start_ns(folder: str, length_ns: int) -> int | None:
+    """Start of the window of a folder (last part of its name); None for a name that is not ours."""
+    if not folder.startswith(_FOLDER):
+        return None
+    try:
+        return Window.from_name(folder.removeprefix(_FOLDER), length_ns).start_ns
+    except ValueError:
+        return None

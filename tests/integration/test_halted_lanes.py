@@ -1,0 +1,197 @@
+"""Lanes that halt, on a real broker: no restart and nobody else passes what a person must decide."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fixtures.ingest_process import NS_PER_SECOND, IngestProcess, ingesting, records
+from fixtures.kafka_bench import KafkaBench, numbered, wait_until
+from fixtures.kafka_broker import cut_log, started
+from kafka import TopicPartition
+
+from flowdiff.__main__ import main
+from ingest.kafka.rereading import Rereading
+from ingest.source import Place, StreamId
+from schemas.config import DecodeConfig
+from schemas.errors import HaltedError
+from stitch.lake.chain import read_chain
+from stitch.lake.encoding import decode
+from stitch.lake.fsck import check
+from stitch.lake.manifest import open_manifest
+from stitch.lake.store import LocalStore
+
+pytestmark = pytest.mark.slow
+
+RESTARTS = 10
+READ, LOST = 90, 30
+"""Messages: read before the log lost its end, and how many of them it lost."""
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBench]:
+    """A broker of this file's own, which is stopped and whose disk is cut."""
+    with started(tmp_path_factory.mktemp("mortal")) as broker, KafkaBench(broker) as bench:
+        yield bench
+
+
+def requests_of(lake: Path) -> set[str]:
+    store = LocalStore.at(lake)
+    return {
+        request
+        for file in open_manifest(store).files("flows")
+        for request in decode("flows", store.read(file.name))["request_id"].to_pylist()
+    }
+
+
+def read_to(lake: Path) -> int:
+    """Position of lane 1 by its last commit."""
+    return [*read_chain(LocalStore.at(lake), 1)][-1].record.standing.positions[0].end
+
+
+def first_halt(*processes: IngestProcess) -> str:
+    """Why the first lane of any of them halted."""
+    found: list[str] = []
+
+    def is_told() -> bool:
+        found.extend(
+            told["why"] for run in processes for told in run.events() if told["event"] == "lane halted"
+        )
+        return bool(found)
+
+    wait_until(is_told)
+    return found[0]
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path: Path, members: int) -> None:
+    topic, lake = mortal.topic(members), tmp_path / "lake"
+    began = time.time_ns() - 3600 * NS_PER_SECOND
+    mortal.fill(topic, records(READ // 3, began), batch=3)
+    options = (
+        *("--bootstrap", ",".join(mortal.broker.bootstrap), "--topics", topic, "--lake", lake),
+        *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
+        *("--session-timeout", "6s", "--heartbeat-interval", "200ms"),
+    )
+    with ingesting(tmp_path, *options, "--until-end") as run:
+        assert run.ended() == 0, run.text
+    assert read_to(lake) == READ
+    mortal.broker.stop()
+    cut_log(mortal.broker, topic, READ - LOST)
+    mortal.broker.up()
+    written = 0
+    for restart in range(RESTARTS):
+        with contextlib.ExitStack() as stack:  # in a group of its own: nobody waits for who was killed
+            runs = [
+                stack.enter_context(ingesting(tmp_path, *options, "--group", f"{topic}-{restart}"))
+                for _ in range(members)
+            ]
+            assert "was cut back to 60, and was read to 90" in first_halt(*runs)
+            if members == 1:
+                assert runs[0].ended() == HaltedError.exit_code, runs[0].text
+                assert "Traceback" not in runs[0].text
+        assert read_to(lake) == READ
+        mortal.fill(topic, records(5, began + (60 + restart) * NS_PER_SECOND, name=f"new{restart}-"))
+        written += 5
+    assert mortal.end(StreamId(topic, 0)) == READ - LOST + 3 * written > READ
+
+    with ingesting(tmp_path, *options, "--accept-gaps", "--until-end") as run:
+        assert run.ended() == 0, run.text
+        assert run.wait_for("gap")["messages"] == LOST
+    store = LocalStore.at(lake)
+    assert check(store) == []
+    gaps = [gap for link in read_chain(store, 1) for gap in link.record.gaps]
+    assert [(gap.topic, gap.start, gap.end) for gap in gaps] == [(topic, READ - LOST, READ)]
+    assert len(requests_of(lake)) == READ // 3 + written
+    with ingesting(tmp_path, *options, "--until-end") as run:  # the order was for once
+        assert run.ended() == 0, run.text
+
+
+def test_a_segment_that_is_gone_is_read_again(
+    mortal: KafkaBench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, lake = mortal.topic(), tmp_path / "lake"
+    whole = records(40, time.time_ns() - 20 * NS_PER_SECOND, apart_ns=NS_PER_SECOND // 5)
+    mortal.fill(topic, whole[:100], batch=7)
+    config = tmp_path / "flowdiff.toml"
+    config.write_text(
+        f'lake = "{lake}"\n[kafka]\nbootstrap = {[*mortal.broker.bootstrap]}\ntopics = ["{topic}"]\n'
+        'default_format = "native"\n[live]\ncommit_interval = "1s"\nwindow_length = "1m"\n'
+    )
+    with ingesting(tmp_path, "--config", config, "--log-level", "debug") as run:
+        run.wait_for("commit", lambda told: told["open_events"] > 0)
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0, run.text
+    store = LocalStore.at(lake)
+    before = [*read_chain(store, 1)][-1].record
+    for segment in before.standing.segments:
+        store.remove(segment.name)
+    with ingesting(tmp_path, "--config", config) as run:
+        assert run.ended() == HaltedError.exit_code, run.text
+        assert "`flowdiff repair --lane`" in run.text
+    assert before.counters.events_open > 0
+    with pytest.raises(SystemExit) as end:
+        main(["repair", str(lake), "--lane", "1", "--config", str(config)])
+    assert end.value.code == 0
+    count = before.counters.events_open
+    assert f"{count} of {count} open events are there" in capsys.readouterr().out
+    mortal.fill(topic, whole[100:])
+    with ingesting(tmp_path, "--config", config, "--until-end") as run:
+        assert run.ended() == 0, run.text
+    assert check(store) == []
+    assert requests_of(lake) == {f"r{i}" for i in range(40)}
+    counters = [link.record.counters for link in read_chain(store, 1)]
+    assert sum(each.events_published for each in counters) == len(whole)
+
+
+def test_what_kafka_lost_of_a_segment_is_told_and_booked(mortal: KafkaBench) -> None:
+    topic = mortal.topic()
+    stream = StreamId(topic, 0)
+    mortal.fill(topic, numbered(0, 100), batch=10)
+    log = Rereading(mortal.settings(topic), DecodeConfig())
+    with contextlib.closing(log):
+        polls, missing = log.read(stream, 5, Place(95))
+        assert [value for poll in polls for value in poll.payloads] == [*numbered(5, 95)]
+        assert missing == []
+        mortal.admin.delete_records({TopicPartition(topic, 0): 40})
+        polls, missing = log.read(stream, 5, Place(95))
+        assert [value for poll in polls for value in poll.payloads] == [*numbered(40, 95)]
+        assert missing == [(5, 40)]
+        assert log.read(stream, 5, Place(30)) == ([], [(5, 30)])
+        assert log.read(stream, 60, Place(80, "another-topic")) == ([], [(60, 80)])
+        assert log.read(StreamId("t-nowhere", 0), 60, Place(80)) == ([], [(60, 80)])
+        polls, missing = log.read(stream, 90, Place(120))
+        assert [value for poll in polls for value in poll.payloads] == [*numbered(90, 100)]
+        assert missing == [(100, 120)]
+
+
+def test_a_process_that_stays_tells_of_its_halted_lanes(mortal: KafkaBench, tmp_path: Path) -> None:
+    """As in Kubernetes: alive, not ready, with a gauge for the alert, and nothing starts it again."""
+    topic, lake = mortal.topic(), tmp_path / "lake"
+    mortal.fill(topic, records(4, time.time_ns() - 3600 * NS_PER_SECOND))
+    options = ("--bootstrap", ",".join(mortal.broker.bootstrap), "--topics", topic, "--lake", lake)
+    with ingesting(tmp_path, *options, "--default-format", "native", "--until-end") as run:
+        assert run.ended() == 0, run.text
+    mortal.delete(topic)
+    mortal.topic(name=topic)
+    with ingesting(tmp_path, *options, "--stay-halted", "--serve-address", "127.0.0.1:0") as run:
+        address = run.wait_for("started")["serves"]
+        run.wait_for("lane halted")
+        wait_until(lambda: 'flowdiff_lanes{state="halted"} 1.0' in scraped(f"http://{address}/metrics"))
+        assert scraped(f"http://{address}/healthz") == "ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            scraped(f"http://{address}/readyz")
+        assert run.process.poll() is None
+        run.signal(signal.SIGTERM)
+        assert run.ended() == 0, run.text
+
+
+def scraped(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
