@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.variance.markers import MarkedLabels
-from analyze.methods.variance.table_fields import MARKER, SPREAD, field
+from analyze.methods.variance.table_fields import MARKER, SPREAD
 from analyze.methods.variance.variance_decomposition import (
     WIDEST,
     SampleVariance,
@@ -22,24 +22,25 @@ from analyze.profile.times import AllPathTimes
 from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import LARGE
 from schemas.arrays import F8, I8
+from schemas.report.columns import arrow_schema, stored
 from schemas.report.findings import Interval
 from schemas.report.variance import VariableSite
 
-SITES_SCHEMA: Final = pa.schema(
-    [
-        field("rank", pa.int32(), "from 1"),
-        field("label", pa.string(), "edge between two trace points, or call"),
-        field("caller", pa.string(), "who calls", nullable=True),
+SITES_SCHEMA: Final = arrow_schema(
+    (
+        stored("rank", "place", "from 1"),
+        stored("label", "name", "edge between two trace points, or call"),
+        stored("caller", "name", "who calls", null=True),
         *SPREAD,
-        field("within", pa.float64(), "part of the variance: within paths"),
-        field("within_low", pa.float64(), "end of its 95 % interval", nullable=True),
-        field("within_high", pa.float64(), "other end", nullable=True),
-        field("paths", pa.float64(), "between paths of a root type"),
-        field("roots", pa.float64(), "between root types"),
-        field("total", pa.float64(), "all three; 1 over all sites"),
-        field("residual", pa.float64(), "part of what is left without marked sources", nullable=True),
+        stored("within", "share", "part of the variance: within paths"),
+        stored("within_low", "number", "end of its 95 % interval", null=True),
+        stored("within_high", "number", "other end", null=True),
+        stored("paths", "share", "between paths of a root type"),
+        stored("roots", "share", "between root types"),
+        stored("total", "share", "all three; 1 over all sites"),
+        stored("residual", "share", "part of what is left without marked sources", null=True),
         MARKER,
-    ]
+    )
 )
 
 
