@@ -1,4 +1,4 @@
-"""The complete tables beside a report: sites, categories, parts of the categories that were looked into."""
+"""Fill the complete tables beside a report: sites, categories, parts of those that were looked into."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from analyze.methods.variance.detail_rows import Looked, edge_rows
 from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.table_fields import MARKER, SPREAD
+from analyze.methods.variance.rows import MARKER, SPREAD, Looked, edge_rows
 from analyze.methods.variance.variance_decomposition import SampleVariance
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes
 from schemas.report.columns import arrow_schema, stored
 from schemas.report.variance import VariableCategory
 
-CATEGORIES_SCHEMA: Final = arrow_schema(
+_CATEGORIES_SCHEMA: Final = arrow_schema(
     (
         stored("rank", "place", "from 1"),
         stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
@@ -28,7 +27,7 @@ CATEGORIES_SCHEMA: Final = arrow_schema(
         stored("impact", "share", "p·σ²/Var(T): part of the variance, within paths"),
     )
 )
-PARTS_SCHEMA: Final = arrow_schema(
+_PARTS_SCHEMA: Final = arrow_schema(
     (
         stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
         stored("root", "name", "root type"),
@@ -67,7 +66,7 @@ def variance_tables(
     return {
         "variance_sites": sites,
         "variance_categories": _categories(categories),
-        "variance_parts": pa.Table.from_pylist(parts, schema=PARTS_SCHEMA),
+        "variance_parts": pa.Table.from_pylist(parts, schema=_PARTS_SCHEMA),
     }
 
 
@@ -77,4 +76,4 @@ def _categories(rows: Sequence[VariableCategory]) -> pa.Table:
         ends = row.c2_interval
         low, high = (None, None) if ends is None else (ends.low, ends.high)
         found.append({"rank": rank, "c2_low": low, "c2_high": high, **row.model_dump(mode="json")})
-    return pa.Table.from_pylist(found, schema=CATEGORIES_SCHEMA)
+    return pa.Table.from_pylist(found, schema=_CATEGORIES_SCHEMA)
