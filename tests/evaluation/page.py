@@ -65,7 +65,7 @@ LEFT_OUT_FILE = "evaluation-rules.json"
 LEFT_OUT = """`make evaluate RULES=1` makes the golden comparisons (`tests/golden/comparisons.py`) again
 without each row of MEASURES, CONFOUNDERS, RELATIONS and RANKING: *lost without it* counts those of which the
 outcome, the first finding or the number of findings changes. *case*: what the row itself names as its reason
-to be there, some of it outside of these comparisons. `make evaluate WITHOUT=name` prints them for one rule."""
+to be there, some of it outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
 
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the
