@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.browse.places import Places
+from analyze.methods.browse.places import SitesAndHosts
 from analyze.methods.browse.ranges import Ranges
 from analyze.population import Population
 from schemas.report.browse import BrowseTimelineSection
@@ -78,7 +78,7 @@ TIMELINE_SCHEMA = pa.schema(
 
 
 def browse_tables(
-    population: Population, ranges: Ranges, places: Places, timeline: BrowseTimelineSection
+    population: Population, ranges: Ranges, places: SitesAndHosts, timeline: BrowseTimelineSection
 ) -> Mapping[str, pa.Table]:
     """All tables; rows in the order of the sections."""
     return {
