@@ -58,6 +58,7 @@ from schemas.report.browse import (
     SiteRow,
     TimelineStrip,
 )
+from schemas.report.columns import stored
 from schemas.report.schedules import BrowseSchedulesSection, ScheduleStep, TrainSchedule, TypicalRequest
 
 SHOWN: Final = 15
@@ -402,28 +403,35 @@ def places_blocks(section: BrowsePlacesSection) -> Blocks:
     return (Part("Where", tuple(_places(section)), anchor="where"),)
 
 
-_SITES: Final = (
+SITES: Final = (
     Column("", "Call site", "text", _site),
-    Column("share_of_time", "of all time", "share"),
-    Column("mean_us", "mean", "us"),
+    stored("label", "name", "edge between two trace points, or call"),
+    stored("caller", "name", "who calls", null=True),
+    stored("requests", "count", "that waited for it", label="requests", far=1),
+    stored("mean_us", "us", "that those waited", label="mean"),
+    stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
     Column("", "C²", "figure", lambda row: c2(row.c2), far=2),
-    Column("requests", "requests", "count", far=1),
-    Column("", "failed", "figure", lambda row: wording.count(row.failed) if row.failed else ""),
+    stored("share_of_time", "share", "of all critical time; 1 over all sites", label="of all time"),
+    stored("failed", "count", "requests in which it failed", label="failed", far=1),
 )
-_HOSTS: Final = (
-    Column("host", "Host", "name"),
-    Column("share_of_time", "of all time", "share"),
-    Column("per_request_us", "a request", "us"),
-    Column("requests", "requests", "count", far=1),
-    Column("", "failed", "figure", lambda row: wording.count(row.failed) if row.failed else ""),
+HOSTS: Final = (
+    stored("host", "name", "host", label="Host"),
+    stored("requests", "count", "with a node there", label="requests", far=1),
+    stored("share_of_requests", "share", "weighted"),
+    stored("share_of_time", "share", "of all critical time", label="of all time"),
+    stored("per_request_us", "us", "waited for it, a request that touched it", label="a request"),
+    stored("failed", "count", "requests in which a node failed there", label="failed"),
     Column("", "components", "text", lambda row: wording.clip(", ".join(row.components), 120), far=2),
 )
-_ERRORS: Final = (
-    Column("site", "Call site", "name"),
-    Column("", "class", "text", lambda row: strong(wording.clip(row.error, 60))),
-    Column("requests", "requests", "count"),
-    Column("share", "of all", "share"),
-    Column("answered_ok", "answered ok", "share", far=1),
+ERRORS: Final = (
+    Column("", "Class", "text", lambda row: strong(wording.clip(row.error, 60))),
+    stored("error", "text", "class"),
+    stored("site", "name", "where", label="Call site"),
+    stored("requests", "count", "in which it did", label="requests"),
+    stored("share", "share", "of all, weighted", label="of all"),
+    stored("answered_ok", "share", "share of those whose root answered `ok`", label="answered ok", far=1),
+    stored("first_ns", "count", "start of the first of them"),
+    stored("last_ns", "count", "start of the last of them"),
     Column("", "hosts", "text", lambda row: wording.clip(", ".join(row.hosts), 80), far=3),
     Column("", "by time", "bar", lambda row: _spark(row), far=2),
 )
@@ -431,10 +439,10 @@ _ERRORS: Final = (
 
 def _places(s: BrowsePlacesSection) -> Iterator[Block]:
     title = "Call sites, by the time that requests wait for them"
-    sites = Table(title, _SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
+    sites = Table(title, SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
     yield Part(title, (sites,))
     if s.hosts:
-        hosts = Table("Hosts", _HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
+        hosts = Table("Hosts", HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
         none = (
             f"{wording.percent(s.no_host)} of the time is on hosts that are not known."
             if s.no_host > 0
@@ -443,7 +451,7 @@ def _places(s: BrowsePlacesSection) -> Iterator[Block]:
         yield Part("Hosts", (hosts, *((Text(none, "dim"),) if none else ())))
     if s.errors:
         errors = Table(
-            "Errors", _ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
+            "Errors", ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
         )
         told = f"something fails in {wording.percent(s.failed_inside)} of the requests"
         yield Part("Errors", (errors,), note=told)

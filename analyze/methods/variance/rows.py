@@ -44,6 +44,7 @@ from analyze.stats.jackknife import jackknife
 from analyze.stats.moments import HIGH, LARGE, c2_curve
 from schemas.arrays import F8, I8
 from schemas.errors import ConfigError
+from schemas.report.columns import arrow_schema, stored
 from schemas.report.findings import Interval
 from schemas.report.variance import (
     C2Curve,
@@ -69,41 +70,34 @@ _LEAST_SUGGESTED = 0.02
 """Share of the variance from which a marker is suggested."""
 
 
-def field(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
-    """A column and what it holds."""
-    return pa.field(name, type_, nullable=nullable, metadata={"doc": doc})
-
-
 SPREAD: Final = (
-    field("requests", pa.int64(), "recorded requests"),
-    field("mean_us", pa.float64(), "weighted mean, µs"),
-    field("sd_us", pa.float64(), "weighted standard deviation, µs"),
-    field("c2", pa.float64(), "squared coefficient of variation; more than 10 requests only", nullable=True),
-    field("c2_low", pa.float64(), "end of its 95 % interval", nullable=True),
-    field("c2_high", pa.float64(), "other end", nullable=True),
+    stored("requests", "count", "recorded requests"),
+    stored("mean_us", "us", "weighted mean, µs"),
+    stored("sd_us", "us", "weighted standard deviation, µs"),
+    stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
+    stored("c2_low", "number", "end of its 95 % interval", null=True),
+    stored("c2_high", "number", "other end", null=True),
 )
 
 
-MARKER: Final = field(
-    "marker", pa.string(), "intentional, intrinsic, inadvertent; null without one", nullable=True
-)
+MARKER: Final = stored("marker", "text", "intentional, intrinsic, inadvertent; null without one", null=True)
 
 
-_SITES_SCHEMA: Final = pa.schema(
-    [
-        field("rank", pa.int32(), "from 1"),
-        field("label", pa.string(), "edge between two trace points, or call"),
-        field("caller", pa.string(), "who calls", nullable=True),
+_SITES_SCHEMA: Final = arrow_schema(
+    (
+        stored("rank", "place", "from 1"),
+        stored("label", "name", "edge between two trace points, or call"),
+        stored("caller", "name", "who calls", null=True),
         *SPREAD,
-        field("within", pa.float64(), "part of the variance: within paths"),
-        field("within_low", pa.float64(), "end of its 95 % interval", nullable=True),
-        field("within_high", pa.float64(), "other end", nullable=True),
-        field("paths", pa.float64(), "between paths of a root type"),
-        field("roots", pa.float64(), "between root types"),
-        field("total", pa.float64(), "all three; 1 over all sites"),
-        field("residual", pa.float64(), "part of what is left without marked sources", nullable=True),
+        stored("within", "share", "part of the variance: within paths"),
+        stored("within_low", "number", "end of its 95 % interval", null=True),
+        stored("within_high", "number", "other end", null=True),
+        stored("paths", "share", "between paths of a root type"),
+        stored("roots", "share", "between root types"),
+        stored("total", "share", "all three; 1 over all sites"),
+        stored("residual", "share", "part of what is left without marked sources", null=True),
         MARKER,
-    ]
+    )
 )
 
 

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
 from analyze.methods.variance.markers import MarkedLabels
 from analyze.methods.variance.request_groups import NOWHERE
-from analyze.methods.variance.rows import MARKER, SPREAD, Looked, edge_rows, field
+from analyze.methods.variance.rows import MARKER, SPREAD, Looked, edge_rows
 from analyze.methods.variance.variance_decomposition import SampleVariance
 from analyze.population import Population
 from analyze.profile.times import AllPathTimes
+from schemas.report.columns import arrow_schema, stored
 from schemas.report.variance import VariableCategory
 
-_CATEGORIES_SCHEMA = pa.schema(
-    [
-        field("rank", pa.int32(), "from 1"),
-        field("category", pa.string(), "key after refinement; null: rare ones of a root type", nullable=True),
-        field("root", pa.string(), "root type"),
-        field("members", pa.int64(), "categories in it"),
+_CATEGORIES_SCHEMA: Final = arrow_schema(
+    (
+        stored("rank", "place", "from 1"),
+        stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+        stored("root", "name", "root type"),
+        stored("members", "count", "categories in it"),
         *SPREAD,
-        field("c2_residual", pa.float64(), "without marked sources", nullable=True),
-        field("impact", pa.float64(), "p·σ²/Var(T): part of the variance, within paths"),
-    ]
+        stored("c2_residual", "number", "without marked sources", null=True),
+        stored("impact", "share", "p·σ²/Var(T): part of the variance, within paths"),
+    )
 )
-_PARTS_SCHEMA = pa.schema(
-    [
-        field("category", pa.string(), "key after refinement; null: rare ones of a root type", nullable=True),
-        field("root", pa.string(), "root type"),
-        field("number", pa.int32(), "from 1, by share"),
-        field("label", pa.string(), "edge or site"),
-        field("site", pa.string(), "site"),
-        field("mean_us", pa.float64(), "mean time on the critical path, µs"),
-        field("sd_us", pa.float64(), "its standard deviation, µs"),
-        field("critical", pa.float64(), "share of requests with it on the critical path"),
-        field("share", pa.float64(), "Cov(y, T)/Var(T) in the category; adds up to 1"),
-        field("share_winsorised", pa.float64(), "the same with times cut at their 99.5 % quantile"),
+_PARTS_SCHEMA: Final = arrow_schema(
+    (
+        stored("category", "key", "key after refinement; null: rare ones of a root type", null=True),
+        stored("root", "name", "root type"),
+        stored("number", "place", "from 1, by share"),
+        stored("label", "name", "edge or site"),
+        stored("site", "name", "site"),
+        stored("mean_us", "us", "mean time on the critical path, µs"),
+        stored("sd_us", "us", "its standard deviation, µs"),
+        stored("critical", "share", "share of requests with it on the critical path"),
+        stored("share", "share", "Cov(y, T)/Var(T) in the category; adds up to 1"),
+        stored("share_winsorised", "share", "the same with times cut at their 99.5 % quantile"),
         MARKER,
-    ]
+    )
 )
 
 
