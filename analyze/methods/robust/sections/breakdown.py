@@ -173,7 +173,7 @@ def title(account: Account) -> str:
     if account.measure == "mean":
         return "Mean response time"
     if account.measure == "errors":
-        return "Failed requests"
+        return "Requests with a failing call"
     over = "" if account.threshold_us is None else f" over {wording.duration(account.threshold_us)}"
     return f"Slow requests{over}"
 
