@@ -12,8 +12,9 @@ from evaluation.store import fingerprint
 from evaluation.systems.described import SYSTEMS
 from evaluation.systems.playing import WINDOW_NS, Playing, System
 
-from schemas.windows import NS_PER_DAY, NS_PER_S
+from schemas.windows import NS_PER_DAY
 
+NS_PER_S = 10**9
 T0 = 20_758 * NS_PER_DAY
 APART_NS = 2 * WINDOW_NS
 """From window to window."""
