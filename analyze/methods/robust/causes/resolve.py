@@ -24,8 +24,7 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         for root in context.symptoms
         if root not in chosen and not root.by_load
     ]
-    rise = context.change_ns / context.mean_ns
-    return tuple(sorted(causes, key=lambda c: (-rank_value(c, rise, context.settings, without), c.operation)))
+    return tuple(sorted(causes, key=lambda c: (-rank_value(c, context.settings, without), c.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
@@ -78,7 +77,7 @@ def _cause(
         operation=root.operation,
         component=root.suspect if len(callers) > 1 else root.component,
         changes=tuple(change for s in members for change in s.changes),
-        score=max(own, *(s.score for s in members)),
+        score=own,
         suspect=root.suspect,
         follows=tuple(change for s in members if links[s] is Link.FOLLOWS for change in s.changes),
         leads=tuple(s.lead for s in elsewhere),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change
 from analyze.profile.names import Names
 from schemas.arrays import B1
 from schemas.report.findings import ChangeKind
@@ -93,8 +93,6 @@ def leading(changes: Sequence[Change]) -> Change:
         changes,
         key=lambda c: (
             c.kind in ERROR_KINDS,
-            c.kind in CALL_KINDS,
-            c.kind is not ChangeKind.LOST_PATH,
             c.ups,
             abs(c.after - c.before),
         ),
