@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowdiff.options import JsonOption, LakeOption, PeriodOption, UnsealedOption, period_of
+from flowdiff.cli.options import JsonOption, LakeOption, PeriodOption, UnsealedOption, period_of
 
 
 def command(
@@ -15,9 +15,8 @@ def command(
     from analyze.report.wording import count, duration, percent
     from analyze.sql.browse import flagged, windows
     from analyze.sql.session import open_session
-    from flowdiff.listing import Heading, Kind, print_rows
-    from flowdiff.output import print_json
-    from flowdiff.quality import print_flags
+    from flowdiff.cli.listing import Heading, Kind, print_flags, print_rows
+    from flowdiff.cli.table_output import print_json
 
     with open_session(period_of(lake, period, unsealed=unsealed)) as session:
         rows = windows(session)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import SecretStr
 
-from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings, Mechanism
+from ingest.kafka.kafka_settings import KafkaSecurity, Mechanism
 from schemas.errors import ConfigError
 
 
@@ -37,17 +36,6 @@ SECRETS: Final = {
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
 """Variables of the environment with secrets; files are the other way."""
-
-
-def with_secrets(settings: KafkaSettings, environment: Mapping[str, str]) -> KafkaSettings:
-    """The settings with those secrets of the environment that no file is named for."""
-    security = settings.security
-    found = {
-        name: SecretStr(environment[variable])
-        for name, variable in SECRETS.items()
-        if variable in environment and getattr(security, f"{name}_file") is None
-    }
-    return settings.model_copy(update={"security": security.model_copy(update=found)})
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:

@@ -40,8 +40,8 @@ from stitch.lake.layout import read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.reading import read_rows
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.upkeep import rewriting
 from stitch.lake.upkeep.compaction import Compacted, compact
-from stitch.lake.upkeep.hidden import rewriting
 from stitch.lake.upkeep.retention import retire
 
 HOUR_NS = 3600 * 10**9

@@ -18,7 +18,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.layout import data_files, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
-from stitch.lake.upkeep.hidden import retention
+from stitch.lake.upkeep import retention
 from stitch.lake.upkeep.retention import Retired, retire
 
 HOUR_NS = 3600 * 10**9

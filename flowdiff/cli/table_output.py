@@ -1,16 +1,13 @@
-"""Results on standard output and in files, for people's other tools."""
+"""Write tables as JSON, CSV or Parquet, for people's other tools."""
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import math
-import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,8 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analyze.sql.values import python_values, times_as_text
-from flowdiff.options import TableFormat
-from schemas.errors import ConfigError, InputError, QueryError
+from flowdiff.cli.options import TableFormat
+from flowdiff.cli.output import is_stdout, open_output
+from schemas.errors import ConfigError, QueryError
 from schemas.visible import ESCAPED_CLASS, escaped
 
 # A spreadsheet runs a cell that begins with one of these as a formula; the wide forms too, where it reads
@@ -167,71 +165,3 @@ def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 def print_json_value(value: Any) -> None:
     """One value as indented JSON on standard output."""
     sys.stdout.buffer.write(f"{_json(value, indent=1)}\n".encode())
-
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-STDOUT: Final = "-"
-"""The name of standard output, wherever a file is asked for."""
-_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
-_STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
-
-
-def is_stdout(output: Path | None) -> bool:
-    """Whether a result goes to standard output: None, or the name `-`."""
-    return output is None or str(output) == STDOUT
-
-
-@contextmanager
-def open_output(output: Path | None) -> Iterator[BinaryIO]:
-    """A file to write a result to; standard output for None and `-`.
-
-    It is written beside its place and renamed at the end, so that a failure leaves what was there before.
-    A pipe, a device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly.
-    Raises InputError where it cannot be written.
-    """
-    if output is None or is_stdout(output):
-        yield sys.stdout.buffer
-        return
-    try:
-        written, target = _places(output)
-        out = os.fdopen(os.dup(written), "wb") if isinstance(written, int) else written.open("wb")
-    except OSError as error:
-        raise _cannot_write(output, error) from error
-    try:
-        with out:
-            yield out
-        if target is not None and isinstance(written, Path):
-            _take_place(written, target, output)
-    except OSError as error:
-        if error.errno not in _NO_SPACE:
-            raise
-        raise _cannot_write(output, error) from error
-    finally:
-        if target is not None and isinstance(written, Path):
-            written.unlink(missing_ok=True)
-
-
-def _places(output: Path) -> tuple[Path | int, Path | None]:
-    """(where it is written: a path or a descriptor, the place it takes in the end; None: it is there)."""
-    own = _DESCRIPTOR.fullmatch(str(output))
-    if own is not None or str(output) in _STREAMS:
-        return (_STREAMS[str(output)] if own is None else int(own[1])), None
-    if output.exists() and not output.is_file():
-        return output, None
-    target = output.resolve()
-    return target.with_name(f".{target.name}.{os.getpid()}.part"), target
-
-
-def _take_place(written: Path, target: Path, output: Path) -> None:
-    try:
-        if target.exists():
-            written.chmod(target.stat().st_mode)
-        written.replace(target)
-    except OSError as error:
-        raise _cannot_write(output, error) from error
-
-
-def _cannot_write(output: Path, error: OSError) -> InputError:
-    return InputError(f"'{output}' cannot be written: {error.strerror}.", remedy="Check the path.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.version import version
+from flowdiff.cli.version import version
 from schemas.errors import LakeError
 from schemas.windows import parse_duration_ns
 

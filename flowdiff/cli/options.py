@@ -1,4 +1,4 @@
-"""Options that several subcommands share. Nothing here brings more than the command line needs to start."""
+"""Declare the options that several subcommands share; nothing here brings more than help needs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from enum import StrEnum
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from flowdiff.cli.settings_options import Options
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -37,6 +38,50 @@ UnsealedOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+PeriodsLakeOption = Annotated[
+    str | None,
+    typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."),
+]
+ReferenceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="PERIOD",
+        help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`; several: repeated, `A,B`.",
+    ),
+]
+ProblemOption = Annotated[
+    list[str] | None,
+    typer.Option("--problem", metavar="PERIOD", help="Period after, written the same way."),
+]
+PeriodsWhereOption = Annotated[
+    str | None,
+    typer.Option("--where", help="Filter of all periods: \"service.version = 'v2' and host = 'a'\"."),
+]
+ReferenceWhereOption = Annotated[
+    str | None, typer.Option("--reference-where", help="Filter of the reference only.")
+]
+ProblemWhereOption = Annotated[
+    str | None, typer.Option("--problem-where", help="Filter of the problem period only.")
+]
+ReportJsonOption = Annotated[
+    str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
+]
+ReportHtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
+]
+SaveOption = Annotated[
+    bool, typer.Option("--save/--no-save", help="Keep the report in the lake, under reports/.")
+]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+REFINE_OPTIONS: Final = Options(
+    only=("level", "host_policy", "host_roles"),
+    flags={"host_policy": "--hosts", "host_roles": "--host-role"},
+    everyday=(),
+)
+"""Of RefineSettings, alike in every command that refines."""
 
 
 class TableFormat(StrEnum):
@@ -69,6 +114,12 @@ def period_of(
     )
     warn_of_pending([found])
     return found
+
+
+def own_filters(reference_where: str | None, problem_where: str | None) -> dict[str, str]:
+    """Filters of single samples, by the sample's name."""
+    asked = (("reference", reference_where), ("problem", problem_where))
+    return {name: text for name, text in asked if text is not None}
 
 
 def warn_of_pending(periods: Iterable[LakePeriod]) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from schemas.quality import Quality
 
 LEGIBLE: Final = 12
 """Cells that a text keeps at the least, if it has as many."""
@@ -190,3 +193,30 @@ def print_drawing(text: str) -> None:
     console = Console()
     for line in text.splitlines():
         console.print(Text(visible(line)), soft_wrap=True)
+
+
+def print_flags(flags: Mapping[Quality, int], requests: int) -> None:
+    """Quality flags under a table: how many requests carry each, and whether that matters.
+
+    Nothing where no request has a flag. A request may carry several.
+    """
+    from analyze.report.wording import count, percent
+    from schemas.quality import MEANINGS, UNTESTABLE
+
+    if not flags:
+        return
+    out = sum(n for flag, n in flags.items() if flag & UNTESTABLE)
+    calm = "none of them keeps a request out of tests" if out == 0 else "some keep requests out of tests"
+    print()
+    print_sentence(f"Flags on requests ({calm}):", style="bold")
+    columns = [
+        Heading("flag", Kind.EXACT),
+        Heading("requests", Kind.NUMBER),
+        Heading("share", Kind.NUMBER),
+        Heading("meaning", Kind.PROSE),
+    ]
+    rows = [
+        [str(flag.name), count(n), percent(n / requests), MEANINGS[flag]]
+        for flag, n in sorted(flags.items(), key=lambda item: -item[1])
+    ]
+    print_rows(columns, rows)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from analyze.methods.paper.settings import PaperSettings
 from analyze.refine.settings import RefineSettings
-from flowdiff.model_options import FieldOption, ModelOptions, takes_models
+from flowdiff.cli.settings_options import Options, takes_settings
 from schemas.config import Config
 from schemas.errors import ConfigError
 
@@ -24,7 +24,8 @@ class Colour(StrEnum):
 
 
 class Inner(Config):
-    x: int = 0
+    deep_keys: tuple[str, ...] = ()
+    """Of the inner one."""
 
 
 class Settings(Config):
@@ -38,12 +39,11 @@ class Settings(Config):
     count: int = Field(default=3, gt=1, lt=9)
     steady: bool = True
     ratio: float | None = None
-    limit: int | None = Field(default=None, ge=5, description="Told by description.")
+    limit: int | None = Field(default=None, ge=5, description="Told by description. And more of it.")
     """Not this."""
     colour: Colour = Colour.RED
     place: Path = Path("here")
     keys: tuple[str, ...] = ("k1", "k2")
-    sizes: tuple[int, ...] = ()
     roles: tuple[tuple[str, str], ...] = ()
     size_bytes: int = 1024
     inner: Inner = Inner()
@@ -55,26 +55,16 @@ class Settings(Config):
         return self
 
 
-def parse_size(text: str) -> int:
-    if not text.endswith("K"):
-        raise ValueError("write 4K")
-    return int(text[:-1]) * 1024
-
-
-OPTIONS = ModelOptions(
-    leave_out=("inner",),
-    fields={
-        "size_bytes": FieldOption(
-            "--size", parse=parse_size, shown_default="1K", metavar="SIZE", help="Size."
-        ),
-        "colour": FieldOption("--paint"),
-    },
+OPTIONS = Options(
+    flags={"size": "--size-of-it", "colour": "--paint", "inner.deep_keys": "--deep"},
+    everyday=("mode", "share", "limit", "steady", "keys", "size"),
+    panel="Seldom",
 )
 
 seen: list[Any] = []
 
 
-@takes_models
+@takes_settings
 def command(
     name: Annotated[str, typer.Argument()],
     settings: Annotated[Settings, OPTIONS],
@@ -114,9 +104,9 @@ def test_nothing_typed_is_the_default() -> None:
         (["--paint", "blue"], {"colour": Colour.BLUE}),
         (["--place", "/tmp"], {"place": Path("/tmp")}),
         (["--keys", "a,b", "--keys", "c"], {"keys": ("a", "b", "c")}),
-        (["--sizes", "1", "--sizes", "2"], {"sizes": (1, 2)}),
         (["--roles", "web-[a=b]=web", "--roles", "db=db"], {"roles": (("web-[a=b]", "web"), ("db", "db"))}),
-        (["--size", "4K"], {"size_bytes": 4096}),
+        (["--size-of-it", "4KB"], {"size_bytes": 4096}),
+        (["--deep", "a,b"], {"inner": {"deep_keys": ("a", "b")}}),
     ],
 )
 def test_what_is_typed_is_in_the_model(typed: list[str], changed: dict[str, object]) -> None:
@@ -126,10 +116,13 @@ def test_what_is_typed_is_in_the_model(typed: list[str], changed: dict[str, obje
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        (["--share", "0"], "--share cannot be '0.0': input should be greater than 0"),
+        (["--share", "0"], "--share cannot be '0': input should be greater than 0"),
+        (["--share", "1.1"], "--share cannot be '1.1': input should be less than or equal to 1"),
+        (["--count", "x"], "--count cannot be 'x': input should be a valid integer"),
         (["--ratio", "inf"], "--ratio cannot be 'inf': input should be a finite number"),
-        (["--size", "4"], "--size cannot be '4': write 4K"),
-        (["--roles", "web"], "--roles cannot be 'web': write A=B"),
+        (["--mode", "c"], "--mode cannot be 'c': input should be 'a' or 'b'"),
+        (["--size-of-it", "much"], "--size-of-it: 'much' is not a size"),
+        (["--roles", "web"], "--roles cannot be 'web': write PATTERN=WORD"),
         (["--mode", "b", "--no-steady"], "do not go together: mode b is steady"),
     ],
 )
@@ -140,55 +133,65 @@ def test_what_the_model_refuses_is_one_line_that_names_the_option(typed: list[st
     assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(
-    "typed", [["--mode", "c"], ["--count", "1"], ["--count", "9"], ["--limit", "4"], ["--share", "1.1"]]
-)
-def test_bounds_and_words_are_refused_before_the_model(typed: list[str]) -> None:
-    result = run("x", *typed)
-    assert result.exit_code == 2
-    assert typed[0] in result.output
+def helped(option: str) -> str:
+    return " ".join(run(option).output.replace("│", " ").split())
 
 
-def test_help_has_the_docstring_the_default_and_the_bounds() -> None:
-    text = " ".join(run("--help").output.replace("│", " ").split())
-    assert "How it is done. [default: a]" in text
-    assert "A share. Above 0. [default: 0.5]" in text
-    assert "2<=x<=8" in text
+def test_help_shows_the_options_of_every_day_with_a_sentence_and_the_default() -> None:
+    text = helped("--help")
+    assert "--mode a|b How it is done. [default: (a)]" in text
+    assert "--share NUMBER A share. [default: (0.5)]" in text
     assert "Told by description." in text
+    assert "And more" not in text
     assert "Not this" not in text
     assert "--steady --no-steady" in text
     assert "[default: (k1, k2)]" in text
-    assert "--size SIZE Size. [default: (1K)]" in text
-    assert "--inner" not in text
+    assert "--size-of-it SIZE [default: (1KB)]" in text
+    assert "--paint" not in text
+    assert "Seldom" not in text
 
 
-def test_an_unknown_field_one_that_fits_no_option_and_twins_are_bugs() -> None:
-    with pytest.raises(TypeError, match="no field 'nope'"):
+def test_all_of_help_shows_everything() -> None:
+    text = helped("--help-all")
+    assert "Told by description. And more of it." in text
+    assert "Seldom" in text
+    assert "--paint red|blue [default: (red)]" in text
+    assert "--deep LIST Of the inner one." in text
+    assert "--loud" in text
 
-        @takes_models
-        def unknown(settings: Annotated[Settings, ModelOptions(leave_out=("nope",))]) -> None: ...
 
-    with pytest.raises(TypeError, match="'inner' cannot be an option"):
+def test_a_key_that_is_not_there_one_that_fits_no_option_and_twins_are_bugs() -> None:
+    with pytest.raises(TypeError, match="no key 'nope'"):
 
-        @takes_models
-        def nested(settings: Annotated[Settings, ModelOptions()]) -> None: ...
+        @takes_settings
+        def unknown(settings: Annotated[Settings, Options(everyday=("nope",))]) -> None: ...
 
-    with pytest.raises(TypeError, match="two fields want the option --mode"):
+    class Odd(Config):
+        what: dict[str, int] = Field(default_factory=dict)
 
-        @takes_models
+    with pytest.raises(TypeError, match="the field 'what' cannot be a key"):
+        takes_settings(annotated(Odd))
+
+    with pytest.raises(TypeError, match="two keys want the option --mode"):
+
+        @takes_settings
         def twins(
-            one: Annotated[Settings, ModelOptions(only=("mode",))],
-            two: Annotated[Settings, ModelOptions(only=("mode",))],
+            one: Annotated[Settings, Options(only=("mode",))],
+            two: Annotated[Settings, Options(only=("mode",))],
         ) -> None: ...
+
+
+def annotated(model: type[Config]) -> Any:
+    def whole(settings: Any) -> None:
+        seen.append(settings)
+
+    whole.__annotations__["settings"] = Annotated[model, Options()]
+    return whole
 
 
 @pytest.mark.parametrize("model", [PaperSettings, RefineSettings])
 def test_the_settings_of_a_comparison_are_options(model: type[Config]) -> None:
-    def whole(settings: Any) -> None:
-        seen.append(settings)
-
-    whole.__annotations__["settings"] = Annotated[model, ModelOptions()]
     seen.clear()
-    result = run(what=takes_models(whole))
+    result = run(what=takes_settings(annotated(model)))
     assert result.exit_code == 0, (result.output, result.exception)
     assert seen == [model()]

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from analyze.methods.port import AnyMethod, Chosen
-from analyze.refine.settings import RefineSettings
-from flowdiff.output import STDOUT, is_stdout, open_output
-from flowdiff.streams import say, told_afterwards
+from flowdiff.cli.output import STDOUT, is_stdout, open_output
+from flowdiff.cli.streams import say, told_afterwards
 from schemas.errors import ConfigError, InputError, LakeError
-from schemas.report.report import to_json
 
 if TYPE_CHECKING:
+    from analyze.methods.port import AnyMethod, Chosen
     from analyze.profile.history import StatisticsUse
+    from analyze.refine.settings import RefineSettings
     from analyze.report.outcome import Outcome
-    from flowdiff.sampling import Samples
+    from flowdiff.cli.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +150,8 @@ def _kept(outcome: Outcome, lake: str, page: str) -> str | LakeError:
 
 def _write_files(outcome: Outcome, page: str, to: Destinations) -> list[InputError]:
     """Write each file that was asked for, whatever becomes of the others; what could not be."""
+    from schemas.report.report import to_json
+
     texts: list[tuple[Path, str]] = []
     if to.json_file is not None and to.json_file != STDOUT:
         texts.append((Path(to.json_file), to_json(outcome.report)))
@@ -169,6 +170,7 @@ def _write_files(outcome: Outcome, page: str, to: Destinations) -> list[InputErr
 def _print(outcome: Outcome, page: str, at: str | None, to: Destinations, *, done: str) -> None:
     """Print the report as text, as JSON, or its page; `at` is where that was written."""
     from analyze.report.terminal import print_report
+    from schemas.report.report import to_json
 
     if to.json_file == STDOUT:
         sys.stdout.buffer.write(to_json(outcome.report).encode())

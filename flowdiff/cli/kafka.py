@@ -5,44 +5,43 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from pydantic import ValidationError
 
-from flowdiff.model_options import ModelOptions
-from flowdiff.streams import say
-from schemas.errors import ConfigError
+from flowdiff.cli.streams import say
+from flowdiff.settings.effective import CONFIG_VARIABLE, kafka_of
 
 if TYPE_CHECKING:
-    from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings
+    from ingest.kafka.kafka_settings import KafkaSettings
     from ingest.kafka.produce import Told, Written
 
 BootstrapOption = Annotated[
-    list[str],
-    typer.Option("--bootstrap", envvar="FLOWDIFF_KAFKA_BOOTSTRAP", help="Brokers to ask first, host:port."),
+    list[str] | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="Brokers to ask first. How to reach them: [kafka] of --config, FLOWDIFF_KAFKA_….",
+    ),
 ]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help=f"Configuration as of `ingest`; else {CONFIG_VARIABLE}.")
+]
+MESSAGE_FLAG: Final = {"message": "--message-bytes"}
+"""Of ProduceSettings."""
 
 
-SecurityOptions = ModelOptions(leave_out=("password", "key_password", "client_secret"))
-"""Of KafkaSecurity; secrets come from the environment or from files."""
+def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
+    """Settings of a flag, the environment and a configuration. Warns where nothing is encrypted.
 
-
-def kafka_settings(bootstrap: list[str], security: KafkaSecurity, **fields: object) -> KafkaSettings:
-    """Settings, with the secrets of the environment. Raises ConfigError. Warns where nothing is encrypted."""
-    from ingest.kafka.kafka_security import with_secrets
-    from ingest.kafka.kafka_settings import KafkaSettings
-
-    servers = [part for each in bootstrap for part in each.split(",") if part]
-    try:
-        settings = KafkaSettings.model_validate({"bootstrap": servers, "security": security, **fields})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where or 'Kafka'}: {first['msg']}.", remedy="See docs/live.md.") from None
+    Raises ConfigError, InputError.
+    """
+    flags = {"kafka.bootstrap": ",".join(bootstrap)} if bootstrap else {}
+    settings = kafka_of(flags, os.environ, config, **fields)
     if not settings.security.protocol.has_tls:
         say("the connection to Kafka is not encrypted")
-    return with_secrets(settings, os.environ)
+    return settings
 
 
 @contextmanager

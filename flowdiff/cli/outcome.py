@@ -15,7 +15,7 @@ from typing import Final
 
 import typer
 
-from flowdiff.streams import discard_output, is_about_output, reader_left, say, why
+from flowdiff.cli.streams import discard_output, is_about_output, reader_left, say, why
 from schemas.errors import FlowdiffError, InputError
 
 FAILED: Final = 2
