@@ -31,7 +31,6 @@ from analyze.profile.build import Profiled
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.stats.sums import totals
-from schemas.arrays import B1
 from schemas.report.findings import ChangeKind
 
 
@@ -46,6 +45,8 @@ class Context:
     symptoms: tuple[Symptom, ...]
     moved: Mapping[int, Mapping[str, int]]
     """Operation -> components to which its calls go more often (1) or less often (-1) than before."""
+    failing: Mapping[Symptom, int]
+    """Number of a symptom's requests in which a call below it fails that failed less often."""
     mean_ns: float
     """The larger of the two mean response times."""
 
@@ -70,14 +71,6 @@ class Context:
     def sees_other_requests(self, changes: Iterable[Change], factor: float) -> bool:
         """Whether so many times as much, or as little, comes to the sites of all changes."""
         return all(not 1 / factor < self.came(change) < factor for change in changes)
-
-    def failing_below(self, symptom: Symptom) -> B1:
-        """[requests] in which a call that fails more often lies below a symptom."""
-        found = np.zeros_like(symptom.requests)
-        for other in self.symptoms:
-            if other.fails and self.below(other, symptom):
-                found |= other.requests
-        return found
 
 
 def context_of(
@@ -131,7 +124,17 @@ def context_of(
         for one in symptoms
         if not one.timed
     }
-    return Context(names, order, hosts, settings, tuple(symptoms), moved, mean_ns)
+    failing = {symptom: failing_below(symptom, symptoms, order) for symptom in symptoms}
+    return Context(names, order, hosts, settings, tuple(symptoms), moved, failing, mean_ns)
+
+
+def failing_below(symptom: Symptom, symptoms: Sequence[Symptom], order: Order) -> int:
+    """Number of a symptom's requests in which a call below it fails that failed less often."""
+    found = np.zeros_like(symptom.requests)
+    for other in symptoms:
+        if other.fails and order.is_above(symptom.operation, other.operation):
+            found |= other.requests
+    return int((symptom.requests & found).sum())
 
 
 def _larger_mean_ns(profile: Profile, roles: Roles) -> float:

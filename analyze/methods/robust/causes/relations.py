@@ -92,9 +92,7 @@ def failing_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
     records = context.order.records
     if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
         return None
-    mine = int(u.requests.sum())
-    together = int((u.requests & context.failing_below(u)).sum())
-    enough = mine and together >= context.settings.same_requests * mine
+    enough = context.failing[u] >= max(context.settings.same_requests * int(u.requests.sum()), 1)
     return (int((u.requests & v.requests).sum()),) if enough else None
 
 
@@ -153,9 +151,8 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate what takes longer above a call that fails in most of its requests: error pages, back-offs."""
     if not (u.timed and u.lead.ups and v.fails and context.below(v, u)):
         return None
-    failing = int((u.requests & context.failing_below(u)).sum())
-    needed = context.settings.slow_with_failing * int(u.requests.sum())
-    return (v.score,) if failing and failing >= needed else None
+    enough = context.failing[u] >= max(context.settings.slow_with_failing * int(u.requests.sum()), 1)
+    return (v.score,) if enough else None
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
