@@ -104,9 +104,14 @@ class Estimate:
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """Tell which values before leave the envelope: a reference that is not normal."""
-        outside = (self.before > self.high + self.margin) | (self.before < self.low - self.margin)
-        return np.asarray(outside & np.isfinite(self.high))
+        """Tell which values before leave the envelope, shares by more than their own chance: a reference that
+        is not normal."""
+        least = most = self.before
+        if self.unit == "share":
+            least, most = share_bounds(np.nan_to_num(self.before) * self.n0, self.n0)
+        above = (self.before > self.high + self.margin) & (least > self.high)
+        below = (self.before < self.low - self.margin) & (most < self.low)
+        return np.asarray((above | below) & np.isfinite(self.high))
 
     def furthest(self) -> tuple[I8, F8]:
         """Find the block with the value furthest in the direction of the change: ([places] number, value)."""

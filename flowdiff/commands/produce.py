@@ -15,7 +15,7 @@ from flowdiff.cli.kafka import (
     told_progress,
 )
 from flowdiff.cli.settings_options import Options, takes_settings
-from ingest.kafka.produce_settings import ProduceSettings
+from ingest.kafka.kafka_settings import ProduceSettings
 from schemas.errors import InputError
 
 

@@ -1,4 +1,4 @@
-"""The complete tables beside a page: bins, categories, sites, hosts, errors, entries by time."""
+"""Fill the complete tables beside a page: bins, categories, sites, hosts, errors, entries by time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.browse.places_section import Places
-from analyze.methods.browse.range_section import Ranges
+from analyze.methods.browse.places import Places
+from analyze.methods.browse.ranges import Ranges
 from analyze.population import Population
 from schemas.report.browse import BrowseTimelineSection
 

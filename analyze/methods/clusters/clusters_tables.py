@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.clusters.calling_tree import ROOT
-from analyze.methods.clusters.run import ClustersRun
+from analyze.methods.clusters.pipeline import ClustersRun
 from analyze.population import Population
 from schemas.report.clusters import ClusterRow
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.distalyze.features import quantity_of
-from analyze.methods.distalyze.run import DistalyzeRun
+from analyze.methods.distalyze.pipeline import DistalyzeRun
 
 _TEXT, _REAL, _WHOLE, _TRUTH = pa.string(), pa.float64(), pa.int32(), pa.bool_()
 

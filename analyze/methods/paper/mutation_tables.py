@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.paper.mutation_rows import critical_means
 from analyze.methods.paper.mutations import PaperResult
+from analyze.methods.paper.rows import critical_means
 from analyze.population import Category, Population
 from schemas.report.categories import CategoryRow
 from schemas.report.columns import arrow_table

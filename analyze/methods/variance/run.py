@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyze.methods.port import Result
-from analyze.methods.variance.change_rows import change_section
 from analyze.methods.variance.detail_rows import details_section
 from analyze.methods.variance.markers import LabelRules, Marker, day_of, marked_labels
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.site_table import site_table
+from analyze.methods.variance.variance_change import change_section
 from analyze.methods.variance.variance_decomposition import sample_variance, unmarked_edges
 from analyze.methods.variance.variance_rows import category_rows, variance_section
 from analyze.methods.variance.variance_tables import variance_tables

@@ -1,4 +1,8 @@
-"""The section `browse-timeline`: each entry component by time, and some seconds of it request by request."""
+"""Fill the section `browse-timeline`: each entry component by time, some seconds of it request by request.
+
+How many requests are at work, gaps without any, arrivals (TR §6.2, H.4). A request is at work from its start
+until before its end, [start, start + T). All by sorting and running sums: no loop over requests.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyze.methods.browse.entry_flow import (
-    EntryFlow,
-    most_in_flight,
-    pack_lanes,
-    time_within,
-)
-from analyze.methods.browse.response_bins import failed_requests
+from analyze.methods.browse.ranges import failed_requests
 from analyze.methods.browse.settings import BrowseSettings
 from analyze.population import Population, Sample
 from analyze.stats.ks import block_ks
+from analyze.stats.sums import totals
 from schemas.arrays import B1, F8, I8
 from schemas.report.browse import (
     BrowseTimelineSection,
@@ -28,13 +27,12 @@ from schemas.report.browse import (
 )
 from schemas.windows import NS_PER_US
 
-Kind = Literal["usual", "busiest", "longest-gap"]
-
-STRIP_REQUESTS: Final = 120
+_Kind = Literal["usual", "busiest", "longest-gap"]
+_STRIP_REQUESTS: Final = 120
 """Requests of a strip, about."""
-MOST_DRAWN: Final = 1_000
-MOST_LANES: Final = 40
-NS_PER_S: Final = 1e9
+_MOST_DRAWN: Final = 1_000
+_MOST_LANES: Final = 40
+_NS_PER_S: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
     return np.array([first + (last - first) * i // count for i in range(count + 1)], dtype=np.int64)
 
 
-def watched_within(sample: Sample, edges: I8) -> F8:
+def _watched_within(sample: Sample, edges: I8) -> F8:
     """[bins] how much of each the sample has, ns."""
     if not sample.ranges:
         return np.diff(edges).astype(np.float64)
@@ -113,7 +111,7 @@ def watched_within(sample: Sample, edges: I8) -> F8:
     return found
 
 
-def idle_gaps(flow: EntryFlow, sample: Sample) -> tuple[I8, I8]:
+def _idle_gaps(flow: EntryFlow, sample: Sample) -> tuple[I8, I8]:
     """(gaps > 0, the request that ends each): time in which none was at work, ns.
 
     Time between two ranges of the sample, which nobody watched, is no gap.
@@ -134,14 +132,14 @@ def _before(population: Population, entry: Entry, sample: int, seed: int) -> Ent
         return None
     named, flow = population.samples[0], earlier.flow
     edges = time_edges([earlier], named, 1)
-    seconds = max(float(watched_within(named, edges).sum()), 1.0)
-    gaps, _ = idle_gaps(flow, named)
+    seconds = max(float(_watched_within(named, edges).sum()), 1.0)
+    gaps, _ = _idle_gaps(flow, named)
     times = block_ks(earlier.response.astype(np.float64), entry.response.astype(np.float64), seed)
     apart = block_ks(_apart(flow), _apart(entry.flow), seed)
     return EntryBefore(
         sample=named.name,
         requests=len(flow.start),
-        rate_per_s=len(flow.start) / seconds * NS_PER_S,
+        rate_per_s=len(flow.start) / seconds * _NS_PER_S,
         in_flight=float(time_within(flow.start, flow.end, edges).sum()) / seconds,
         busy=min(float(time_within(*flow.runs, edges).sum()) / seconds, 1.0),
         gap_us=None if not len(gaps) else _gap_row(gaps),
@@ -157,12 +155,12 @@ def _apart(flow: EntryFlow) -> F8:
 
 def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | None) -> EntryTimeline:
     flow, count = entry.flow, len(edges) - 1
-    watched = watched_within(sample, edges)
+    watched = _watched_within(sample, edges)
     seen = np.maximum(watched, 1.0)
     place = np.clip(np.searchsorted(edges, flow.start, side="right") - 1, 0, count - 1)
     at_work, busy = time_within(flow.start, flow.end, edges), time_within(*flow.runs, edges)
     most = most_in_flight(flow, edges)
-    gaps, ends = idle_gaps(flow, sample)
+    gaps, ends = _idle_gaps(flow, sample)
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, place[ends], gaps)
     order = np.lexsort((entry.response, place))
@@ -171,7 +169,7 @@ def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | Non
     return EntryTimeline(
         component=entry.component,
         requests=len(flow.start),
-        rate_per_s=len(flow.start) / total * NS_PER_S,
+        rate_per_s=len(flow.start) / total * _NS_PER_S,
         in_flight=float(at_work.sum()) / total,
         most_in_flight=int(most.max()),
         busy=min(float(busy.sum()) / total, 1.0),
@@ -223,10 +221,10 @@ def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[Timel
     if n < 2:
         return []
     # As long as so many requests mostly take to arrive, which pauses do not change.
-    ahead = min(STRIP_REQUESTS, n - 1)
+    ahead = min(_STRIP_REQUESTS, n - 1)
     length = max(int(np.median(flow.start[ahead:] - flow.start[:-ahead])), 1)
     busiest = int(np.argmax(most))
-    chosen: list[tuple[Kind, int, int]] = [
+    chosen: list[tuple[_Kind, int, int]] = [
         ("usual", _usual(flow, length), length),
         ("busiest", int(edges[busiest] + edges[busiest + 1]) // 2, length),
     ]
@@ -256,13 +254,13 @@ def _usual(flow: EntryFlow, length: int) -> int:
     return int(first + int(numbers[typical]) * length + length // 2)
 
 
-def _strip(entry: Entry, kind: Kind, begins: int, length: int) -> TimelineStrip:
+def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip:
     flow, past = entry.flow, begins + length
     # Who began long before and is still at work is in sight, too.
     seen = np.flatnonzero((flow.start < past) & (flow.end > begins))
-    inside = seen[:MOST_DRAWN]
-    lanes = pack_lanes(flow.start[inside], flow.end[inside], MOST_LANES)
-    drawn = inside[lanes < MOST_LANES]
+    inside = seen[:_MOST_DRAWN]
+    lanes = pack_lanes(flow.start[inside], flow.end[inside], _MOST_LANES)
+    drawn = inside[lanes < _MOST_LANES]
     return TimelineStrip(
         kind=kind,
         start_ns=begins,
@@ -277,11 +275,89 @@ def _strip(entry: Entry, kind: Kind, begins: int, length: int) -> TimelineStrip:
             for start, end, lane, failed in zip(
                 flow.start[drawn].tolist(),
                 flow.end[drawn].tolist(),
-                lanes[lanes < MOST_LANES].tolist(),
+                lanes[lanes < _MOST_LANES].tolist(),
                 entry.failed[drawn].tolist(),
                 strict=True,
             )
         ),
-        lanes=int(lanes[lanes < MOST_LANES].max(initial=-1)) + 1,
+        lanes=int(lanes[lanes < _MOST_LANES].max(initial=-1)) + 1,
         left_out=len(seen) - len(drawn),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFlow:
+    """Requests by start; arrays are [requests], ns."""
+
+    start: I8
+    end: I8
+    reached: I8
+    """Latest end of the requests up to and with this one."""
+
+    @classmethod
+    def of(cls, start: I8, response: I8) -> EntryFlow:
+        """From starts and response times in any order. O(n log n)."""
+        order = np.argsort(start, kind="stable")
+        first = start[order]
+        end = first + response[order]
+        return cls(first, end, np.maximum.accumulate(end) if len(end) else end)
+
+    @property
+    def gaps(self) -> I8:
+        """[requests - 1] from the end of everything before to each next start, ns; negative: it began while
+        others were at work, that much before the last of them ended."""
+        between: I8 = self.start[1:] - self.reached[:-1]
+        return between
+
+    @property
+    def runs(self) -> tuple[I8, I8]:
+        """Begins and ends of the stretches in which any was at work; between two of them there is a gap."""
+        if not len(self.start):
+            return self.start, self.end
+        first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
+        return self.start[first], self.reached[np.append(first[1:] - 1, len(self.start) - 1)]
+
+
+def time_within(begin: I8, end: I8, edges: I8) -> F8:
+    """[bins] how much of the intervals [begin, end) lies in each bin, added up, ns. O(n log bins).
+
+    edges: [bins + 1] ascending. What lies outside of them is not counted.
+    """
+    count = len(edges) - 1
+    first, last = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
+    at = np.clip(np.searchsorted(edges, first, side="right") - 1, 0, count - 1)
+    to = np.clip(np.searchsorted(edges, last, side="right") - 1, 0, count - 1)
+    # From the begin to the end of its bin, from the begin of its last bin to the end, and whole bins between.
+    whole = np.cumsum(np.bincount(at, minlength=count + 1) - np.bincount(to, minlength=count + 1))[:-1]
+    parts = totals(to, last - edges[to], count) - totals(at, first - edges[at], count)
+    found: F8 = parts + whole * np.diff(edges)
+    return found
+
+
+def most_in_flight(flow: EntryFlow, edges: I8) -> I8:
+    """[bins] the largest number at work at any instant of each bin [edges[i], edges[i + 1]). O(n log n)."""
+    n, m = len(flow.start), len(edges)
+    when = np.concatenate([flow.end, edges, flow.start])
+    step = np.repeat(np.array([-1, 0, 1], dtype=np.int64), [n, m, n])
+    # At one instant: who ends leaves, then the edge counts, then who starts comes.
+    order = np.lexsort((np.repeat([0, 1, 2], [n, m, n]), when))
+    level = np.cumsum(step[order])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    found: I8 = np.maximum.reduceat(level, place[n : n + m])[:-1]
+    return found
+
+
+def pack_lanes(start: I8, end: I8, most: int) -> I8:
+    """[requests] lane of each, the first that is free at its start; `most` where all are taken.
+
+    start: ascending. O(requests · lanes): for a strip of some hundred.
+    """
+    free = [np.iinfo(np.int64).min] * most
+    lanes = []
+    for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
+        lane = next((i for i, since in enumerate(free) if since <= begins), most)
+        if lane < most:
+            free[lane] = max(ends, begins + 1)
+        lanes.append(lane)
+    return np.array(lanes, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The section `mutations` from what paper mode found: mutations, their edges, precursors, histograms."""
+"""Put what paper mode found into the report: mutations with edges and precursors, categories, roots, sums."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.report.limits import ReportLimits
 from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
 from analyze.stats.histogram import log_histogram
-from analyze.stats.moments import SampleMoments
+from analyze.stats.moments import SampleMoments, pooled
 from schemas.arrays import F8
+from schemas.report.categories import CategoryRow, Role
 from schemas.report.drawn_graphs import GraphView
 from schemas.report.mutations import (
     Direction,
@@ -30,7 +31,9 @@ from schemas.report.mutations import (
     RankedList,
 )
 from schemas.report.parts import Histogram, KsResult
+from schemas.report.roots import RootRow
 from schemas.report.step_account import StepAccount
+from schemas.report.sums import SumsSection
 from schemas.windows import NS_PER_US
 
 
@@ -172,7 +175,7 @@ def _mutation(
         n_nodes=graph.n_nodes,
         before=moments_row(result.moments, 0, found.category),
         after=moments_row(result.moments, 1, found.category),
-        ks=ks_row(result.times, found.category),
+        ks=_ks_row(result.times, found.category),
         contribution_us=found.contribution_us,
         contribution_nsdi_us=found.contribution_nsdi_us,
         contribution_tr_us=found.contribution_tr_us,
@@ -222,7 +225,7 @@ def _edges(
     return tuple(_edge_row(category, evidence, int(e)) for e in order[: limits.edges])
 
 
-def ks_row(tests: KsTests, index: int) -> KsResult:
+def _ks_row(tests: KsTests, index: int) -> KsResult:
     """One test."""
     return KsResult(
         n0=int(tests.n0[index]),
@@ -260,7 +263,7 @@ def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
         mean1_us=number(mean1[edge]),
         criticality0=float(a.criticality_0[edge]),
         criticality1=float(a.criticality_1[edge]),
-        ks=ks_row(evidence.tests, edge),
+        ks=_ks_row(evidence.tests, edge),
         changed=bool(evidence.tests.changed[edge]),
         attribution_us=float(a.contribution_us[edge]),
         latency_us=float(a.latency_part_us[edge]),
@@ -317,3 +320,75 @@ def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) 
             title = f"{category.graph.labels[src]} → {category.graph.labels[dst]} ({src}→{dst})"
             drawn.append(log_histogram(title, latency[~problem, e], latency[problem, e], limits.bins))
     return tuple(drawn)
+
+
+def category_rows(result: PaperResult, population: Population) -> list[CategoryRow]:
+    """Every category, by |change of its summed response time|, ties by key; canonical text whole."""
+    change = result.moments.total_us[1] - result.moments.total_us[0]
+    roles = _roles(result)
+    keys = [c.graph.key for c in population.categories]
+    order = sorted(range(len(keys)), key=lambda i: (-abs(change[i]), keys[i]))
+    return [
+        CategoryRow(
+            category=keys[i],
+            root=population.categories[i].graph.root,
+            canonical=population.categories[i].graph.canonical,
+            n_nodes=population.categories[i].graph.n_nodes,
+            before=moments_row(result.moments, 0, i),
+            after=moments_row(result.moments, 1, i),
+            ks=_ks_row(result.times, i),
+            roles=roles.get(i, ()),
+            change_us=float(change[i]),
+        )
+        for i in order
+    ]
+
+
+def _roles(result: PaperResult) -> dict[int, tuple[Role, ...]]:
+    sets: Sequence[tuple[Role, list[int]]] = (
+        (Role.STRUCTURAL, result.sets.mutations.tolist()),
+        (Role.PRECURSOR, result.sets.precursors.tolist()),
+        (Role.RESPONSE_TIME, np.flatnonzero(result.times.changed).tolist()),
+    )
+    roles: dict[int, tuple[Role, ...]] = {}
+    for role, members in sets:
+        for i in members:
+            roles[i] = (*roles.get(i, ()), role)
+    return roles
+
+
+def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
+    """Root types, busiest first, ties by name."""
+    rows = []
+    for code in np.unique(result.root):
+        members = np.flatnonzero(result.root == code)
+        together = pooled(result.moments, members)
+        rows.append(
+            RootRow(
+                root=population.categories[int(members[0])].graph.root,
+                before=moments_row(together, 0, 0),
+                after=moments_row(together, 1, 0),
+            )
+        )
+    return sorted(rows, key=lambda r: (-(r.before.count + r.after.count), r.root))
+
+
+def sums(result: PaperResult) -> SumsSection:
+    """What the contributions add up to, beside the exact change they approximate (B.1b, C.7)."""
+    moments = result.moments
+    filled = np.nan_to_num(moments.filled_mean_us())
+    structural = float((filled[1] * (moments.count[1] - moments.count[0])).sum())
+    timing = float((moments.count[0] * (filled[1] - filled[0])).sum())
+    estimates = {
+        kind: sum(m.contribution_us for m in result.mutations if m.kind is kind) for kind in MutationKind
+    }
+    guess_s, guess_t = estimates[MutationKind.STRUCTURAL], estimates[MutationKind.RESPONSE_TIME]
+    return SumsSection(
+        total_change_us=float(moments.total_us[1].sum() - moments.total_us[0].sum()),
+        structural_estimate_us=guess_s,
+        structural_exact_us=structural,
+        structural_error=(guess_s - structural) / abs(structural) if structural else None,
+        response_time_estimate_us=guess_t,
+        response_time_exact_us=timing,
+        response_time_error=(guess_t - timing) / abs(timing) if timing else None,
+    )

@@ -1,9 +1,10 @@
-"""Draw the typical request of a category as a train schedule (TR Figure 7; ALGORITHMS H.5).
+"""Fill the section `browse-schedules`: typical requests as train schedules (TR Figure 7; ALGORITHMS H.5).
 
-Typical is the medoid, beside it stands the mean of all. A lane is a component. An edge of the graph is work
-of the component whose own time it is, or a message: of records an edge between two components, of spans the
-way from the caller's side of a remote call to the span that serves it, and back. Where a span calls another
-component without a span for the caller's side, the call takes no recorded time and stands upright.
+Typical is the medoid of a category that matters, beside it stands the mean of all. A lane is a component. An
+edge of the graph is work of the component whose own time it is, or a message: of records an edge between two
+components, of spans the way from the caller's side of a remote call to the span that serves it, and back.
+Where a span calls another component without a span for the caller's side, the call takes no recorded time and
+stands upright.
 """
 
 from __future__ import annotations
@@ -15,14 +16,26 @@ from typing import Final
 
 import numpy as np
 
+from analyze.methods.browse.ranges import Ranges, leading_category
+from analyze.methods.browse.settings import BrowseSettings
 from analyze.paths.critical_path import edge_latency_ns
-from analyze.population import Category, Graph
+from analyze.population import Category, Graph, Population
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import Names
+from analyze.profile.times import AllPathTimes
 from analyze.report.drawing.swimlane import critical_positions
 from analyze.stats.density import weighted_quantile
+from analyze.stats.moments import SampleMoments
 from schemas.arrays import F8
-from schemas.report.schedules import ScheduleBar, ScheduleLane, ScheduleMessage, ScheduleStep, TrainSchedule
+from schemas.report.schedules import (
+    BrowseSchedulesSection,
+    ScheduleBar,
+    ScheduleLane,
+    ScheduleMessage,
+    ScheduleStep,
+    TrainSchedule,
+    TypicalRequest,
+)
 from schemas.windows import NS_PER_US
 from stitch.graph.placed import END, START
 
@@ -34,6 +47,89 @@ _MOST_LANES: Final = 24
 """Components; the others share the last lane."""
 _OTHERS: Final = "others"
 _Span = tuple[float, float]
+
+
+def schedules_section(
+    population: Population,
+    times: AllPathTimes,
+    moments: SampleMoments,
+    ranges: Ranges,
+    settings: BrowseSettings,
+) -> BrowseSchedulesSection:
+    """The section."""
+    sample = ranges.sample
+    spent = np.nan_to_num(moments.weighted[sample] * moments.mean_us[sample])
+    chosen = _chosen_categories(spent.tolist(), ranges, settings.schedules)
+    total = float(spent.sum())
+    names = ["the slowest" if one.mode is None else f"mode {i}" for i, one in enumerate(ranges.ranges, 1)]
+    return BrowseSchedulesSection(
+        sample=population.samples[sample].name,
+        requests=tuple(
+            _typical(
+                population,
+                times,
+                number,
+                sample,
+                share=float(spent[number]) / total if total > 0 else 0.0,
+                leads=tuple(
+                    name for name, first in zip(names, _leading(ranges), strict=True) if first == number
+                ),
+            )
+            for number in chosen
+        ),
+    )
+
+
+def _chosen_categories(spent: Sequence[float], ranges: Ranges, most: int) -> list[int]:
+    """The category of the most time, then the first of each mode, then others by time."""
+    by_time = [n for n in sorted(range(len(spent)), key=lambda n: (-spent[n], n)) if spent[n] > 0]
+    return list(dict.fromkeys([*by_time[:1], *_leading(ranges), *by_time]))[:most]
+
+
+def _leading(ranges: Ranges) -> list[int]:
+    """[ranges] the category that stands for each."""
+    return [leading_category(ranges.bins, one.first, one.past) for one in ranges.ranges]
+
+
+def _typical(
+    population: Population,
+    times: AllPathTimes,
+    number: int,
+    sample: int,
+    *,
+    share: float,
+    leads: tuple[str, ...],
+) -> TypicalRequest:
+    category, mine = population.categories[number], times.categories[number]
+    rows = category.rows(sample)
+    found = medoid(category, rows)
+    graph = category.graph
+    weight = category.weight[rows]
+    return TypicalRequest(
+        category=graph.key,
+        root=graph.root,
+        requests=rows.stop - rows.start,
+        leads=leads,
+        share_of_time=share,
+        mean_us=float(weight @ category.response_ns[rows] / weight.sum()) / 1e3,
+        distance=found.distance,
+        medoid=train_schedule(
+            graph,
+            mine.graph,
+            times.names,
+            category.node_ns[:, found.row].astype(np.float64),
+            request_id=category.request_id[found.row].as_py(),
+            hosts=_hosts(population, category, found.row),
+        ),
+        mean=train_schedule(graph, mine.graph, times.names, mean_times(category, rows)),
+    )
+
+
+def _hosts(population: Population, category: Category, row: int) -> list[str]:
+    """[nodes] host of each node of a request; empty where it is not known."""
+    if category.host is None:
+        return [node.host for node in category.graph.nodes]
+    return [population.hosts[code] if code >= 0 else "" for code in category.host[:, row].tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +257,7 @@ def train_schedule(
         lanes=tuple(
             ScheduleLane(
                 component=component,
-                hosts=_hosts(graph, drawing, lane, hosts),
+                hosts=_lane_hosts(graph, drawing, lane, hosts),
                 work_us=sum(
                     end - start
                     for start, end in _joined(
@@ -236,7 +332,7 @@ def _joined(spans: Sequence[_Span]) -> list[_Span]:
     return found
 
 
-def _hosts(graph: Graph, drawing: _Drawing, lane: int, hosts: Sequence[str] | None) -> tuple[str, ...]:
+def _lane_hosts(graph: Graph, drawing: _Drawing, lane: int, hosts: Sequence[str] | None) -> tuple[str, ...]:
     if hosts is None:
         return ()
     mine = {

@@ -1,4 +1,4 @@
-"""The section `browse-variance`: C² of large categories, of all and by root type (H.3)."""
+"""Fill the section `browse-variance`: C² of large categories, of all and by root type (H.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analyze.stats.moments import HIGH, LARGE, SampleMoments, c2_curve
 from schemas.arrays import F8
 from schemas.report.browse import BrowseVarianceSection, RootVariance
 
-MOST_ROOTS: Final = 40
+_MOST_ROOTS: Final = 40
 
 
 def c2_section(population: Population, moments: SampleMoments) -> BrowseVarianceSection:
@@ -39,6 +39,6 @@ def c2_section(population: Population, moments: SampleMoments) -> BrowseVariance
             c2_curve(sample.name, c2[number][large[number]], moments.count[number][large[number]])
             for number, sample in enumerate(population.samples)
         ),
-        roots=tuple(rows[:MOST_ROOTS]),
+        roots=tuple(rows[:_MOST_ROOTS]),
         roots_total=len(rows),
     )
