@@ -34,7 +34,7 @@ OPERATIONS = (
     OperationName("store-2", "read"),
 )
 ABOVE = {WEB: NO_CALLER, SHOP: WEB, ASK: SHOP, STORE: ASK, SHOP_2: WEB, BANK: SHOP_2, STORE_2: ASK}
-"""web/page calls shop/order, which asks a store of two by a call of its own, and shop/list, which asks the bank.
+"""web/page calls shop/order, whose call asks one of two stores, and shop/list, which asks the bank.
 The number of an operation is that of its one site and path."""
 SHAPES = ((), (Child(ASK, 1, True),), (Child(BANK, 1, True),))
 NOTHING, ASKS, PAYS = range(3)

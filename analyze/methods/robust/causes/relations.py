@@ -45,8 +45,8 @@ def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate u to v where the same requests show both, and v is nearer to where it began."""
     if u.timed or v.timed or not _may_lead(v, u, context):
         return None
-    common, n = int((u.requests & v.requests).sum()), int(u.requests.sum())
-    if not common or common < context.settings.same_requests * n:
+    common = int((u.requests & v.requests).sum())
+    if not common or common < context.settings.same_requests * u.n_requests:
         return None
     return context.below(v, u), common, context.order.depth[v.operation]
 
@@ -92,7 +92,7 @@ def failing_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
     records = context.order.records
     if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
         return None
-    enough = context.failing[u] >= max(context.settings.same_requests * int(u.requests.sum()), 1)
+    enough = context.failing[u] >= max(context.settings.same_requests * u.n_requests, 1)
     return (int((u.requests & v.requests).sum()),) if enough else None
 
 
@@ -151,7 +151,7 @@ def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate what takes longer above a call that fails in most of its requests: error pages, back-offs."""
     if not (u.timed and u.lead.ups and v.fails and context.below(v, u)):
         return None
-    enough = context.failing[u] >= max(context.settings.slow_with_failing * int(u.requests.sum()), 1)
+    enough = context.failing[u] >= max(context.settings.slow_with_failing * u.n_requests, 1)
     return (v.score,) if enough else None
 
 

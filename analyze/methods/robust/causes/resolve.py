@@ -28,21 +28,24 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Symptom -> what it follows from, and how: the strongest edges first, none that closes a circle."""
-    edges = [
-        ((-at, fit, -v.operation), u, v, relation)
-        for at, relation in enumerate(relations)
-        for u in context.symptoms
-        for v in context.symptoms
-        if u is not v and not v.by_load and (fit := relation.fit(u, v, context)) is not None
-    ]
+    """Symptom -> what it follows from, and how: by the first relation that fits, its best fits first, and by
+    no edge that closes a circle. O(relations · symptoms²)."""
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
-    for _, u, v, relation in sorted(edges, key=lambda edge: edge[0], reverse=True):
-        top = v
-        while top in chosen:
-            top = chosen[top][0]
-        if u not in chosen and top is not u:
-            chosen[u] = v, relation
+    leading = [symptom for symptom in context.symptoms if not symptom.by_load]
+    for relation in relations:
+        edges = [
+            ((fit, -v.operation), u, v)
+            for u in context.symptoms
+            if u not in chosen
+            for v in leading
+            if u is not v and (fit := relation.fit(u, v, context)) is not None
+        ]
+        for _, u, v in sorted(edges, key=lambda edge: edge[0], reverse=True):
+            top = v
+            while top in chosen:
+                top = chosen[top][0]
+            if u not in chosen and top is not u:
+                chosen[u] = v, relation
     return chosen
 
 

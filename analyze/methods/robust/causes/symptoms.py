@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change
 from analyze.profile.names import Names
@@ -16,7 +17,7 @@ Place = tuple[int, bool, bool]
 """(operation, of time, faster)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Symptom:
     """All that changed at one operation: in its time, in one direction, or in what it does."""
 
@@ -41,12 +42,17 @@ class Symptom:
         """Whether one of its changes is of these kinds."""
         return any(change.kind in kinds for change in self.changes)
 
-    @property
+    @cached_property
+    def n_requests(self) -> int:
+        """Number of requests that show it."""
+        return int(self.requests.sum())
+
+    @cached_property
     def fails(self) -> bool:
         """Whether more calls fail."""
         return self.has({ChangeKind.ERRORS})
 
-    @property
+    @cached_property
     def is_new(self) -> bool:
         """Whether a path is taken that was never there."""
         return self.has({ChangeKind.NEW_PATH})
