@@ -9,7 +9,7 @@ import sys
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from analyze.profile.history import StatisticsUse
     from analyze.refine.settings import RefineSettings
     from analyze.report.outcome import Outcome
-    from flowdiff.cli.samples import Samples
+    from flowdiff.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,33 +71,10 @@ def refuse_sample_count(methods: Sequence[AnyMethod], names: Sequence[str], reme
 def analysed(
     found: Samples, chosen: Sequence[Chosen[Any]], refine: RefineSettings, use: StatisticsUse
 ) -> Outcome:
-    """What the methods find in the samples: read and refined once, analysed, ready to be shown.
+    """`flowdiff.lake.analysed`, with a spinner on a terminal."""
+    from flowdiff import lake
 
-    Raises PeriodError, LakeError, ConfigError as `read_samples` and `compare` do.
-    """
-    from analyze.calibrate import calibration_sentence
-    from analyze.compare import compare
-    from analyze.profile.history import read_samples
-
-    with _stage("Loading and refining"):
-        read = read_samples(
-            found.compared,
-            found.history,
-            refine,
-            use=use,
-            can_use=all(one.method.statistics is not None for one in chosen),
-        )
-    compared = replace(read.compared, notes=(*found.notes, *read.compared.notes))
-    roots = dict.fromkeys(part.root.resolve().name for _, parts in found.compared for part in parts)
-    with _stage("Analysing"):
-        return compare(
-            compared,
-            chosen,
-            history=read.history,
-            refined=refine,
-            source=", ".join(roots),
-            calibration=calibration_sentence(found.compared[-1][1][0].store, chosen[0], refine),
-        )
+    return lake.analysed(found, chosen, refine, use, _stage)
 
 
 _ELSEWHERE: Final = "It went where --json and --html say; --no-save leaves the lake alone."

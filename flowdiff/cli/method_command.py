@@ -121,7 +121,7 @@ def _analyse(
     save: SaveOption = True,
     open_page: OpenOption = False,
 ) -> None:
-    from flowdiff.cli.samples import find_samples, one_or_two
+    from flowdiff.samples import find_samples, one_or_two
 
     to = Destinations(json_file, html_file, save=save, open_page=open_page)
     own_where = own_filters(reference_where, problem_where)

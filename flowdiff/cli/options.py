@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
 LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
-PeriodOption = Annotated[
-    str, typer.Option(help="Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'.")
-]
+PERIOD_HELP = "Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'."
+PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
 WHERE_HELP = (
     "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, kind (spans, "
     "records), status (ok or the root's error class), inner_status (of the first failure below an ok root), "
@@ -94,9 +93,15 @@ class TableFormat(StrEnum):
 
 
 def period_of(
-    lake: str, period: str, where: str | None = None, *, may_be_empty: bool = False, unsealed: bool = False
+    lake: str,
+    period: str,
+    where: str | None = None,
+    *,
+    may_be_empty: bool = False,
+    unsealed: bool = False,
+    at_most: int | None = None,
 ) -> LakePeriod:
-    """The period that was asked for, found in the lake; `may_be_empty` as in `resolve`.
+    """The period that was asked for, found in the lake; `may_be_empty` and `at_most` as in `resolve`.
 
     unsealed: windows that go on are taken too.
 
@@ -111,6 +116,7 @@ def period_of(
         default_lake=lake,
         may_be_empty=may_be_empty,
         provisional=provisional_folder() if unsealed else None,
+        at_most=at_most,
     )
     warn_of_pending([found])
     return found

@@ -109,7 +109,7 @@ def _compare(
     from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
     from analyze.report.store import kept_heads
     from flowdiff.cli.finding_views import compared_of, with_views
-    from flowdiff.cli.samples import asked_samples, find_samples
+    from flowdiff.samples import asked_samples, find_samples
     from stitch.lake.place import open_place
 
     del method  # read before the options were made: see CompareCommand

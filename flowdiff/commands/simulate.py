@@ -82,7 +82,7 @@ def command(
         "requests": sum(t.n_simulated for t in result.traces),
         "traced": sum(len(t) for t in result.traces),
         "simulated_seconds": round(result.seconds, 3),
-        "tag": result.telling.tag,
+        "tag": result.recording.tag,
     }
     if out is not None:
         with open_output(out) as file:

@@ -27,7 +27,7 @@ from analyze.methods.clusters.pipeline import ClustersRun, clusters_run
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import HeldAgainst
 from analyze.refine.settings import RefineSettings
-from flowdiff.cli.samples import find_samples
+from flowdiff.samples import find_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ClustersSettings(refits=0)

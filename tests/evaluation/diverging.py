@@ -31,7 +31,7 @@ from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import NO_FAILURES, Population
 from analyze.refine.settings import RefineSettings
 from analyze.scope import resolve
-from flowdiff.cli.samples import find_samples
+from flowdiff.samples import find_samples
 from schemas.periods import parse_period
 from schemas.report.networks import NetworkComponent
 

@@ -18,8 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from analyze.methods.robust.far_calls import Touched, far_calls
 from analyze.methods.robust.view import View
-from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import Histograms
@@ -82,6 +83,10 @@ class Measure:
     """What exp of a logarithm is multiplied by for display."""
     only_more: bool = False
     """Less of it is no change."""
+    by_p_alone: bool = False
+    """No standard error: p, and what the measure asks besides, decide."""
+    unless: str = ""
+    """A measure of the same sites that says it better where it counts."""
     only_where_silent: bool = False
     """Sums that say something only where no other measure of structure found anything; corrected by
     themselves."""
@@ -156,6 +161,31 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
         longer = (1 / found.n0 + 1 / rest_n) / (1 / found.n0 + 1 / found.n1)
         rise = rest_x / rest_n - found.before
         return np.asarray(few | (rise > view.settings.min_z * found.se * np.sqrt(longer)))
+
+
+def far_slower_calls(view: View) -> Observed:
+    """Observe the share of calls far slower than any ordinary one; p is by their distance, not by ranks."""
+    settings = view.settings
+    touched = Touched(view.after.w, view.calls_a_visit, view.mean_response_ns)
+    far = far_calls(view.own_times, _alike(view.names), view.roles.side, touched, settings)
+    n = view.sums(view.own_times.place, view.own_times.column, view.own_times.n, view.n_sites)
+    x = np.zeros_like(n)
+    x[:, AFTER] = far.n
+    found, _ = view.shares(x, n, one_sided=True)
+    # There is no scatter of what was never there.
+    sampling = np.maximum(far.n, 1e-9) / np.maximum(n[:, AFTER], 1e-9) ** 2
+    found = replace(found, p=far.p, sampling=sampling, between=np.zeros(view.n_sites))
+    matters = far.passes & (view.slower_a_visit_ns > far.excess_ns * view.calls_a_visit / 2)
+    seen = _at_sites(view, found, 0.0, matters, view.slower_ns)
+    return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3)
+
+
+def _alike(names: Names) -> tuple[I8, I8]:
+    """Put sites of one operation together; and steps of records that begin at one point."""
+    operation = np.array([site.operation for site in names.sites], dtype=np.int64)
+    first = len(names.operations)
+    begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
+    return operation, np.array(begins, dtype=np.int64)
 
 
 def overlap(view: View) -> Observed | None:
@@ -425,6 +455,17 @@ MEASURES: Final = (
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
         only_more=True,
+    ),
+    Measure(
+        "far-slower-calls",
+        "Very few calls are far slower than any ordinary one: no test of ranks can tell.",
+        "F10",
+        far_slower_calls,
+        (ChangeKind.TAIL, ChangeKind.TAIL),
+        "share",
+        only_more=True,
+        by_p_alone=True,
+        unless="slow-calls",
     ),
     Measure(
         "overlap",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.verdict.settings import VerdictSettings
 from schemas.config import Config
 
 
@@ -93,6 +94,16 @@ class RobustSettings(Config):
     """Fewest very slow calls that may count by their time alone (`tail_time`)."""
     least_blocks: int = Field(default=4, ge=2)
     """Blocks of the problem from which one is left out, where a burst could be all there is."""
+    far_times: float = Field(default=10.0, gt=1, le=1e6)
+    """A call is far slower than any ordinary one from so many times the longest of them on."""
+    far_known: int = Field(default=100, ge=1)
+    """Ordinary calls from which their tail is continued."""
+    far_blocks: int = Field(default=3, ge=1)
+    """Blocks of the problem that must have such a call: a burst is one event."""
+    far_rank_p: float = Field(default=0.2, gt=0, le=1)
+    """What chance may make of it by rank alone: three of three in one of two periods, 1.4 times as long."""
+    far_time: float = Field(default=0.2, ge=0, le=1)
+    """Part of the response time of all that touch the site that such calls must take."""
     matters_time: float = Field(default=1.0, gt=0, le=1_000)
     """No change is told where times of requests may have changed by this part at most (1: twice as long)."""
     matters_share: float = Field(default=0.10, gt=0, le=1)
@@ -106,6 +117,8 @@ class RobustSettings(Config):
     blocks: int = Field(default=8, ge=2)
     """A reference without history is cut into this many blocks of time."""
     confounders: ConfounderSettings = ConfounderSettings()
+    verdict: VerdictSettings = VerdictSettings()
+    """What counts of a whole period."""
     without: tuple[str, ...] = ()
     """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
     causes: CausesSettings = CausesSettings()

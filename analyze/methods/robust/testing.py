@@ -89,18 +89,22 @@ def _judged(view: View, measures: Sequence[Measure]) -> list[_Row]:
     tested = [found.tested for _, found in seen]
     p = [found.estimate.p[mine] for (_, found), mine in zip(seen, tested, strict=True)]
     q = q_values(np.concatenate([np.zeros(0), *p]))
-    rows, start = [], 0
+    rows: list[_Row] = []
+    start = 0
     for (measure, found), mine in zip(seen, tested, strict=True):
         level = np.ones(len(mine))
         level[mine] = q[start : start + int(mine.sum())]
         start += int(mine.sum())
         e = found.estimate
         with np.errstate(invalid="ignore"):
-            passes = (
-                mine & (level <= view.settings.q) & e.clears(view.settings.min_z, found.floor) & found.matters
-            )
+            passes = mine & (level <= view.settings.q) & found.matters
+            if not measure.by_p_alone:
+                passes &= e.clears(view.settings.min_z, found.floor)
             if measure.only_more:
                 passes &= e.change > 0
+            for other in rows:
+                if other.measure.name == measure.unless:
+                    passes &= ~other.counts
         outside = e.outside()
         abnormal, shows = _against_reference(found, view.settings)
         rows.append(

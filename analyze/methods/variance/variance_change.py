@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
+from analyze.methods.variance.rows import MOST_SITES, c2_interval
 from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
     GroupVariances,
@@ -20,7 +21,6 @@ from analyze.methods.variance.variance_decomposition import (
     deviation,
     log_coefficient,
 )
-from analyze.methods.variance.variance_rows import MOST_SITES, c2_interval
 from analyze.population import Population
 from analyze.profile.names import SiteKind, site_name
 from analyze.profile.times import AllPathTimes

@@ -46,10 +46,13 @@ def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:
             continue
         try:
             events = read_segment(store, segment)
-        except LakeError:
+        except LakeError as error:
             if store.size(segment.name) is None:
                 continue
-            raise
+            raise LakeError(
+                f"'{segment.name}' is damaged: a repair stitches requests anew from what it holds.",
+                remedy="Restore it from a backup; `flowdiff fsck` lists all that is damaged.",
+            ) from error
         if events.num_rows:
             yield concat_events([events.cast(EVENT_SCHEMA)])
 

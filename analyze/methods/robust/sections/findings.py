@@ -30,7 +30,7 @@ from analyze.report.blocks import (
     strong,
     tag,
 )
-from analyze.report.drawing.plot import histogram_drawing
+from analyze.report.drawing.charts import histogram
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
@@ -140,7 +140,7 @@ def findings_blocks(section: FindingsSection) -> Blocks:
 def _card(finding: Finding) -> Part:
     glance: list[Block] = [_numbers(finding)]
     if finding.histogram is not None:
-        glance.append(histogram_drawing(finding.histogram))
+        glance.append(histogram(finding.histogram))
     return Part(
         (f"{finding.rank}. ", finding.title),
         (

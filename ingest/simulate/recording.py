@@ -1,4 +1,4 @@
-"""How a run is told: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6)."""
+"""How a run is recorded: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOSS, _TRACE_ID = 11, 12
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RecordedRequests:
     """The requests of one shard that reach a trace, in order of their start. [requests] columns."""
 
     rows: I8
@@ -37,7 +37,7 @@ class Told:
     renamed: B1
 
 
-class Telling:
+class Recording:
     """Turns the simulator's time and numbers into what a tracing system would have recorded."""
 
     def __init__(self, plan: RunPlan, start_ns: int) -> None:
@@ -53,8 +53,8 @@ class Telling:
         self._loss = injections.get(Mechanism.SPAN_LOSS)
         self._rename = injections.get(Mechanism.RENAME)
 
-    def tell(self, trace: Trace) -> Told:
-        """Which requests are told, and under which names."""
+    def recorded(self, trace: Trace) -> RecordedRequests:
+        """Which requests are recorded, and under which names."""
         begin = trace.time_ns[trace.first_step[:-1]]
         rate = np.full(len(trace), self.plan.sample)
         kept = np.ones(len(trace), dtype=bool)
@@ -66,7 +66,7 @@ class Telling:
         uids = trace.uid[rows]
         salt = int(self.tag, 16)
         high, low = (request_keys(self.plan.seed, uids, _TRACE_ID + salt + i).tolist() for i in range(2))
-        return Told(
+        return RecordedRequests(
             rows=rows,
             request_id=[f"{self.tag}-{uid:x}" for uid in uids.tolist()],
             trace_id=[f"{h:016x}{low_:016x}" for h, low_ in zip(high, low, strict=True)],
@@ -111,8 +111,8 @@ class Telling:
         return unlucky & (trace.time_ns >= self._loss.start_ns)
 
 
-def told_point(code: int, renamed: bool) -> Point:
-    """A trace point's name and host as told; `renamed` after the deploy of N6."""
+def recorded_point(code: int, renamed: bool) -> Point:
+    """A trace point's name and host as recorded; `renamed` after the deploy of N6."""
     point = POINTS[code]
     if renamed and point.host == MDS_HOST and point.name in RENAMED:
         return Point(
