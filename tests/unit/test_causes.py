@@ -194,6 +194,10 @@ def test_other_requests(u: Symptom, follows: bool) -> None:
         (symptom(FASTER, BANK, before=1.0), -0.8, True),
         (symptom(MORE_CALLS, BANK, range(50, 70)), 0.8, True),
         (symptom(ERRORS, BANK, range(50, 70)), 0.8, False),
+        # Other requests are another mix of the paths that are known; a new path is not theirs.
+        (symptom(PATH, BANK, range(50, 70)), 0.8, True),
+        (symptom(NEW_PATH, BANK, range(50, 70)), 0.8, False),
+        (symptom(PATH, BANK, range(50, 70)), 0.04, False),
     ],
 )
 def test_a_queue_follows_from_the_load_that_moved(u: Symptom, moved: float, follows: bool) -> None:

@@ -106,13 +106,15 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, or number of calls, to the larger change of paths that moved the load."""
+    """Relate a component's queue, number of calls or mix of known paths to the larger change of paths above it
+    that moved the load."""
     if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
+    queue = u.timed or u.lead.kind in CALL_KINDS
     moved = [c for c in u.changes if u.timed or c.kind in CALL_KINDS]
-    follows = u.timed or u.lead.kind in CALL_KINDS
-    return (v.score,) if follows and all(way == (1 if c.ups else -1) for c in moved) else None
+    follows = all(way == (1 if c.ups else -1) for c in moved) if queue else u.is_mix
+    return (v.score,) if way and follows else None
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:

@@ -57,6 +57,11 @@ class Symptom:
         """Whether a path is taken that was never there."""
         return self.has({ChangeKind.NEW_PATH})
 
+    @cached_property
+    def is_mix(self) -> bool:
+        """Whether known paths are taken more or less often, and nothing else changed."""
+        return all(change.kind is ChangeKind.PATH for change in self.changes)
+
     def before(self, other: Symptom) -> bool:
         """Whether it leads where either could."""
         return (self.size, -self.operation) > (other.size, -other.operation)
