@@ -36,6 +36,8 @@ class Relation:
     fit: Callable[[Symptom, Symptom, Context], Fit]
     case: str
     """The case that fails without it."""
+    of_load: bool = False
+    """Whether it is asked of what the load of the whole service would explain as well."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors
@@ -106,8 +108,8 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, number of calls or mix of known paths to the larger change of paths above it
-    that moved the load."""
+    """Relate a component's queue, number of calls or mix of known paths to the larger change of paths that
+    moved its load."""
     if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
@@ -165,14 +167,14 @@ def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
     """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
-    if not (u.timed and v.timed) or u.by_load or u.lead.ups != v.lead.ups:
+    if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
     return (v.score,) if u.component == v.component and v.before(u) else None
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate a component's time and paths, or those of who calls it: time leads, larger loops before it."""
-    if u.timed == v.timed or u.by_load:
+    if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
@@ -197,7 +199,7 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
     Relation("failing-calls", Link.FOLLOWS, failing_calls, "tests/unit/test_error_chain.py: several calls"),
     Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
-    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15"),
+    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15", of_load=True),
     Relation(
         "slow-after-failure", Link.FOLLOWS, slow_after_failure, "tests/unit/test_error_chain.py: a page"
     ),

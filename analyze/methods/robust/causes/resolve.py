@@ -36,7 +36,7 @@ def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tu
         edges = [
             ((fit, -v.operation), u, v)
             for u in context.symptoms
-            if u not in chosen
+            if u not in chosen and (relation.of_load or not u.by_load)
             for v in leading
             if u is not v and (fit := relation.fit(u, v, context)) is not None
         ]
