@@ -99,8 +99,14 @@ bench: $(VENV)/dev.stamp ## Benchmarks: figures and ratios against named baselin
 	$(BIN)/python tests/bench/bench_import.py
 	$(BIN)/pytest -q -s -m bench tests/bench/bench_refine.py tests/bench/bench_clusters.py tests/bench/bench_compare.py tests/bench/bench_distalyze.py tests/bench/bench_variance.py tests/bench/bench_sites.py tests/bench/bench_simulate.py tests/bench/bench_stats.py tests/integration/test_live_memory.py
 
-evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1: paper size; REAL=DIR: recordings
+evaluate: $(VENV)/dev.stamp ## Score the analyzer on simulated faults; FULL=1, REAL=DIR, SYSTEMS=1, RULES=1, WITHOUT=rule
+ifneq ($(RULES)$(WITHOUT),)
+	PYTHONPATH=tests $(BIN)/python tests/evaluation/rules.py $(if $(WITHOUT),--without $(WITHOUT))
+else ifneq ($(SYSTEMS),)
+	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score --systems $(or $(SEED),0)
+else
 	$(BIN)/python tests/evaluation/run.py $(if $(REAL),--real $(REAL) --page,$(if $(FULL),--full))
+endif
 
 score: $(VENV)/dev.stamp ## Score robust mode on all labelled faults and some quiet pairs of REAL=DIR, against what is kept
 	PYTHONPATH=tests $(BIN)/python -m evaluation.recordings.score $(REAL)

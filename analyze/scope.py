@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.compute as pc
+
+from schemas.arrays import I8
 from schemas.errors import LakeError, PeriodError
 from schemas.periods import Condition, Period, fitted, windows_of
 from schemas.ranges import united
@@ -49,6 +52,8 @@ class LakePeriod:
     """The windows whose files are listed, in time order."""
     n_flows: tuple[int, ...] = ()
     """[windows] flows in each."""
+    earlier: int = 0
+    """Windows of the period before them, which were not asked for."""
     unsealed: int = 0
     """Windows among them of which more is expected: what is listed of them is provisional."""
     recorded: tuple[Recorded, ...] = ()
@@ -125,14 +130,17 @@ class Lakes:
         """
         return self._open(period).manifest
 
-    def find(self, period: Period, *, may_be_empty: bool = False) -> LakePeriod:
-        """Windows and files of one period; see `resolve`."""
-        lake = self._open(period)
-        windows = [] if may_be_empty and not lake.entries else self._windows(period)
+    def find(self, period: Period, *, may_be_empty: bool = False, at_most: int | None = None) -> LakePeriod:
+        """Windows and files of one period; see `resolve`. at_most: so many of its windows, the last ones."""
+        lake = self._whole(period)
+        windows = [] if may_be_empty and lake.is_empty else self._windows(period)
+        earlier = 0 if at_most is None else max(0, len(windows) - at_most)
+        windows = windows[earlier:]
         found = _listed(replace(fitted(period, windows), lake=lake.name), lake, windows)
         letters = lake.manifest.files("dead_letters")
         return replace(
             found,
+            earlier=earlier,
             dead_letters=tuple(found.root / file.name for file in letters),
             sums={**found.sums, **{found.root / file.name: file.sha256 for file in letters}},
         )
@@ -143,7 +151,7 @@ class Lakes:
 
         Raises PeriodError where one of the periods holds no window, or an unsealed one.
         """
-        whole = [replace(fitted(p, self._windows(p)), lake=self._open(p).name) for p in periods]
+        whole = [replace(fitted(p, self._windows(p)), lake=self._whole(p).name) for p in periods]
         return tuple(_listed(period, self._open(period), self._windows(period)) for period in united(whole))
 
     def sealed(self, period: Period) -> list[Window]:
@@ -151,7 +159,9 @@ class Lakes:
 
         Raises PeriodError where there is none.
         """
-        return windows_of(period, [entry.window for entry in self._open(period).entries if entry.sealed])
+        lake = self._open(period)
+        near = [entry.window for entry in lake.entries(period) if entry.sealed]
+        return near or windows_of(period, [entry.window for entry in lake.entries() if entry.sealed])
 
     def sealed_part(self, period: Period) -> LakePeriod:
         """What a period has of sealed windows. Raises PeriodError where there is none."""
@@ -168,7 +178,11 @@ class Lakes:
         return self._open(period).place.root.resolve()
 
     def _windows(self, period: Period) -> list[Window]:
-        entries = self._open(period).entries
+        lake = self._open(period)
+        near = lake.entries(period)
+        if near and (self._provisional is not None or all(entry.sealed for entry in near)):
+            return [entry.window for entry in near]
+        entries = lake.entries()  # an error says what there is
         if self._provisional is not None:
             return windows_of(period, [entry.window for entry in entries])
         return windows_of(
@@ -176,6 +190,12 @@ class Lakes:
             [entry.window for entry in entries if entry.sealed],
             [entry.window for entry in entries if not entry.sealed],
         )
+
+    def _whole(self, period: Period) -> _Opened:
+        """The period's lake, of which no commit is lost there. Raises what `manifest` raises."""
+        lake = self._open(period)
+        lake.manifest.refuse_lost_commits(period.start_ns, period.end_ns)
+        return lake
 
     def _open(self, period: Period) -> _Opened:
         name = period.lake if period.lake is not None else self._default
@@ -198,8 +218,23 @@ class _Opened:
     """As it was called first."""
     place: LakePlace
     manifest: Manifest
-    entries: tuple[WindowEntry, ...]
+    starts_ns: I8
+    """[windows] ascending starts of the sealed windows with flows."""
     provisional: tuple[ProvisionalFile, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no window at all."""
+        return not self.provisional and pc.max(self.manifest.listing["window_ns"]).as_py() is None
+
+    def entries(self, period: Period | None = None) -> list[WindowEntry]:
+        """Windows that a period touches (None: all), in order of time."""
+        manifest = self.manifest
+        found = manifest.windows() if period is None else manifest.windows(period.start_ns, period.end_ns)
+        held = {file.window for file in self.provisional if period is None or period.holds(file.window)}
+        more = held - {entry.window for entry in found}
+        found += [WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more]
+        return sorted(found, key=lambda entry: entry.window) if more else found
 
 
 def _manifest(place: LakePlace) -> Manifest:
@@ -219,9 +254,8 @@ _SNAPSHOTS: Final = 5
 def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
     """A lake, with what its live lanes hold open where a folder for that is given."""
     manifest = _manifest(place)
-    entries = tuple(manifest.windows())
     if provisional is None:
-        return _Opened(name, place, manifest, entries)
+        return _Opened(name, place, manifest, manifest.starts_ns())
     from stitch.drivers.live.provisional import write_provisional  # the kernel: only where it is asked for
 
     for number in range(_SNAPSHOTS):
@@ -233,11 +267,7 @@ def _opened(name: str, place: LakePlace, provisional: Path | None) -> _Opened:
             manifest = _manifest(place)
         else:
             break
-    entries = tuple(manifest.windows())
-    known = {entry.window for entry in entries}
-    more = {file.window for file in found} - known
-    entries += tuple(WindowEntry(window, sealed=False, flows=0, files=0, size=0) for window in more)
-    return _Opened(name, place, manifest, tuple(sorted(entries, key=lambda entry: entry.window)), found)
+    return _Opened(name, place, manifest, manifest.starts_ns(), found)
 
 
 def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePeriod:
@@ -245,7 +275,6 @@ def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePer
     found = _sealed_files(period, lake, windows)
     asked = set(windows)
     held = [file for file in lake.provisional if file.window in asked]
-    open_ = {entry.window for entry in lake.entries if not entry.sealed}
     flows = _rows_by_window(file for file in held if file.table == "flows")
 
     def paths(table: WindowTable) -> tuple[Path, ...]:
@@ -258,7 +287,7 @@ def _listed(period: Period, lake: _Opened, windows: Sequence[Window]) -> LakePer
         params=found.params + paths("params"),
         sums={**found.sums, **{file.path: file.sha256 for file in held}},
         n_flows=tuple(n + flows[window] for n, window in zip(found.n_flows, found.windows, strict=True)),
-        unsealed=sum(window in open_ for window in windows),
+        unsealed=sum(not lake.manifest.is_sealed(window) for window in windows),
     )
 
 
@@ -281,7 +310,8 @@ def _sealed_files(period: Period, lake: _Opened, windows: Sequence[Window]) -> L
         windows=tuple(windows),
         n_flows=tuple(rows[window] for window in windows),
         recorded=recordings(
-            (entry.window for entry in lake.entries if entry.sealed and entry.flows),
+            lake.starts_ns,
+            manifest.info.window_length_ns,
             period.start_ns,
             period.end_ns,
             manifest.sealed_to_ns,
@@ -304,14 +334,17 @@ def resolve(
     default_lake: str | None = None,
     may_be_empty: bool = False,
     provisional: Path | None = None,
+    at_most: int | None = None,
 ) -> LakePeriod:
     """Find the windows and files of one period.
 
     may_be_empty: a lake that has no window at all gives a period without flows. provisional: see `Lakes`.
+    at_most: so many windows, the last ones.
     Raises PeriodError if no lake is named or no sealed window lies in the period (or an unsealed one does),
     LakeError if there is no lake or a file of its last commit is lost.
     """
-    return Lakes(default_lake, provisional=provisional).find(period, may_be_empty=may_be_empty)
+    lakes = Lakes(default_lake, provisional=provisional)
+    return lakes.find(period, may_be_empty=may_be_empty, at_most=at_most)
 
 
 def notes(periods: Iterable[LakePeriod]) -> list[str]:

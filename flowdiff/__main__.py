@@ -3,7 +3,7 @@
 A command module has a function `command`, whose signature is the options and whose docstring is the help. It
 imports at its top what its options need, and in `command` what does the work, so that help and completion
 come at once. Only the module of the command that was asked for is imported at all. How a command ends:
-`flowdiff.outcome`.
+`flowdiff.cli.outcome`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import typer
 import typer.core
 import typer.main
 
-from flowdiff.outcome import exit_code
-from flowdiff.streams import open_closed_streams, tolerate_any_text
-from flowdiff.version import version
+from flowdiff.cli.outcome import exit_code
+from flowdiff.cli.streams import open_closed_streams, tolerate_any_text
+from flowdiff.cli.version import version
 from schemas.errors import InputError
 
 

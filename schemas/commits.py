@@ -35,7 +35,7 @@ class InputFile(Config):
     events: int | None = None
     """Events read from it; None: not noted, then there were some."""
     quarantined: int = 0
-    """Of these, the ones that were refused for an absurd time."""
+    """Times of these that were absurd, so that the events were refused."""
 
     def is_settled(self, format_: str | None, *, any_time: bool = False) -> bool:
         """Whether to import the file again, as `format_`, would be to repeat it.

@@ -6,10 +6,12 @@ before and after the stretch does, and a live lane that is past it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from schemas.windows import Window
+import numpy as np
+
+from schemas.arrays import I8
 
 _MOST_SILENCE: Final = 2
 """Silences longer than this times what was recorded around them part two recordings."""
@@ -28,24 +30,21 @@ class Recorded(NamedTuple):
 
 
 def recordings(
-    windows: Iterable[Window], start_ns: int, end_ns: int, sealed_to_ns: int | None = None
+    starts_ns: I8, length_ns: int, start_ns: int, end_ns: int, sealed_to_ns: int | None = None
 ) -> tuple[Recorded, ...]:
-    """The recordings that a period touches, ascending. windows: all of the lake with flows, ascending.
+    """The recordings that a period touches, ascending. starts_ns: of all windows of the lake with flows,
+    ascending; each is `length_ns` long.
 
     sealed_to_ns: how far live lanes are; None: there is none. O(windows).
     """
     live = sealed_to_ns is not None and sealed_to_ns >= end_ns
-    found: list[list[Window]] = []
-    for window in windows:
-        if found and _goes_on(found[-1], window):
-            found[-1].append(window)
-        else:
-            found.append([window])
+    found = [*_parts(starts_ns, length_ns)]
     told = []
-    for number, parts in enumerate(found, 1):
-        start, end = parts[0].start_ns, parts[-1].end_ns
-        before = max((one.start_ns for one in parts if one.end_ns <= start_ns), default=None)
-        after = min((one.end_ns for one in parts if one.start_ns >= end_ns), default=None)
+    for number, own in enumerate(found, 1):
+        start, end = int(own[0]), int(own[-1]) + length_ns
+        earlier, later = own[own + length_ns <= start_ns], own[own >= end_ns]
+        before = int(earlier[-1]) if len(earlier) else None
+        after = int(later[0]) + length_ns if len(later) else None
         if live and number == len(found) and start < end_ns:  # what is sealed is whole, to the last instant
             end, after = max(end, end_ns), end_ns
         elif live and after is not None:
@@ -57,7 +56,13 @@ def recordings(
     return tuple(told)
 
 
-def _goes_on(before: list[Window], window: Window) -> bool:
-    """Whether a recording went on to a window."""
-    gap = window.start_ns - before[-1].end_ns
-    return gap <= _MOST_SILENCE * (before[-1].end_ns - before[0].start_ns + window.length_ns)
+def _parts(starts_ns: I8, length_ns: int) -> Iterator[I8]:
+    """Windows of each recording: it went on over a gap that is not long against what came before."""
+    first = 0
+    for place in (np.flatnonzero(np.diff(starts_ns) != length_ns) + 1).tolist():
+        recorded = starts_ns[place - 1] + length_ns - starts_ns[first]
+        if starts_ns[place] - starts_ns[place - 1] - length_ns > _MOST_SILENCE * (recorded + length_ns):
+            yield starts_ns[first:place]
+            first = place
+    if len(starts_ns):
+        yield starts_ns[first:]

@@ -1,6 +1,7 @@
 """The methods there are, found by folder: `analyze.methods.<folder>.method` with an attribute `METHOD`.
 
-There is no list to add to. A folder without a module `method` is none.
+There is no list to add to. A folder without a module `method` is none. The command line makes options of a
+method's settings, which lie in its module `settings`, without importing the method.
 """
 
 from __future__ import annotations
@@ -8,31 +9,52 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
 
 import analyze.methods
-from analyze.methods.port import AnyMethod, Method
+from schemas.config import Config
 from schemas.errors import ConfigError
 
+if TYPE_CHECKING:
+    from analyze.methods.port import AnyMethod
 
-def all_methods() -> dict[str, AnyMethod]:
-    """Every method by its name, in order of name. Raises TypeError for a folder that breaks the port."""
-    found: dict[str, AnyMethod] = {}
-    for folder in pkgutil.iter_modules(analyze.methods.__path__):
-        module = f"{analyze.methods.__name__}.{folder.name}.method"
-        if not folder.ispkg or find_spec(module) is None:
-            continue
-        method = getattr(import_module(module), "METHOD", None)
-        if not isinstance(method, Method):
-            raise TypeError(f"{module} has no METHOD")
-        if method.name in found:
-            raise TypeError(f"two methods are called '{method.name}'")
-        found[method.name] = method
-    return dict(sorted(found.items()))
+_FOLDER: Final = analyze.methods.__name__
+
+
+def method_names() -> tuple[str, ...]:
+    """Names of the methods: of their folders, `-` for `_`, sorted. Imports none of them."""
+    return tuple(
+        folder.name.replace("_", "-")
+        for folder in pkgutil.iter_modules(analyze.methods.__path__)
+        if folder.ispkg and find_spec(f"{_FOLDER}.{folder.name}.method") is not None
+    )
 
 
 def method_of(name: str) -> AnyMethod:
-    """The method of a name. Raises ConfigError, naming those there are."""
-    methods = all_methods()
-    if name not in methods:
-        raise ConfigError(f"There is no method '{name}'.", remedy=f"Methods are: {', '.join(methods)}.")
-    return methods[name]
+    """The method of a name. Raises ConfigError, naming those there are; TypeError for what is no method."""
+    from analyze.methods.port import Method
+
+    module = f"{_package(name)}.method"
+    method = getattr(import_module(module), "METHOD", None)
+    if not isinstance(method, Method) or method.name != name:
+        raise TypeError(f"{module} has no METHOD '{name}'")
+    return method
+
+
+def settings_of(name: str) -> type[Config]:
+    """The settings model of a method: `<Name>Settings` of its module `settings`, which alone is imported.
+
+    Without that module the method is asked. Raises ConfigError, naming the methods there are.
+    """
+    module = f"{_package(name)}.settings"
+    if find_spec(module) is None:
+        return method_of(name).settings
+    words = "".join(word.capitalize() for word in name.split("-"))
+    model: type[Config] = getattr(import_module(module), f"{words}Settings")
+    return model
+
+
+def _package(name: str) -> str:
+    if name not in (names := method_names()):
+        raise ConfigError(f"There is no method '{name}'.", remedy=f"Methods are: {', '.join(names)}.")
+    return f"{_FOLDER}.{name.replace('-', '_')}"

@@ -19,9 +19,9 @@ class RefineSettings(Config):
     level: Level = "L0"
     """L0: every node. L3: component boundaries only (A.5)."""
     host_policy: HostPolicy = "auto"
-    """Hosts in node labels: see `analyze.refine.hosts`."""
+    """Whether hosts are part of the structure: auto (of components with few), full, role, none."""
     host_roles: tuple[tuple[str, str], ...] = ()
-    """(regular expression, role): the first that matches a whole host name gives its role."""
+    """Roles of hosts, REGEX=ROLE: the first regular expression that matches a whole host name counts."""
     max_full_hosts: int = Field(default=3, ge=1)
     """`auto`: a component with more hosts than this gets none in its labels."""
     messages: bool = True

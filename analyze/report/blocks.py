@@ -5,7 +5,8 @@ are named in a `SectionView` of its method. `page` renders blocks as HTML, `term
 knows a section, and no section knows HTML, widths or escapes: every text may come from outside, and the
 renderers make it safe where they write it.
 
-To add a column, add one `Column` to the list of its table:
+To add a column, add one `Column` to the list of its table; `stored` makes one that is in Parquet and in the
+SQL reference, too (`schemas.report.columns`):
 
     Column("requests{}", "Requests", "count")  # of the fields requests0 and requests1: `29 → 3 174`
     Column("share", "Of all", "share", far=1)  # left out first where there is little room
@@ -32,6 +33,8 @@ from typing import Any, Final, Literal, TypeAlias
 from markupsafe import Markup
 
 from analyze.report import wording
+from schemas.report.columns import Column as Column
+from schemas.report.columns import Unit
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
 """How words stand out. `span`: small, on a line of its own below a number. `pre`: as it is, line by line.
@@ -136,26 +139,6 @@ def joined(parts: Iterable[Words], between: str = ", ") -> Words:
 
 # Units: how a value reads; one place for the page, terminal and tables.
 
-Unit = Literal[
-    "text",
-    "name",
-    "key",
-    "keys",
-    "figure",
-    "bar",
-    "count",
-    "us",
-    "change",
-    "share",
-    "gain",
-    "ratio",
-    "p",
-    "number",
-]
-"""`text`: words; `name`: a name from outside, clipped; `key`: of a category, shortened; `figure`: words that
-stand to the right like numbers; `us`: a duration in µs; `change`: one with its sign; `share`: in percent;
-`gain`: with its sign; `ratio`: `×1.3`. A pair of values reads `before → after`."""
-
 _NONE: Final = "–"
 
 
@@ -172,6 +155,8 @@ _WORDS: Final[dict[str, Callable[[Any], Words]]] = {
     "key": _key,
     "keys": lambda keys: joined(_key(key) for key in keys),
     "count": wording.count,
+    "place": wording.count,
+    "flag": lambda flag: "yes" if flag else "no",
     "us": wording.duration,
     "change": wording.change,
     "share": wording.percent,
@@ -180,8 +165,6 @@ _WORDS: Final[dict[str, Callable[[Any], Words]]] = {
     "p": wording.p_value,
     "number": wording.significant,
 }
-LEFT: Final = ("text", "name", "key", "keys", "bar")
-"""Units that stand to the left."""
 
 
 def worded(unit: Unit, value: Any) -> Words:
@@ -198,38 +181,9 @@ def worded(unit: Unit, value: Any) -> Words:
     return _WORDS[unit](value)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table."""
-
-    key: str
-    """Field of a row. `mean{}_us` stands for two: `mean0_us` before and `mean1_us` after."""
-    label: str
-    """Heading."""
-    unit: Unit = "text"
-    value: Callable[[Any], Any] | None = None
-    """The value of a row where it is no field."""
-    far: int = 0
-    """Columns of the highest number are left out first where there is little room; of 0 none."""
-    about: str = ""
-    """What the heading means, where a word is not enough."""
-
-    def of(self, row: Any) -> Any:
-        """The value of a row."""
-        if self.value is not None:
-            return self.value(row)
-        if "{}" in self.key:
-            return getattr(row, self.key.format(0)), getattr(row, self.key.format(1))
-        return getattr(row, self.key)
-
-    def words(self, row: Any) -> Words:
-        """The same in words."""
-        return worded(self.unit, self.of(row))
-
-    @property
-    def is_left(self) -> bool:
-        """Whether it stands to the left; numbers stand to the right."""
-        return self.unit in LEFT
+def cell(column: Column, row: Any) -> Words:
+    """The value of a row in words."""
+    return worded(column.unit, column.of(row))
 
 
 # Blocks.
@@ -296,7 +250,8 @@ class Table:
     @property
     def filled(self) -> tuple[Column, ...]:
         """Columns that say anything: one that is empty in every row is left out."""
-        return tuple(c for c in self.columns if any(c.words(row) not in ("", ()) for row in self.rows))
+        shown = (column for column in self.columns if column.is_shown)
+        return tuple(c for c in shown if any(cell(c, row) not in ("", ()) for row in self.rows))
 
     @property
     def shown_of(self) -> str:

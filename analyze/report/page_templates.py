@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.blocks import Block, runs
+from analyze.report.blocks import Block, cell, runs
 
 
 def template(package: str, file: str) -> Template:
@@ -42,7 +42,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        durations=wording.durations, runs=runs, kind=lambda block: type(block).__name__
+        durations=wording.durations, runs=runs, cell=cell, kind=lambda block: type(block).__name__
     )
     environment.filters.update(
         duration=wording.duration,

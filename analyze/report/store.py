@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -26,6 +26,7 @@ from stitch.lake.copies import REPORT_END
 from stitch.lake.layout import REPORTS, STAGE
 from stitch.lake.place import LakePlace
 from stitch.lake.store import Store
+from stitch.lake.sums import SUMS, write_sums
 
 JSON_FILE: Final = REPORT_END
 HTML_FILE: Final = "report.html"
@@ -43,8 +44,8 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
     """
     reports = lake / "reports"
     final = reports / outcome.report.id
-    texts = {JSON_FILE: to_json(outcome.report).encode(), HTML_FILE: page.encode()}
-    if _is_whole(final, outcome.tables, texts):
+    files = _files(outcome, page)
+    if _is_whole(final, files):
         return final
     try:
         made = not reports.exists()
@@ -60,10 +61,10 @@ def write_report(lake: Path, outcome: Outcome, page: str) -> Path:
     try:
         folder = staged / final.name  # one level deeper than readers look
         folder.mkdir(mode=_OWNER_ONLY)
-        _write_files(folder, outcome.tables, texts)
+        _write_files(folder, files)
         _take_place(folder, final, staged / "replaced")
     except OSError as error:
-        if _is_whole(final, outcome.tables, texts):  # another process finished the same report first
+        if _is_whole(final, files):  # another process finished the same report first
             return final
         raise LakeError(
             f"Report '{final}' cannot be written: {error.strerror}.",
@@ -112,10 +113,8 @@ def put_report(store: Store, outcome: Outcome, page: str, lake: str) -> str:
     Files of the same content are kept, others replaced. Raises LakeError where it cannot be written.
     """
     folder = f"{REPORTS}/{outcome.report.id}"
-    files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
-    files |= {HTML_FILE: page.encode(), REPORT_END: to_json(outcome.report).encode()}
     try:
-        for name, data in files.items():
+        for name, data in _files(outcome, page).items():
             _put_same(store, f"{folder}/{name}", data)
     except OSError as error:
         raise LakeError(
@@ -140,17 +139,18 @@ def _table_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _write_files(folder: Path, tables: Mapping[str, pa.Table], texts: Mapping[str, bytes]) -> None:
-    writers: dict[str, Callable[[BinaryIO], object]] = {
-        f"{name}.parquet": lambda out, table=table: pq.write_table(
-            table, out, compression="zstd", write_page_checksum=True
-        )  # type: ignore[misc]
-        for name, table in tables.items()
-    }
-    writers |= {name: lambda out, text=text: out.write(text) for name, text in texts.items()}  # type: ignore[misc]
-    for name, write in writers.items():
+def _files(outcome: Outcome, page: str) -> dict[str, bytes]:
+    """Content of every file of a report; its JSON comes last."""
+    files = {f"{name}.parquet": _table_bytes(table) for name, table in outcome.tables.items()}
+    files[HTML_FILE] = page.encode()
+    text = to_json(outcome.report).encode()
+    return {**files, SUMS: write_sums({**files, JSON_FILE: text}), JSON_FILE: text}
+
+
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
         with _synced(folder / name) as out:
-            write(out)
+            out.write(data)
     _sync_folder(folder)
 
 
@@ -180,12 +180,9 @@ def _sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_whole(folder: Path, tables: Mapping[str, pa.Table], texts: Mapping[str, bytes]) -> bool:
-    """Whether every file is there, can be read to its end, and has the content it should have."""
+def _is_whole(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether every file is there with the content it should have."""
     try:
-        return all((folder / name).read_bytes() == text for name, text in texts.items()) and all(
-            pq.read_table(folder / f"{name}.parquet", partitioning=None).equals(table)
-            for name, table in tables.items()
-        )
-    except (OSError, pa.ArrowException):
+        return all((folder / name).read_bytes() == data for name, data in files.items())
+    except OSError:
         return False

@@ -27,6 +27,7 @@ from analyze.report.blocks import (
     Table,
     Text,
     Words,
+    cell,
     runs,
 )
 from analyze.report.section_view import Views, warnings
@@ -177,7 +178,7 @@ def _table(table: Table, width: int) -> RichTable:
     columns go, those of the highest `far` first and of these from the right."""
     rows = table.rows[: table.printed]
     columns = [c for c in table.filled if c.unit != "bar"]
-    cells = {id(c): [_text(c.words(row), spans=False) for row in rows] for c in columns}
+    cells = {id(c): [_text(cell(c, row), spans=False) for row in rows] for c in columns}
     columns = [c for c in columns if any(cell.plain for cell in cells[id(c)])]
     name = min(columns, key=lambda c: (c.unit != "name", not c.is_left))
     widths = {id(c): max([len(c.label), *map(len, cells[id(c)])]) for c in columns}

@@ -9,14 +9,14 @@ would have been seen, or how many requests are missing, makes an `Estimate` and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, ndtri, stdtr
 
 from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, enough_errors, window_noise
-from analyze.stats.proportions import fisher, share_dispersion
+from analyze.stats.proportions import fisher, newcombe, share_dispersion
 from schemas.arrays import B1, F8, I8
 
 BEFORE, AFTER, FIRST_BLOCK = 0, 1, 2
@@ -27,6 +27,8 @@ LEAST_IN_ENVELOPE = 5
 """Requests of a block that show how far the system goes: one of fewer is too easily all of a kind."""
 SURE = 0.95
 """That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
+_MOST_LOG = 700.0
+"""Logarithms over this are no numbers of 64 bits."""
 SHARE_MARGIN = 0.02
 """A share must leave the envelope by this much."""
 
@@ -61,6 +63,8 @@ class Estimate:
     matter."""
     margin: F8 | float = 0.0
     """By how much a value must leave the envelope."""
+    inner_freedom: F8 | None = None
+    """Degrees of freedom of the sampling variance alone; None: infinite."""
 
     @property
     def change(self) -> F8:
@@ -77,12 +81,24 @@ class Estimate:
         """The change over its standard error."""
         return self.change / self.se
 
+    @property
+    def p_with_noise(self) -> F8:
+        """Two-sided, of no change beyond the noise between blocks (Student's law)."""
+        with np.errstate(invalid="ignore"):
+            p: F8 = 2 * stdtr(self.freedom, -np.abs(self.change) / self.se)
+        return np.where(np.isnan(p), 1.0, p)
+
     def reach(self, level: float = 0.95) -> F8:
         """Half the length of the interval of the change."""
         return enough_errors(float(ndtri((1 + level) / 2)), self.freedom) * self.se
 
     def interval(self, level: float = 0.95) -> tuple[F8, F8]:
-        """Give the interval of the change."""
+        """Give the interval of the change; of shares from Wilson's, requests over φ (`newcombe`)."""
+        if self.unit == "share":
+            z = enough_errors(float(ndtri((1 + level) / 2)), self.freedom)
+            with np.errstate(invalid="ignore"):
+                phi = 1 + self.between / self.sampling
+            return newcombe((self.before, self.after), (self.n0 / phi, self.n1 / phi), z)
         reach = self.reach(level)
         return self.change - reach, self.change + reach
 
@@ -104,9 +120,14 @@ class Estimate:
         return np.asarray(none | above | below)
 
     def before_outside(self) -> B1:
-        """Tell which values before leave the envelope: a reference that is not normal."""
-        outside = (self.before > self.high + self.margin) | (self.before < self.low - self.margin)
-        return np.asarray(outside & np.isfinite(self.high))
+        """Tell which values before leave the envelope, shares by more than their own chance: a reference that
+        is not normal."""
+        least = most = self.before
+        if self.unit == "share":
+            least, most = share_bounds(np.nan_to_num(self.before) * self.n0, self.n0)
+        above = (self.before > self.high + self.margin) & (least > self.high)
+        below = (self.before < self.low - self.margin) & (most < self.low)
+        return np.asarray((above | below) & np.isfinite(self.high))
 
     def furthest(self) -> tuple[I8, F8]:
         """Find the block with the value furthest in the direction of the change: ([places] number, value)."""
@@ -126,6 +147,14 @@ class Estimate:
         low, high = self.interval(level)
         return np.maximum(np.abs(low), np.abs(high))
 
+    def largest_ratio(self, level: float = 0.95) -> F8:
+        """Give the same as a part of the value before, nothing falls by more; of shares as it is."""
+        if self.unit == "share":
+            return self.largest(level)
+        low, high = self.interval(level)
+        size = np.maximum(-np.expm1(low), np.expm1(np.minimum(high, _MOST_LOG)))
+        return np.where(np.isnan(size), np.inf, size)
+
     def equivalent(self, margin: F8 | float) -> B1:
         """Tell which changes are within a margin by two one-sided tests at 5 % (TOST)."""
         return np.asarray(self.largest(0.90) < margin)
@@ -133,6 +162,15 @@ class Estimate:
     def smallest_visible(self, z: float, power: float = 0.9) -> F8:
         """Give the change that is found with this power where z standard errors are asked for."""
         return (enough_errors(z, self.freedom) + float(ndtri(power))) * self.se
+
+    def times(self, factor: float) -> Estimate:
+        """Give what is expected of so many times as many requests like these, before and after."""
+        return replace(self, sampling=self.sampling / factor, n0=self.n0 * factor, n1=self.n1 * factor)
+
+    def within(self) -> Estimate:
+        """Give the estimate without the noise between blocks: of these periods, not of others like them."""
+        freedom = np.full_like(self.freedom, np.inf) if self.inner_freedom is None else self.inner_freedom
+        return replace(self, between=np.zeros_like(self.between), freedom=freedom)
 
     def requests_needed(self, effect: F8 | float, z: float, power: float = 0.9) -> F8:
         """Give the requests after with which such an effect is found; infinite where the noise forbids it."""

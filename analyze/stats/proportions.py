@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtr, chdtri, ndtr
+from scipy.special import betaincinv, chdtr, chdtri, ndtr
 
 from analyze.stats.hypergeometric import at_least, at_most
 from schemas.arrays import F8, I8
@@ -50,6 +50,47 @@ def fisher(k0: I8, n0: I8, k1: I8, n1: I8) -> ExactProportions:
 def exact_p(k0: int, n0: int, k1: int, n1: int) -> float:
     """Fisher's two-sided p: twice the smaller tail, at most 1."""
     return float(fisher(*np.array([[k0], [n0], [k1], [n1]], dtype=np.int64)).p[0])
+
+
+def newcombe(share: tuple[F8, F8], n: tuple[F8, F8], z: F8 | float) -> tuple[F8, F8]:
+    """Give the interval of a difference of shares of n requests from Wilson's (Newcombe 1998, method 10)."""
+    (low0, high0), (low1, high1) = (_wilson(p, size, z) for p, size in zip(share, n, strict=True))
+    change = share[1] - share[0]
+    return change - np.hypot(share[1] - low1, high0 - share[0]), change + np.hypot(
+        high1 - share[1], share[0] - low0
+    )
+
+
+def _wilson(p: F8, n: F8, z: F8 | float) -> tuple[F8, F8]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        reach = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return np.maximum(0.0, middle - reach), np.minimum(1.0, middle + reach)
+
+
+def smallest_new_share(
+    n0: int, n1: int, *, p: float, z: float, least: int, floor: float, power: float
+) -> float:
+    """Give the share that nothing before had and that is found with this power; infinite for none.
+
+    By what is asked of such a change: Fisher's p at most `p` (two-sided), z standard errors, `least` requests
+    and more than the floor. Exact: the fewest requests that pass, and the share that gives as many with that
+    power.
+    """
+
+    def passes(k: int) -> bool:
+        share = k / (n0 + n1)
+        se = (share * (1 - share) * (1 / n0 + 1 / n1)) ** 0.5
+        return k >= least and k / n1 > max(floor, z * se) and exact_p(0, n0, k, n1) <= p
+
+    if min(n0, n1) < 1 or not passes(n1):
+        return float("inf")
+    low, high = 1, n1
+    while low < high:  # whoever passes with k passes with more
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(middle) else (middle + 1, high)
+    # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
+    return float(betaincinv(low, n1 - low + 1, power))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowdiff.method_command import method_command
+from flowdiff.cli.method_command import method_command
 
 command = method_command(
     "browse",

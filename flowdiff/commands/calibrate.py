@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from analyze.refine.settings import RefineSettings
-from flowdiff.model_options import ModelOptions, takes_models
-from flowdiff.options import JsonOption, LakeOption, WhereOption, warn_of_pending
-from flowdiff.progress import counted_progress
-from flowdiff.refine_options import REFINE_OPTIONS
+from flowdiff.cli.options import REFINE_OPTIONS, JsonOption, LakeOption, WhereOption, warn_of_pending
+from flowdiff.cli.progress import counted_progress
+from flowdiff.cli.settings_options import Options, settings_of_texts, takes_settings
 from schemas.calibration import CalibrationRecord, CalibrationSettings
 from schemas.errors import ConfigError
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from analyze.methods.port import Chosen
 
 
-@takes_models
+@takes_settings
 def command(
     lake: LakeOption,
     period: Annotated[
@@ -38,7 +37,7 @@ def command(
     save: Annotated[bool, typer.Option(help="Keep the record in the lake; reports print the newest.")] = True,
     as_json: JsonOption = False,
     *,
-    calibration: Annotated[CalibrationSettings, ModelOptions()],
+    calibration: Annotated[CalibrationSettings, Options()],
     refine: Annotated[RefineSettings, REFINE_OPTIONS],
 ) -> None:
     """Compare ordinary times of a lake with each other and count the findings, all of them false.
@@ -50,7 +49,7 @@ def command(
     from analyze.methods.port import Chosen
     from analyze.methods.registry import method_of
     from analyze.scope import Lakes
-    from flowdiff.version import version
+    from flowdiff.cli.version import version
     from schemas.ranges import parse_ranges
 
     compared = method_of(method)
@@ -96,20 +95,13 @@ def _print(record: CalibrationRecord, *, as_json: bool) -> None:
 
 def _settings(model: type[Any], given: Sequence[str]) -> Any:
     """The method's settings with some of them given as text. Raises ConfigError."""
-    from pydantic import ValidationError
-
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not equals or name.replace("-", "_") not in model.model_fields:
-            names = ", ".join(field.replace("_", "-") for field in model.model_fields)
-            raise ConfigError(f"--setting {text}: no such setting.", remedy=f"NAME=VALUE; names: {names}.")
-        told[name.replace("-", "_")] = value
-    try:
-        return model.model_validate(told)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"--setting {first['loc'][0]}={first['input']}: {first['msg']}.") from None
+        if not equals:
+            raise ConfigError(f"--setting {text}: write NAME=VALUE.")
+        texts[name.replace("-", "_")] = value
+    return settings_of_texts(model, texts, "--setting {}")
 
 
 def _pipeline(chosen: Chosen[Any], refine: RefineSettings) -> Run:

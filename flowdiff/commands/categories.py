@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from analyze.sql.category_sort import CategorySort
-from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
+from flowdiff.cli.options import JsonOption, LakeOption, PeriodOption, period_of
 
 
 def command(
@@ -25,9 +25,8 @@ def command(
     from analyze.report.wording import count
     from analyze.sql.browse import categories, flagged
     from analyze.sql.session import open_session
-    from flowdiff.listing import Heading, Kind, print_rows, print_sentence
-    from flowdiff.output import print_json
-    from flowdiff.quality import print_flags
+    from flowdiff.cli.listing import Heading, Kind, print_flags, print_rows, print_sentence
+    from flowdiff.cli.table_output import print_json
 
     with open_session(period_of(lake, period)) as session:
         rows, total = categories(session, sort, top=top, root=root)

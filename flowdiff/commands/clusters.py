@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowdiff.method_command import method_command
+from flowdiff.cli.method_command import method_command
 
 command = method_command(
     "clusters",
@@ -11,4 +11,5 @@ command = method_command(
     Of one period: groups, and what tells each from its nearest. Of two: which groups grew or shrank, where
     they came from, and where their trees differ. Exit code 0 whatever is found.
     """,
+    everyday=("features", "clusters"),
 )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args
 
 import typer
 
-from analyze.methods.port import Chosen
-from analyze.methods.registry import all_methods, method_of
+from analyze.methods.registry import method_names
 from analyze.refine.settings import RefineSettings
-from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
-from flowdiff.analysis_options import (
+from flowdiff.cli.analysis import Destinations, analysed, publish, refuse_sample_count
+from flowdiff.cli.method_command import with_methods
+from flowdiff.cli.options import (
+    REFINE_OPTIONS,
     OpenOption,
     PeriodsLakeOption,
     PeriodsWhereOption,
@@ -26,18 +27,20 @@ from flowdiff.analysis_options import (
     ReportHtmlOption,
     ReportJsonOption,
     SaveOption,
+    UnsealedOption,
     own_filters,
+    provisional_folder,
+    warn_of_pending,
 )
-from flowdiff.analysis_run import Destinations, analysed, publish, refuse_sample_count
-from flowdiff.method_options import with_methods
-from flowdiff.options import UnsealedOption, provisional_folder, warn_of_pending
-from flowdiff.refine_options import REFINE_OPTIONS
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
+    from analyze.methods.port import Chosen
     from analyze.profile.history import StatisticsUse
 
 DEFAULT_METHODS: Final = ("robust",)
+EVERYDAY: Final = ("exclude",)
+"""Settings of methods that `--help` shows."""
 
 
 def _compare(
@@ -49,6 +52,7 @@ def _compare(
         list[str] | None,
         typer.Option(
             metavar="NAME=PERIOD",
+            hidden=True,
             help="Instead of the two: a sample of this name, for methods of one or many; repeated.",
         ),
     ] = None,
@@ -73,6 +77,7 @@ def _compare(
         str,
         typer.Option(
             metavar="USE",
+            hidden=True,
             help="What is read from window statistics, not requests: auto (long histories, samples that "
             "do not fit into memory), never, history, all.",
         ),
@@ -101,9 +106,10 @@ def _compare(
     Exit code 0: nothing found. 1: changed (see --fail-on, --min-contribution). 2: error. 3: it cannot be
     told, or something changed that nothing explains.
     """
+    from analyze.report.gate import ANY, Floor, gate_code, parse_fail_on, parse_floor
     from analyze.report.store import kept_heads
-    from flowdiff.finding_views import compared_of, with_views
-    from flowdiff.sampling import asked_samples, find_samples
+    from flowdiff.cli.finding_views import compared_of, with_views
+    from flowdiff.samples import asked_samples, find_samples
     from stitch.lake.place import open_place
 
     del method  # read before the options were made: see CompareCommand
@@ -129,7 +135,7 @@ def _compare(
     place = found.compared[-1][1][0].lake
     # A page that goes elsewhere, too, has no other report beside it.
     kept = kept_heads(open_place(place)) if save and html_file is None else ()
-    outcome = with_views(outcome, compared_of(found.compared), all_methods(), kept)
+    outcome = with_views(outcome, compared_of(found.compared), method_names(), kept)
     publish(outcome, place, to, done="The comparison is done")
     if code := gate_code(outcome, counts, floor):
         raise typer.Exit(code)
@@ -150,8 +156,8 @@ class CompareCommand(typer.core.TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """A context of the command with the options of the methods named in `args`. Raises ConfigError."""
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        methods = [method_of(name) for name in dict.fromkeys(_methods_in(args) or DEFAULT_METHODS)]
-        app.command(info_name, help=self.help)(with_methods(_compare, methods))
+        methods = [*dict.fromkeys(_methods_in(args) or DEFAULT_METHODS)]
+        app.command(info_name, help=self.help)(with_methods(_compare, methods, EVERYDAY))
         return typer.main.get_command(app).make_context(info_name, args, parent, **extra)
 
 
@@ -166,5 +172,5 @@ def _methods_in(args: Sequence[str]) -> list[str]:
     return found
 
 
-command = with_methods(_compare, [method_of(name) for name in DEFAULT_METHODS])
+command = with_methods(_compare, DEFAULT_METHODS, EVERYDAY)
 COMMAND_CLASS: Final = CompareCommand

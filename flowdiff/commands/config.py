@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flowdiff.settings.effective import CONFIG_VARIABLE, effective
-from flowdiff.settings.key_options import Flags, takes_keys
-from flowdiff.settings.toml_text import default_toml, effective_toml
+from flowdiff.cli.settings_options import Flags, takes_settings
+from flowdiff.commands.ingest import INGEST_OPTIONS
+from flowdiff.settings.effective import CONFIG_VARIABLE, DEFAULT, KEYS, Effective, effective
+from flowdiff.settings.keys import Key, Kind
+from schemas.visible import visible
 
 
-@takes_keys
+@takes_settings
 def command(
-    flags: Flags,
+    flags: Annotated[Flags, INGEST_OPTIONS],
     config: Annotated[
         Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
     ] = None,
@@ -31,3 +35,44 @@ def command(
         typer.echo(default_toml(), nl=False)
         return
     typer.echo(effective_toml(effective(flags, os.environ, config)), nl=False)
+
+
+def effective_toml(found: Effective) -> str:
+    """Every key with its value and where that comes from. Secrets are named and never shown."""
+    return _document(lambda key: _effective_line(key, found))
+
+
+def default_toml() -> str:
+    """Every key with what it is, at its default, commented out."""
+    return _document(_default_lines)
+
+
+def _document(lines_of: Callable[[Key], Iterator[str]]) -> str:
+    lines: list[str] = []
+    for section, keys in groupby(KEYS.values(), key=lambda key: key.path[:-1]):
+        if section:
+            lines += ["", f"[{'.'.join(section)}]"]
+        for key in keys:
+            lines += lines_of(key)
+    return "\n".join(lines) + "\n"
+
+
+def _effective_line(key: Key, found: Effective) -> Iterator[str]:
+    origin = visible(found.origins.get(key.name, DEFAULT))
+    value = found.value(key)
+    if value is None:
+        yield f"# {key.path[-1]} is not set"
+    elif key.kind is Kind.SECRET:
+        yield f"# {key.path[-1]} is set, and not shown  # {origin}"
+    else:
+        yield f"{key.path[-1]} = {key.shown(value)}  # {origin}"
+
+
+def _default_lines(key: Key) -> Iterator[str]:
+    yield f"# {key.about}"
+    if key.kind is Kind.SECRET:
+        yield f"# A secret: set {key.variable}."
+    elif key.default is None:
+        yield f"# {key.path[-1]} ="
+    else:
+        yield f"# {key.path[-1]} = {key.shown(key.default)}"

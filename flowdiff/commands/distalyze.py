@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowdiff.method_command import method_command
+from flowdiff.cli.method_command import method_command
 
 command = method_command(
     "distalyze",
@@ -10,4 +10,5 @@ command = method_command(
 
     One period: slow against fast. Two: the second against the first. --host: one host against the rest.
     """,
+    everyday=("instances", "contrast", "host", "root"),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.options import LAKE_HELP
-from flowdiff.upkeep_run import upkeep
+from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.upkeep import upkeep
 from schemas.windows import NS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(
 
 def _list(store: Store) -> None:
     """Lanes of partitions, and how far each is."""
-    from flowdiff.listing import Heading, Kind, print_rows
+    from flowdiff.cli.listing import Heading, Kind, print_rows
     from stitch.drivers.ending import lanes_of_partitions
 
     def reached(sealed_ns: int | None, ended_ns: int | None) -> str:

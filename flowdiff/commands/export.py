@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowdiff.options import LakeOption, PeriodOption, WhereOption, period_of
+from flowdiff.cli.options import LakeOption, PeriodOption, WhereOption, period_of
 
 if TYPE_CHECKING:
     from analyze.export.flows import Exported
@@ -51,7 +51,7 @@ def command(
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
     from analyze.export.flows import export_dot, export_native, export_otlp
     from analyze.export.selection import Asked
-    from flowdiff.output import open_output
+    from flowdiff.cli.output import open_output
 
     writers = {
         ExportFormat.DOT: export_dot,

@@ -18,8 +18,8 @@ from analyze.report.drawing.swimlane import Activity, activities, cells
 from analyze.report.wording import clip, count, counted, duration, short, significant, visible
 from analyze.sql.browse import StoredFlow, find_flow
 from analyze.sql.session import open_session
-from flowdiff.options import JsonOption, LakeOption, PeriodOption, period_of
-from flowdiff.output import print_json_value
+from flowdiff.cli.options import JsonOption, LakeOption, PeriodOption, period_of
+from flowdiff.cli.table_output import print_json_value
 from schemas.lake import RECORDS, SPANS
 from schemas.quality import Quality
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.options import LAKE_HELP
+from flowdiff.cli.options import LAKE_HELP
 from schemas.errors import ConfigError, LakeError
 
 

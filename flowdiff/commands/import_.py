@@ -16,14 +16,12 @@ import typer
 from pydantic import SecretBytes
 from rich.console import Console
 
-from flowdiff.listing import Heading, Kind, print_rows
-from flowdiff.model_options import FieldOption, ModelOptions, takes_models
-from flowdiff.streams import told_afterwards
-from flowdiff.version import version
-from schemas.config import MIN_HASH_KEY_BYTES, DecodeConfig, ParamRules
+from flowdiff.cli.listing import Heading, Kind, print_rows
+from flowdiff.cli.settings_options import Options, takes_settings
+from flowdiff.cli.streams import told_afterwards
+from flowdiff.cli.version import version
+from schemas.config import MIN_HASH_KEY_BYTES, ParamRules
 from schemas.errors import ConfigError, InputError
-from schemas.sizes import parse_size
-from schemas.windows import window_length_ns
 from stitch.drivers.import_settings import ImportSettings, ImportSummary
 
 if TYPE_CHECKING:
@@ -33,15 +31,7 @@ HASH_KEY = "FLOWDIFF_HASH_KEY"
 """Environment variable with the key of hashed parameters."""
 
 
-def _parse_size(text: str) -> int:
-    """Bytes of `512MB`, `1GiB`, `1G`: units of 1024. Raises ConfigError below 64 MB."""
-    size = parse_size(text)
-    if size is None or size < 64 * 2**20:
-        raise ConfigError(f"'{text}' is not a memory budget.", remedy="Write 64MB or more: 512MB, 1GB, 8GB.")
-    return size
-
-
-@takes_models
+@takes_settings
 def command(
     files: Annotated[list[str], typer.Argument(help="Files or globs; `-` reads standard input.")],
     lake: Annotated[
@@ -54,18 +44,27 @@ def command(
     ],
     settings: Annotated[
         ImportSettings,
-        ModelOptions(
-            leave_out=("decode", "stitch"),
-            fields={
-                "window_length_ns": FieldOption("--window", parse=window_length_ns, metavar="LENGTH"),
-                "max_dead_letters_per_file": FieldOption("--max-dead-letters"),
-                "memory_bytes": FieldOption(
-                    "--memory", parse=_parse_size, shown_default="1GB", metavar="SIZE"
-                ),
+        Options(
+            only=(
+                "format",
+                "window_length",
+                "memory",
+                "params_share",
+                "max_windows",
+                "any_time",
+                "max_dead_letters_per_file",
+                "decode.label_keys",
+                "decode.event_points",
+            ),
+            flags={
+                "window_length": "--window",
+                "max_dead_letters_per_file": "--max-dead-letters",
+                "decode.label_keys": "--label-keys",
+                "decode.event_points": "--event-points",
             },
+            everyday=("format", "window_length", "memory"),
         ),
     ],
-    decode: Annotated[DecodeConfig, ModelOptions(only=("label_keys", "event_points"))],
     allow_params: Annotated[
         list[str] | None, typer.Option(help="Keep only parameters that match one of these patterns.")
     ] = None,
@@ -100,7 +99,7 @@ def command(
         summary = import_into(
             lake,
             _expand(files),
-            settings.model_copy(update={"decode": decode.model_copy(update={"params": params})}),
+            settings.model_copy(update={"decode": settings.decode.model_copy(update={"params": params})}),
             owner=f"{os.getpid()}-{uuid.uuid4().hex}",
             created_by=f"flowdiff {version()}",
             stdin=sys.stdin.buffer,

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from flowdiff.live.one_heap import share_one_heap
-from flowdiff.settings.effective import CONFIG_VARIABLE, effective
-from flowdiff.settings.key_options import Flags, takes_keys
+from flowdiff.cli.settings_options import Flags, Options, takes_settings
+from flowdiff.live.memory import share_one_heap
+from flowdiff.settings.effective import CONFIG_VARIABLE, KEYS, effective
+
+_EVERYDAY: Final = (
+    "lake",
+    "kafka.bootstrap",
+    "kafka.topics",
+    "kafka.topic_pattern",
+    "kafka.formats",
+    "kafka.default_format",
+    "kafka.group",
+    "kafka.start_at",
+    "kafka.on_corrupt",
+    "live.window_length",
+    "live.commit_interval",
+    "live.lateness",
+    "live.idle",
+    "live.memory",
+    "live.accept_gaps",
+    "serve.address",
+    "log.level",
+    "log.format",
+)
+_RARE: Final = ("stay_halted", "kafka.static_member_id", "live.keep_events", "live.params_share")
+INGEST_OPTIONS: Final = Options(keys=KEYS.values(), only=(*_EVERYDAY, *_RARE), everyday=_EVERYDAY)
+"""What can be typed. The other keys are for a configuration and the environment."""
 
 
-@takes_keys
+@takes_settings
 def command(
-    flags: Flags,
+    flags: Annotated[Flags, INGEST_OPTIONS],
     config: Annotated[
         Path | None, typer.Option(help=f"Configuration in TOML; else the one of {CONFIG_VARIABLE}.")
     ] = None,
@@ -30,9 +54,11 @@ def command(
 ) -> int:
     """Ingest topics of Kafka into a lake, continuously and exactly once.
 
-    Every flag can also stand in the configuration, or in the environment; flags win, then the environment.
-    `flowdiff config` shows what counts, and why. SIGTERM or Ctrl-C ends it in an orderly way, a second one at
-    once. Exit code 0: ended as asked; 2: it could not start; 4: lanes halted, a person has to decide.
+    These and more settings can stand in a configuration, or in the environment; flags win, then the
+    environment. `flowdiff config --defaults` lists them all, `flowdiff config` shows what counts, and why.
+
+    SIGTERM or Ctrl-C ends it in an orderly way, a second one at once. Exit code 0: ended as asked; 2: it
+    could not start; 4: lanes halted, a person has to decide.
     """
     found = effective(flags, os.environ, config)
     share_one_heap()

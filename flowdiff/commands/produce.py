@@ -6,26 +6,26 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.kafka_options import (
+from flowdiff.cli.kafka import (
+    MESSAGE_FLAG,
     BootstrapOption,
-    SecurityOptions,
+    ConfigOption,
     kafka_settings,
     print_written,
     told_progress,
 )
-from flowdiff.model_options import ModelOptions, takes_models
-from ingest.kafka.kafka_settings import KafkaSecurity
-from ingest.kafka.produce_settings import ProduceSettings
+from flowdiff.cli.settings_options import Options, takes_settings
+from ingest.kafka.kafka_settings import ProduceSettings
 from schemas.errors import InputError
 
 
-@takes_models
+@takes_settings
 def command(
     files: Annotated[list[str], typer.Argument(help="Files, in the order in which they are written.")],
     topic: Annotated[str, typer.Option(help="Topic to write to.")],
-    settings: Annotated[ProduceSettings, ModelOptions()],
-    security: Annotated[KafkaSecurity, SecurityOptions],
-    bootstrap: BootstrapOption = ["localhost:9092"],  # noqa: B006 - typer copies it
+    settings: Annotated[ProduceSettings, Options(flags=MESSAGE_FLAG)],
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="Format of the files; else told by content.")
     ] = None,
@@ -44,7 +44,7 @@ def command(
     for file in files:
         if not Path(file).is_file():
             raise InputError(f"There is no file '{file}'.", remedy="Check the path.")
-    kafka = kafka_settings(bootstrap, security, topics=(topic,))
+    kafka = kafka_settings(bootstrap, config, topics=(topic,))
     with told_progress("writing") as told:
         written = produce_files(kafka, topic, files, format_, settings, told)
     print_written(written)

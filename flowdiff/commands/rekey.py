@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.kafka_options import (
+from flowdiff.cli.kafka import (
+    MESSAGE_FLAG,
     BootstrapOption,
-    SecurityOptions,
+    ConfigOption,
     kafka_settings,
     print_written,
     told_progress,
 )
-from flowdiff.model_options import ModelOptions, takes_models
-from ingest.kafka.kafka_settings import KafkaSecurity
-from ingest.kafka.produce_settings import ProduceSettings
+from flowdiff.cli.settings_options import Options, takes_settings
+from ingest.kafka.kafka_settings import ProduceSettings
 
 
-@takes_models
+@takes_settings
 def command(
     source: Annotated[list[str], typer.Argument(help="Topics to read.")],
     topic: Annotated[str, typer.Option("--to", help="Topic to write to.")],
-    settings: Annotated[ProduceSettings, ModelOptions(only=("message_bytes", "compression"))],
-    security: Annotated[KafkaSecurity, SecurityOptions],
-    bootstrap: BootstrapOption = ["localhost:9092"],  # noqa: B006 - typer copies it
+    settings: Annotated[ProduceSettings, Options(only=("message", "compression"), flags=MESSAGE_FLAG)],
+    bootstrap: BootstrapOption = None,
+    config: ConfigOption = None,
     format_: Annotated[str, typer.Option("--format", help="Format of the messages.")] = "otlp-proto",
     group: Annotated[
         str, typer.Option(help="Consumer group; several processes share the work.")
@@ -44,7 +44,7 @@ def command(
     from ingest.kafka.produce import rekey
 
     kafka = kafka_settings(
-        bootstrap, security, topics=tuple(source), group=group, default_format=format_of(format_).name
+        bootstrap, config, topics=tuple(source), group=group, default_format=format_of(format_).name
     )
     stopped = False
 

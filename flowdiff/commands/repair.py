@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.options import LAKE_HELP
+from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
 from flowdiff.settings.effective import CONFIG_VARIABLE, effective
-from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
 
 
 def command(

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from flowdiff.options import LAKE_HELP
-from flowdiff.upkeep_run import GraceOption, duration_ns, upkeep
+from flowdiff.cli.options import LAKE_HELP
+from flowdiff.cli.upkeep import GraceOption, duration_ns, upkeep
 
 
 def command(

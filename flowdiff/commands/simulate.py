@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flowdiff.listing import Heading, Kind, print_rows
-from flowdiff.output import is_stdout, open_output
+from flowdiff.cli.listing import Heading, Kind, print_rows
+from flowdiff.cli.output import is_stdout, open_output
 from ingest.codecs.spans.spans_to_events import EARLIEST_NS, LATEST_NS
 from ingest.simulate.faults import FAULTS, Fault, find_fault, plan_causes
 from ingest.simulate.fit import PAPER, Fit, fit
@@ -82,7 +82,7 @@ def command(
         "requests": sum(t.n_simulated for t in result.traces),
         "traced": sum(len(t) for t in result.traces),
         "simulated_seconds": round(result.seconds, 3),
-        "tag": result.telling.tag,
+        "tag": result.recording.tag,
     }
     if out is not None:
         with open_output(out) as file:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from flowdiff.listing import Heading, Kind, print_drawing, print_rows, print_sentence
-from flowdiff.options import (
+from flowdiff.cli.listing import Heading, Kind, print_drawing, print_rows, print_sentence
+from flowdiff.cli.options import (
     LakeOption,
     PeriodOption,
     TableFormat,
@@ -122,7 +122,7 @@ def _answer(session: SessionProcess, query: str, form: TableFormat, output: Path
     if form is TableFormat.TABLE:
         _print_rows(session, query)
     else:
-        from flowdiff.output import write_table
+        from flowdiff.cli.table_output import write_table
 
         write_table(session.stream(query), form, output)
 

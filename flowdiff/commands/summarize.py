@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from analyze.refine.settings import RefineSettings
-from flowdiff.model_options import takes_models
-from flowdiff.options import LAKE_HELP, JsonOption, warn_of_pending
-from flowdiff.progress import counted_progress
-from flowdiff.refine_options import REFINE_OPTIONS
+from flowdiff.cli.options import LAKE_HELP, REFINE_OPTIONS, JsonOption, warn_of_pending
+from flowdiff.cli.progress import counted_progress
+from flowdiff.cli.settings_options import takes_settings
 from schemas.errors import ConfigError, LakeError
 
 
-@takes_models
+@takes_settings
 def command(
     lake: Annotated[
         str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from flowdiff.settings.units import duration_of
+from flowdiff.settings.keys import duration_of
 
 if TYPE_CHECKING:
     from flowdiff.live.scrape import Scrape

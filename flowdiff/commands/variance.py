@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowdiff.method_command import method_command
+from flowdiff.cli.method_command import method_command
 
 command = method_command(
     "variance",
@@ -11,4 +11,5 @@ command = method_command(
     Of one period: the variance split between root types, paths and places, categories by C², their edges by
     what they add. Of two: also what became more variable. Exit code 0 whatever is found.
     """,
+    everyday=("sort", "by", "category", "markers"),
 )

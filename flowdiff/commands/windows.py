@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from flowdiff.options import JsonOption, LakeOption, PeriodOption, UnsealedOption, period_of
+from typing import Annotated, Final
+
+import typer
+
+from flowdiff.cli.options import PERIOD_HELP, JsonOption, LakeOption, UnsealedOption, period_of, say_notes
+
+LISTED: Final = 288
+"""Windows listed where no period is given, the last ones: a day of five minutes each."""
 
 
 def command(
     lake: LakeOption,
-    period: PeriodOption = "all",
+    period: Annotated[
+        str | None, typer.Option("--period", help=PERIOD_HELP, show_default=f"the last {LISTED} windows")
+    ] = None,
     unsealed: UnsealedOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -15,11 +24,14 @@ def command(
     from analyze.report.wording import count, duration, percent
     from analyze.sql.browse import flagged, windows
     from analyze.sql.session import open_session
-    from flowdiff.listing import Heading, Kind, print_rows
-    from flowdiff.output import print_json
-    from flowdiff.quality import print_flags
+    from flowdiff.cli.listing import Heading, Kind, print_flags, print_rows
+    from flowdiff.cli.table_output import print_json
 
-    with open_session(period_of(lake, period, unsealed=unsealed)) as session:
+    at_most = LISTED if period is None else None
+    found = period_of(lake, period or "all", unsealed=unsealed, at_most=at_most)
+    if found.earlier:
+        say_notes([f"the last {LISTED} windows; {count(found.earlier)} before them: --period all lists all."])
+    with open_session(found) as session:
         rows = windows(session)
         flags, requests = flagged(session)
     if as_json:

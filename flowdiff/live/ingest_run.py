@@ -7,32 +7,32 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from flowdiff.cli.outcome import FAILED
+from flowdiff.cli.version import version
+from flowdiff.live.memory import SpareMemory
 from flowdiff.live.run_log import LogWatch, open_log
 from flowdiff.live.run_metrics import RunMetrics, StatusCollector
-from flowdiff.live.spare_memory import SpareMemory
 from flowdiff.live.status_server import StatusServer
 from flowdiff.live.stopping import StopOnSignal
 from flowdiff.live.timed_store import TimedStore
-from flowdiff.live.watches import Watches
-from flowdiff.outcome import FAILED
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from flowdiff.version import version
 from ingest.kafka.kafka_settings import OnCorrupt
 from ingest.source import LiveSource
+from schemas.commits import CommitRecord
 from schemas.errors import FlowdiffError, HaltedError, InputError, LakeError
 from schemas.windows import NS_PER_SECOND
 from stitch.drivers.batch import DEFAULT_WINDOW_NS
 from stitch.drivers.live.beginning import LiveIdentity
 from stitch.drivers.live.live_run import LiveRun
 from stitch.drivers.live.steady_clock import Clock, SteadyClock
-from stitch.drivers.live.watch import LaneState
+from stitch.drivers.live.watch import LaneState, Watch
 from stitch.lake.disk import make_private_folder
 from stitch.lake.layout import ensure_lake
 from stitch.lake.place import is_bucket, open_store
@@ -197,3 +197,30 @@ def _too_slow(log: Any) -> None:
     """In a thread of its own, while the orderly end hangs."""
     log.error("stop budget over", why="Ending now: the next process goes on at the last commits.")
     os._exit(FAILED)
+
+
+class Watches:
+    """A `Watch` that tells others, in order."""
+
+    def __init__(self, *watches: Watch) -> None:
+        self._watches = watches
+
+    def decoded(self, stream: str, messages: int, size: int, events: int, refused: Mapping[str, int]) -> None:
+        """See Watch."""
+        for watch in self._watches:
+            watch.decoded(stream, messages, size, events, refused)
+
+    def committed(self, record: CommitRecord, took_s: float) -> None:
+        """See Watch."""
+        for watch in self._watches:
+            watch.committed(record, took_s)
+
+    def lane(self, lane: int, state: str, why: str) -> None:
+        """See Watch."""
+        for watch in self._watches:
+            watch.lane(lane, state, why)
+
+    def trouble(self, why: str | None) -> None:
+        """See Watch."""
+        for watch in self._watches:
+            watch.trouble(why)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from flowdiff.settings.ingest_config import IngestConfig
 from flowdiff.settings.keys import PREFIX, Key, Kind, keys_of
+from ingest.kafka.kafka_settings import KafkaSettings
 from schemas.errors import ConfigError, FlowdiffError, InputError
 
 CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
@@ -21,6 +22,8 @@ DEFAULT: Final = "default"
 KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
 """Every key by its name."""
 _SECTIONS: Final = {".".join(key.path[:n]) for key in KEYS.values() for n in range(1, len(key.path))}
+_REACHING: Final = ("kafka.bootstrap", "kafka.client_name", "kafka.security.", "kafka.connect_timeout")
+"""Keys by which a Kafka is reached, whatever is done there."""
 _HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Variables that Kubernetes sets in a pod for every service of its namespace: `flowdiff-kafka` is one."""
@@ -55,20 +58,40 @@ def effective(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path |
 
     Raises ConfigError with the key and where its value came from, InputError for a file that cannot be read.
     """
+    told = _gathered(flags, environ, file)
+    _read_hash_key(told)
+    try:
+        config = IngestConfig.model_validate({"kafka": {}} | _values(told))
+    except ValidationError as error:
+        raise _refusal(error, told) from None  # pydantic's text holds the values, secrets too
+    return Effective(config, {name: each.origin for name, each in told.items()})
+
+
+def kafka_of(
+    flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None, **fields: Any
+) -> KafkaSettings:
+    """How to reach a Kafka, for commands that say by `fields` what is done there. Raises as `effective`."""
+    told = _gathered(flags, environ, file)
+    told = {name: each for name, each in told.items() if name.startswith(_REACHING)}
+    try:
+        return KafkaSettings.model_validate(_values(told).get("kafka", {}) | fields)
+    except ValidationError as error:
+        raise _refusal(error, told, ("kafka",)) from None
+
+
+def _gathered(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> dict[str, _Told]:
     if file is None and environ.get(CONFIG_VARIABLE):
         file = Path(environ[CONFIG_VARIABLE])
     told = {} if file is None else _of_file(file)
     told |= _of_environment(environ)
-    told |= {name: _Told(value, str(KEYS[name].flag)) for name, value in flags.items()}
-    _read_hash_key(told)
-    values: dict[str, Any] = {"kafka": {}}
+    return told | {name: _Told(value, str(KEYS[name].flag)) for name, value in flags.items()}
+
+
+def _values(told: Mapping[str, _Told]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for name, each in told.items():
-        _put(values, KEYS[name].field, _read(KEYS[name], each))
-    try:
-        config = IngestConfig.model_validate(values)
-    except ValidationError as error:
-        raise _refusal(error, told) from None  # pydantic's text holds the values, secrets too
-    return Effective(config, {name: each.origin for name, each in told.items()})
+        KEYS[name].put(values, _read(KEYS[name], each))
+    return values
 
 
 def _of_file(file: Path) -> dict[str, _Told]:
@@ -149,12 +172,6 @@ def _read_hash_key(told: dict[str, _Told]) -> None:
     told[_HASH_KEY] = _Told(key.decode("utf-8", "surrogateescape"), "hash_key_file")
 
 
-def _put(values: dict[str, Any], field: tuple[str, ...], value: Any) -> None:
-    for part in field[:-1]:
-        values = values.setdefault(part, {})
-    values[field[-1]] = value
-
-
 def _read(key: Key, told: _Told) -> Any:
     try:
         value = key.read(told.value)
@@ -173,10 +190,10 @@ def _shown(key: Key, told: _Told | None) -> str:
     return "what it is" if told is None or key.kind is Kind.SECRET else f"'{told.value}'"
 
 
-def _refusal(error: ValidationError, told: Mapping[str, _Told]) -> ConfigError:
-    """The first thing that the model has against the values, in terms of keys."""
+def _refusal(error: ValidationError, told: Mapping[str, _Told], above: tuple[str, ...] = ()) -> ConfigError:
+    """The first thing that the model, which lies in `above`, has against the values, in terms of keys."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    place = tuple(part for part in first["loc"] if isinstance(part, str))
+    place = (*above, *(part for part in first["loc"] if isinstance(part, str)))
     why = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
     key = next((key for key in KEYS.values() if place[: len(key.field)] == key.field), None)
     if key is not None and first["type"] == "missing":

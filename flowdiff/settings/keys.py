@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 
-from flowdiff.settings.units import duration_of, shown_duration, shown_size, size_of
-from schemas.windows import window_length_ns
+from schemas.errors import ConfigError
+from schemas.sizes import parse_size
+from schemas.windows import NS_PER_MINUTE, NS_PER_SECOND, parse_duration_ns, window_length_ns
 
 PREFIX: Final = "FLOWDIFF_"
 FLAGLESS_SECTIONS: Final = ("kafka", "live")
@@ -43,7 +44,7 @@ class Kind(StrEnum):
     CHOICE = "CHOICE"
     TEXT = "TEXT"
     LIST = "LIST"
-    PAIRS = "PATTERN=FORMAT"
+    PAIRS = "PATTERN=WORD"
     SECRET = "SECRET"
 
 
@@ -63,7 +64,7 @@ class Key:
     about: str
     choices: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
-    """PAIRS: names of both parts."""
+    """PAIRS of a model: names of both parts."""
 
     @property
     def name(self) -> str:
@@ -100,23 +101,26 @@ class Key:
             case Kind.LIST:
                 return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
             case Kind.PAIRS:
-                return (
-                    [self._pair(part) for part in value.split(",") if part]
-                    if isinstance(value, str)
-                    else value
-                )
+                parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
+                return [self._pair(part) if isinstance(part, str) else part for part in parts]
             case Kind.INTEGER | Kind.NUMBER if isinstance(value, bool):
                 raise ValueError("a number is wanted")
             case Kind.TEXT | Kind.CHOICE | Kind.SECRET:
                 return _text(value, "text")
         return value
 
-    def _pair(self, text: str) -> dict[str, str]:
+    def put(self, values: dict[str, Any], value: Any) -> None:
+        """Set the value in what a model is validated from."""
+        for part in self.field[:-1]:
+            values = values.setdefault(part, {})
+        values[self.field[-1]] = value
+
+    def _pair(self, text: str) -> dict[str, str] | tuple[str, str]:
         """The last `=` parts them, so that a regular expression may hold one."""
         left, equals, right = text.rpartition("=")
         if not equals or not left or not right:
             raise ValueError(f"write {self.kind}")
-        return dict(zip(self.pair, (left, right), strict=True))
+        return dict(zip(self.pair, (left, right), strict=True)) if self.pair else (left, right)
 
     def shown(self, value: Any) -> str:
         """A value of the model as TOML; `read` takes it back. Never one of a secret, never None."""
@@ -178,8 +182,8 @@ def _key(path: tuple[str, ...], field: tuple[str, ...], info: FieldInfo) -> Key:
         None if info.is_required() else info.get_default(call_default_factory=True),
         info.is_required(),
         _UNIT.sub(r"`\1`", " ".join((info.description or "").split())),
-        tuple(member.value for member in type_) if kind is Kind.CHOICE else (),
-        tuple(type_.model_fields) if kind is Kind.PAIRS else (),
+        _choices(type_) if kind is Kind.CHOICE else (),
+        tuple(getattr(type_, "model_fields", ())) if kind is Kind.PAIRS else (),
     )
 
 
@@ -192,8 +196,12 @@ def _kind(name: str, info: FieldInfo) -> tuple[Kind, Any]:
         item = get_args(type_)[0]
         if item is str:
             return Kind.LIST, item
+        if get_args(item) == (str, str):
+            return Kind.PAIRS, item
         if issubclass(item, BaseModel) and len(item.model_fields) == 2:
             return Kind.PAIRS, item
+    elif get_origin(type_) is Literal:
+        return Kind.CHOICE, type_
     elif issubclass(type_, SecretStr | SecretBytes):
         return Kind.SECRET, type_
     elif issubclass(type_, Enum):
@@ -207,6 +215,10 @@ def _kind(name: str, info: FieldInfo) -> tuple[Kind, Any]:
     raise TypeError(f"the field '{name}' cannot be a key: {type_}")
 
 
+def _choices(type_: Any) -> tuple[str, ...]:
+    return get_args(type_) if get_origin(type_) is Literal else tuple(member.value for member in type_)
+
+
 _SCALARS: Final = {
     bool: Kind.SWITCH,
     int: Kind.INTEGER,
@@ -214,3 +226,44 @@ _SCALARS: Final = {
     str: Kind.TEXT,
     Path: Kind.TEXT,
 }
+
+_ZERO: Final = re.compile(r"0+(ms|s|m|h|d|w)?")
+_SIZES: Final = ("T", "G", "M", "K")
+_UNITS_NS: Final = (
+    ("d", 1440 * NS_PER_MINUTE),
+    ("h", 60 * NS_PER_MINUTE),
+    ("m", NS_PER_MINUTE),
+    ("s", NS_PER_SECOND),
+)
+_NS_PER_MS: Final = 1_000_000
+
+
+def duration_of(text: str) -> int:
+    """Nanoseconds of `1500ms`, `10s`, `5m`, `0s`. Raises ConfigError."""
+    return 0 if _ZERO.fullmatch(text.strip()) else parse_duration_ns(text)
+
+
+def shown_duration(ns: int) -> str:
+    """The largest unit that is whole; `duration_of` reads it. What is below a millisecond is lost."""
+    if ns:
+        for unit, unit_ns in _UNITS_NS:
+            if ns % unit_ns == 0:
+                return f"{ns // unit_ns}{unit}"
+    return f"{ns // _NS_PER_MS}ms" if ns else "0s"
+
+
+def size_of(text: str) -> int:
+    """Bytes of `512MB`, `1GiB`, `1G`, `4096`: units of 1024. Raises ConfigError."""
+    size = parse_size(text)
+    if size is None:
+        raise ConfigError(f"'{text}' is not a size.", remedy="Write a number and a unit: 64MB, 1GB.")
+    return size
+
+
+def shown_size(n_bytes: int) -> str:
+    """The largest unit that is whole; `size_of` reads it."""
+    for place, unit in enumerate(_SIZES):
+        unit_bytes = 1024 ** (len(_SIZES) - place)
+        if n_bytes and n_bytes % unit_bytes == 0:
+            return f"{n_bytes // unit_bytes}{unit}B"
+    return f"{n_bytes}B"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import ssl
-from collections.abc import Mapping
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from pydantic import SecretStr
 
-from ingest.kafka.kafka_settings import KafkaSecurity, KafkaSettings, Mechanism
+from ingest.kafka.kafka_settings import KafkaSecurity, Mechanism
 from schemas.errors import ConfigError
 
 
@@ -22,7 +30,7 @@ def client_security(security: KafkaSecurity) -> dict[str, Any]:
     if security.protocol.has_sasl:
         arguments["sasl_mechanism"] = security.mechanism.value
         if security.mechanism is Mechanism.OAUTHBEARER:
-            from ingest.kafka.bearer_tokens import token_provider
+            from ingest.kafka.kafka_security import token_provider
 
             arguments["sasl_oauth_token_provider"] = token_provider(security)
         else:
@@ -37,17 +45,6 @@ SECRETS: Final = {
     "client_secret": "FLOWDIFF_KAFKA_SECURITY_CLIENT_SECRET",
 }
 """Variables of the environment with secrets; files are the other way."""
-
-
-def with_secrets(settings: KafkaSettings, environment: Mapping[str, str]) -> KafkaSettings:
-    """The settings with those secrets of the environment that no file is named for."""
-    security = settings.security
-    found = {
-        name: SecretStr(environment[variable])
-        for name, variable in SECRETS.items()
-        if variable in environment and getattr(security, f"{name}_file") is None
-    }
-    return settings.model_copy(update={"security": security.model_copy(update=found)})
 
 
 def tls_context(security: KafkaSecurity) -> ssl.SSLContext:
@@ -105,3 +102,91 @@ def secret(value: SecretStr | None, file: Path | None) -> str | None:
         raise ConfigError(
             f"The secret in '{file}' cannot be read: {why}.", remedy="Check the path."
         ) from error
+
+
+REQUEST_TIMEOUT_S: Final = 5.0
+"""For a token. The client's other work waits meanwhile; heartbeats have several times as long."""
+_EARLY: Final = 0.2
+"""A token is renewed when this share of its life is left."""
+_MAX_ANSWER_BYTES: Final = 2**20
+
+
+class TokenError(RuntimeError):
+    """No token could be had. Says why, and nothing secret."""
+
+
+class FileTokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
+    """The token that a file holds at the moment."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    def token(self) -> str:
+        """Raises TokenError."""
+        try:
+            return self._file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenError(f"the token file '{self._file}' cannot be read: {error}") from None
+
+
+class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is not typed
+    """Tokens from an authority (RFC 6749, 4.4), each used until a fifth of its life is left."""
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        read_secret: Callable[[], str],
+        scope: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._url, self._client_id, self._read_secret, self._scope = url, client_id, read_secret, scope
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._token = ""
+        self._renew_at = 0.0
+
+    def token(self) -> str:
+        """Raises TokenError where there is no token that still holds and none can be had."""
+        with self._lock:
+            if not self._token or self._clock() >= self._renew_at:
+                self._token, life_s = self._ask()
+                self._renew_at = self._clock() + (1 - _EARLY) * life_s
+            return self._token
+
+    def _ask(self) -> tuple[str, float]:
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": self._client_id,
+            "client_secret": self._read_secret(),
+        }
+        if self._scope is not None:
+            form["scope"] = self._scope
+        data, headers = urllib.parse.urlencode(form).encode(), {"Accept": "application/json"}
+        try:
+            request = urllib.request.Request(self._url, data, headers)
+            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
+                told = json.loads(answer.read(_MAX_ANSWER_BYTES))
+            return str(told["access_token"]), float(told.get("expires_in", 0))
+        except urllib.error.HTTPError as error:
+            raise TokenError(f"{self._url} answers {error.code} {error.reason}") from None
+        except http.client.HTTPException as error:
+            # Its text is what came.
+            raise TokenError(f"{self._url} does not answer as HTTP does: {type(error).__name__}") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TokenError(f"no token from {self._url}: {error}") from None
+
+
+def token_provider(security: KafkaSecurity) -> AbstractTokenProvider:
+    """As the settings say."""
+    if security.token_file is not None:
+        return FileTokens(security.token_file)
+    assert security.token_url is not None, "checked by the settings"
+    assert security.client_id is not None, "checked by the settings"
+
+    def read_secret() -> str:
+        return needed_secret(security, "client_secret")
+
+    return ClientCredentials(security.token_url, security.client_id, read_secret, security.token_scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from ingest.simulate.telling import Telling, decoded, told_point
+from ingest.simulate.recording import Recording, decoded, recorded_point
 from ingest.simulate.trace import Structure, Trace
 from ingest.simulate.workload import BLOCK_BYTES
 
@@ -15,23 +15,23 @@ _ID = "\x01"
 """Stands for the request id in a template."""
 
 
-def native_lines(telling: Telling, traces: Sequence[Trace]) -> Iterator[bytes]:
+def native_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
     """Chunks of NDJSON: requests in order of their start, records in order of their strands."""
     for trace in traces:
-        yield from _shard(telling, trace)
+        yield from _shard(recording, trace)
 
 
-def _shard(telling: Telling, trace: Trace) -> Iterator[bytes]:
+def _shard(recording: Recording, trace: Trace) -> Iterator[bytes]:
     structures = decoded(trace)
-    times = telling.recorded_times(trace, structures)
-    lost = telling.lost(trace)
-    told = telling.tell(trace)
+    times = recording.recorded_times(trace, structures)
+    lost = recording.lost(trace)
+    recorded = recording.recorded(trace)
     templates: dict[tuple[int, bool, float], list[str]] = {}
     pending: list[str] = []
     n_lines = 0
-    for i, row in enumerate(told.rows.tolist()):
+    for i, row in enumerate(recorded.rows.tolist()):
         structure = int(trace.structure[row])
-        key = (structure, bool(told.renamed[i]), float(told.sample_rate[i]))
+        key = (structure, bool(recorded.renamed[i]), float(recorded.sample_rate[i]))
         lines = templates.get(key)
         if lines is None:
             lines = templates[key] = _template(structures[structure], key[1], key[2])
@@ -49,7 +49,7 @@ def _shard(telling: Telling, trace: Trace) -> Iterator[bytes]:
                 for line, argument, miss in zip(lines, arguments, gone, strict=True)
                 if not miss
             )
-        pending.append(text.replace(_ID, told.request_id[i]))
+        pending.append(text.replace(_ID, recorded.request_id[i]))
         n_lines += high - low
         if n_lines >= CHUNK_LINES:
             yield "".join(pending).encode()
@@ -73,7 +73,7 @@ def _template(structure: Structure, renamed: bool, rate: float) -> list[str]:
     lines = []
     for number, strand in enumerate(structure.strands):
         for seq, step in enumerate(strand):
-            point = told_point(step.code, renamed)
+            point = recorded_point(step.code, renamed)
             fields: dict[str, object] = {
                 "breadcrumb": f"{_ID}.{number}",
                 "request_id": _ID,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ingest.simulate.points import Point, Span
-from ingest.simulate.telling import Telling, decoded, told_point
+from ingest.simulate.recording import Recording, decoded, recorded_point
 from ingest.simulate.trace import Structure, Trace
 from ingest.simulate.workload import BLOCK_BYTES
 
@@ -33,27 +33,27 @@ class _SpanShape:
     start: int
     end: int
     own: int
-    """The step that the span is told for: lost with it."""
+    """The step that the span is recorded for: lost with it."""
     root: bool
 
 
-def otlp_lines(telling: Telling, traces: Sequence[Trace]) -> Iterator[bytes]:
+def otlp_lines(recording: Recording, traces: Sequence[Trace]) -> Iterator[bytes]:
     """Chunks of JSON lines, requests in order of their start."""
     for trace in traces:
-        yield from _shard(telling, trace)
+        yield from _shard(recording, trace)
 
 
-def _shard(telling: Telling, trace: Trace) -> Iterator[bytes]:
+def _shard(recording: Recording, trace: Trace) -> Iterator[bytes]:
     structures = decoded(trace)
-    times = telling.recorded_times(trace, structures)
-    lost = telling.lost(trace)
-    told = telling.tell(trace)
+    times = recording.recorded_times(trace, structures)
+    lost = recording.lost(trace)
+    recorded = recording.recorded(trace)
     shapes: dict[tuple[int, bool, float], list[_SpanShape]] = {}
     whole: dict[tuple[int, bool, float], tuple[str, list[int]]] = {}
     pending: list[str] = []
-    for i, row in enumerate(told.rows.tolist()):
+    for i, row in enumerate(recorded.rows.tolist()):
         structure = int(trace.structure[row])
-        key = (structure, bool(told.renamed[i]), float(told.sample_rate[i]))
+        key = (structure, bool(recorded.renamed[i]), float(recorded.sample_rate[i]))
         if key not in shapes:
             shapes[key] = _spans(structures[structure], key[1], key[2])
             whole[key] = _line(shapes[key])
@@ -65,7 +65,7 @@ def _shard(telling: Telling, trace: Trace) -> Iterator[bytes]:
             text, order = _line([s for s in shapes[key] if not gone[s.own]])
         attributes = call_attributes(trace, row)
         values = tuple(at[p] if p >= 0 else attributes for p in order)
-        trace_id = told.trace_id[i]
+        trace_id = recorded.trace_id[i]
         pending.append((text % values).replace(_TRACE, trace_id).replace(_SPAN, trace_id[:12]))
         if len(pending) == CHUNK_LINES:
             yield "".join(pending).encode()
@@ -137,7 +137,7 @@ def _spans(structure: Structure, renamed: bool, rate: float) -> list[_SpanShape]
         open_spans: list[tuple[int, Point, int, int | None]] = []
         before = structure.strands[number][0].position
         for step in structure.strands[number]:
-            point = told_point(step.code, renamed)
+            point = recorded_point(step.code, renamed)
             parent = open_spans[-1][0] if open_spans else outer
             here = step.position
             if point.span is Span.CLOSE:

@@ -1,4 +1,4 @@
-"""A run as lines: told natively or as spans, gzipped if asked for, with its truth beside it."""
+"""A run as lines: recorded natively or as spans, gzipped if asked for, with its truth beside it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import BinaryIO, cast
 
 from ingest.simulate.emit_native import native_lines
 from ingest.simulate.emit_otlp import otlp_lines
+from ingest.simulate.recording import Recording
 from ingest.simulate.run import Progress, RunPlan, simulate, variants
-from ingest.simulate.telling import Telling
 from ingest.simulate.trace import Trace
 from ingest.simulate.truth import Truth, find_truth
 
@@ -20,13 +20,13 @@ GZIP_LEVEL = 3
 
 
 class Format(StrEnum):
-    """How a run is told."""
+    """How a run is recorded."""
 
     NATIVE = "native"
     OTLP_JSON = "otlp-json"
 
 
-_EMITTERS: dict[Format, Callable[[Telling, Sequence[Trace]], Iterator[bytes]]] = {
+_EMITTERS: dict[Format, Callable[[Recording, Sequence[Trace]], Iterator[bytes]]] = {
     Format.NATIVE: native_lines,
     Format.OTLP_JSON: otlp_lines,
 }
@@ -34,16 +34,16 @@ _EMITTERS: dict[Format, Callable[[Telling, Sequence[Trace]], Iterator[bytes]]] =
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run: what happened, how it is told, and (if asked for) the truth."""
+    """A finished run: what happened, how it is recorded, and (if asked for) the truth."""
 
     plan: RunPlan
-    telling: Telling
+    recording: Recording
     traces: list[Trace]
     truth: Truth | None
 
     def lines(self, format_: Format) -> Iterator[bytes]:
         """Chunks of bytes, each of whole lines."""
-        return _EMITTERS[format_](self.telling, self.traces)
+        return _EMITTERS[format_](self.recording, self.traces)
 
     @property
     def seconds(self) -> float:
@@ -58,9 +58,9 @@ def run(
     full = plan.simulated_causes
     subsets = variants(plan) if with_truth else [full]
     runs = simulate(plan, subsets, workers=workers, progress=progress)
-    telling = Telling(plan, start_ns)
-    truth = find_truth(plan, telling, runs) if with_truth else None
-    return Run(plan, telling, runs[full], truth)
+    recording = Recording(plan, start_ns)
+    truth = find_truth(plan, recording, runs) if with_truth else None
+    return Run(plan, recording, runs[full], truth)
 
 
 def write_lines(out: BinaryIO, chunks: Iterator[bytes], *, packed: bool) -> int:

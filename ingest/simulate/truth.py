@@ -25,11 +25,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.simulate.outcome import ABSENT, Outcome, Paths, Touched, find_outcome, find_touched, place
 from ingest.simulate.points import OPERATIONS
+from ingest.simulate.recording import Recording
 from ingest.simulate.run import RunPlan, Subset
-from ingest.simulate.telling import Telling
-from ingest.simulate.trace import Structure, Trace, decode, facts, node_text
+from ingest.simulate.trace import Structure, Trace, decode, facts, node_text, signature
 from ingest.simulate.truth_model import (
     CauseTruth,
     Decomposition,
@@ -38,7 +37,94 @@ from ingest.simulate.truth_model import (
     PathTruth,
     TruthSummary,
 )
-from schemas.arrays import B1, I8
+from schemas.arrays import B1, F8, I8
+
+ABSENT = -1
+"""Row or path of a request that a run does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRequests:
+    """Every sampled request of one variant, sorted by uid."""
+
+    uid: I8
+    start_ns: I8
+    response_ns: I8
+    path: I8
+    kernel_path: I8
+    op: I8
+
+
+class Paths:
+    """Paths met in any variant, numbered."""
+
+    def __init__(self) -> None:
+        self.number: dict[str, int] = {}
+        self.kernel_number: dict[str, int] = {}
+        self.kernel_of: list[int] = []
+        self.structure: list[Structure] = []
+
+    def add(self, structure: Structure) -> int:
+        """Number of the structure's path."""
+        name = signature(structure, True)
+        if name not in self.number:
+            kernel = signature(structure, False)
+            self.number[name] = len(self.number)
+            self.kernel_of.append(self.kernel_number.setdefault(kernel, len(self.kernel_number)))
+            self.structure.append(structure)
+        return self.number[name]
+
+
+def find_outcome(traces: Sequence[Trace], paths: Paths) -> VariantRequests:
+    """Gather a variant's requests; their paths are numbered in `paths`."""
+    path = [
+        np.array([paths.add(decode(raw)) for raw in t.structures], dtype=np.int64)[t.structure]
+        for t in traces
+    ]
+    uid = np.concatenate([t.uid for t in traces])
+    order = np.argsort(uid)
+    number = np.concatenate(path)[order]
+    return VariantRequests(
+        uid=uid[order],
+        start_ns=np.concatenate([t.time_ns[t.first_step[:-1]] for t in traces])[order],
+        response_ns=np.concatenate([t.response_ns for t in traces])[order],
+        path=number,
+        kernel_path=np.array(paths.kernel_of, dtype=np.int64)[number],
+        op=np.concatenate([t.op for t in traces])[order],
+    )
+
+
+def place(wanted: I8, uid: I8) -> I8:
+    """Row of every wanted uid in the sorted ones, or ABSENT."""
+    if len(uid) == 0:
+        return np.full(len(wanted), ABSENT, dtype=np.int64)
+    at = np.minimum(np.searchsorted(uid, wanted), len(uid) - 1)
+    return np.where(uid[at] == wanted, at, ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """[requests of the full variant, by uid order]."""
+
+    any: B1
+    by_cause: Mapping[int, B1]
+    added_ns: F8
+
+
+def find_touched(traces: Sequence[Trace], uid: I8, n_causes: int) -> Touched:
+    """Which requests each cause touched; `uid` is sorted."""
+    by_cause = {c: np.zeros(len(uid), dtype=bool) for c in range(n_causes)}
+    added = np.zeros(len(uid))
+    for trace in traces:
+        row = place(trace.uid, uid)[trace.touches.request]
+        np.add.at(added, row, trace.touches.added_ns)
+        for cause, flags in by_cause.items():
+            flags[row[trace.touches.cause == cause]] = True
+    touched = np.zeros(len(uid), dtype=bool)
+    for flags in by_cause.values():
+        touched |= flags
+    return Touched(touched, by_cause, added)
+
 
 KNOCK_ON_NS, KNOCK_ON_SHARE = 50_000, 0.05
 
@@ -81,7 +167,7 @@ def shapley(values: Mapping[Subset, float], causes: Sequence[int]) -> dict[int, 
     return shares
 
 
-def find_truth(plan: RunPlan, telling: Telling, runs: Mapping[Subset, Sequence[Trace]]) -> Truth:
+def find_truth(plan: RunPlan, recording: Recording, runs: Mapping[Subset, Sequence[Trace]]) -> Truth:
     """Compare the run with all its causes to the one without, and to those between for the shares.
 
     `runs` holds the traces of every subset of `plan.simulated_causes`.
@@ -102,16 +188,16 @@ def find_truth(plan: RunPlan, telling: Telling, runs: Mapping[Subset, Sequence[T
     knock_on = ~affected & ~touched.any & (moved | noticeable)
     begin_ns = min((plan.causes[c].injection.start_ns for c in full), default=0.0)
     flags = _Flags(paired, affected, knock_on, moved, delta)
-    told = _told_rows(telling, runs[full], after.uid)
+    told = _told_rows(recording, runs[full], after.uid)
     summary = TruthSummary(
         workload=plan.workload,
         seed=plan.seed,
-        tag=telling.tag,
+        tag=recording.tag,
         sample=plan.sample,
         n_simulated=sum(t.n_simulated for t in runs[full]),
-        start_ns=telling.start_ns,
-        end_ns=telling.start_ns + round(max(t.end_ns for t in runs[full])),
-        causes=_causes(plan, telling, runs[full], touched, affected, _shares(outcomes, full, begin_ns)),
+        start_ns=recording.start_ns,
+        end_ns=recording.start_ns + round(max(t.end_ns for t in runs[full])),
+        causes=_causes(plan, recording, runs[full], touched, affected, _shares(outcomes, full, begin_ns)),
         change=_decompose(after, base, flags, begin_ns),
         paths=_path_rows(paths, after, base, told.row),
         flows=_flow_rows(paths, after, base_path, flags),
@@ -140,8 +226,8 @@ class _ToldRows:
     start_ns: I8
 
 
-def _told_rows(telling: Telling, traces: Sequence[Trace], uid: I8) -> _ToldRows:
-    told = [telling.tell(trace) for trace in traces]
+def _told_rows(recording: Recording, traces: Sequence[Trace], uid: I8) -> _ToldRows:
+    told = [recording.recorded(trace) for trace in traces]
     return _ToldRows(
         row=np.concatenate([place(t.uid[o.rows], uid) for t, o in zip(traces, told, strict=True)]),
         request_id=[r for o in told for r in o.request_id],
@@ -150,7 +236,7 @@ def _told_rows(telling: Telling, traces: Sequence[Trace], uid: I8) -> _ToldRows:
     )
 
 
-def _shares(outcomes: Mapping[Subset, Outcome], full: Subset, begin_ns: float) -> dict[int, float]:
+def _shares(outcomes: Mapping[Subset, VariantRequests], full: Subset, begin_ns: float) -> dict[int, float]:
     means = {
         subset: _mean(outcome.response_ns[outcome.start_ns >= begin_ns])
         for subset, outcome in outcomes.items()
@@ -162,7 +248,9 @@ def _mean(values: I8) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _decompose(after: Outcome, base: Outcome, flags: _Flags, begin_ns: float) -> Decomposition:
+def _decompose(
+    after: VariantRequests, base: VariantRequests, flags: _Flags, begin_ns: float
+) -> Decomposition:
     late, base_late = after.start_ns >= begin_ns, base.start_ns >= begin_ns
     mean, base_mean = _mean(after.response_ns[late]), _mean(base.response_ns[base_late])
     n = int(np.count_nonzero(late))
@@ -195,7 +283,7 @@ def _decompose(after: Outcome, base: Outcome, flags: _Flags, begin_ns: float) ->
 
 def _causes(
     plan: RunPlan,
-    telling: Telling,
+    recording: Recording,
     traces: Sequence[Trace],
     touched: Touched,
     affected: B1,
@@ -206,7 +294,7 @@ def _causes(
             name=cause.name,
             mechanism=cause.injection.mechanism.name.lower(),
             severity=cause.injection.severity,
-            start_ns=telling.start_ns + round(cause.injection.start_ns),
+            start_ns=recording.start_ns + round(cause.injection.start_ns),
             touched=int(np.count_nonzero(touched.by_cause[number])),
             affected=int(np.count_nonzero(touched.by_cause[number] & affected)),
             share_ns=shares.get(number, 0.0),
@@ -246,7 +334,7 @@ def _edge_labels(structure: Structure, position: int) -> tuple[str, str] | None:
     return None
 
 
-def _path_rows(paths: Paths, after: Outcome, base: Outcome, told_row: I8) -> list[PathTruth]:
+def _path_rows(paths: Paths, after: VariantRequests, base: VariantRequests, told_row: I8) -> list[PathTruth]:
     n = np.bincount(after.path[told_row], minlength=len(paths.number))
     n_base = np.bincount(base.path, minlength=len(paths.number))
     kernel = list(paths.kernel_number)
@@ -269,7 +357,7 @@ def _path_rows(paths: Paths, after: Outcome, base: Outcome, told_row: I8) -> lis
     return sorted(rows, key=lambda r: (-r.n, -r.n_base, r.path))
 
 
-def _flow_rows(paths: Paths, after: Outcome, base_path: I8, flags: _Flags) -> list[FlowTruth]:
+def _flow_rows(paths: Paths, after: VariantRequests, base_path: I8, flags: _Flags) -> list[FlowTruth]:
     names = list(paths.number)
     moved = np.flatnonzero(flags.moved)
     key = base_path[moved] * len(names) + after.path[moved]
@@ -293,7 +381,7 @@ def _flow_rows(paths: Paths, after: Outcome, base_path: I8, flags: _Flags) -> li
 def _request_table(
     plan: RunPlan,
     paths: Paths,
-    after: Outcome,
+    after: VariantRequests,
     base_response: I8,
     base_path: I8,
     flags: _Flags,

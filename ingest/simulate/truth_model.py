@@ -46,7 +46,7 @@ class PathTruth(_Frozen):
     op: str
     n_nodes: int
     n: int
-    """Told requests on it."""
+    """RecordedRequests requests on it."""
     n_base: int
     """Requests on it in the counterfactual."""
     facts: dict[str, int]

@@ -1,247 +1,369 @@
-"""Schemas of the tables beside a report, for every reader of them; each column described in its metadata.
+"""Columns of the tables beside a report: what each holds, and how it is made of a row of the report's model.
 
-The tables are complete where the report is cut.
+The tables are complete where the report is cut. Parquet, the views over reports and the SQL reference have
+their columns from here, and sections show those with a label.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from schemas.report.accounts import AccountRow, MixRow
+from schemas.report.columns import arrow_schema, stored
+from schemas.report.findings import Evidence
 
-def _f(name: str, type_: pa.DataType, doc: str, *, nullable: bool = False) -> pa.Field:
-    return pa.field(name, type_, nullable=nullable, metadata={"doc": doc})
-
-
-_STORED = _f("stored", pa.list_(pa.string()), "keys of the lake's categories whose requests these are")
+_STORED = stored("stored", "keys", "keys of the lake's categories whose requests these are")
 
 _KS = (
-    _f("ks_n0", pa.int64(), "values tested, reference"),
-    _f("ks_n1", pa.int64(), "values tested, problem"),
-    _f("ks_d", pa.float64(), "KS statistic; null where the test was not run", nullable=True),
-    _f("ks_p", pa.float64(), "its p-value", nullable=True),
+    stored("ks_n{}", "count", "values tested, {}", lambda row: (row.ks.n0, row.ks.n1)),
+    stored(
+        "ks_d", "number", "KS statistic; null where the test was not run", lambda row: row.ks.d, null=True
+    ),
+    stored("ks_p", "p", "its p-value", lambda row: row.ks.p, null=True),
 )
 
-_MOMENTS = tuple(
-    _f(f"{name}{t}{unit}", type_, f"{doc}, {period}", nullable=type_ == pa.float64())
-    for name, unit, type_, doc in (
-        ("count", "", pa.int64(), "recorded requests"),
-        ("mean", "_us", pa.float64(), "weighted mean response time, µs"),
-        ("variance", "_us2", pa.float64(), "weighted variance of response time, µs²"),
-        ("c2", "", pa.float64(), "squared coefficient of variation; count > 10 only"),
-    )
-    for t, period in enumerate(("reference", "problem"))
+
+def _moments(name: str) -> Any:
+    return lambda row: (getattr(row.before, name), getattr(row.after, name))
+
+
+_MOMENTS = (
+    stored("count{}", "count", "recorded requests, {}", _moments("count")),
+    stored("mean{}_us", "us", "weighted mean response time, µs, {}", _moments("mean_us"), null=True),
+    stored(
+        "variance{}_us2",
+        "number",
+        "weighted variance of response time, µs², {}",
+        _moments("variance_us2"),
+        null=True,
+    ),
+    stored(
+        "c2{}", "number", "squared coefficient of variation; count > 10 only, {}", _moments("c2"), null=True
+    ),
 )
 
-MUTATIONS_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "from 1: the direction of the change first, then |contribution|"),
-        _f("kind", pa.string(), "response-time or structural"),
-        _f("direction", pa.string(), "increase or decrease of response time in sum"),
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _STORED,
-        _f("root", pa.string(), "root type"),
-        _f("contribution_us", pa.float64(), "rank key, requests times µs"),
-        _f("contribution_nsdi_us", pa.float64(), "by the NSDI'11 formula"),
-        _f("contribution_tr_us", pa.float64(), "by the technical report's formula"),
-        _f(
-            "baseline_mean_us",
-            pa.float64(),
-            "mean that the mutation is held against, µs: its precursors', or its own before",
-            nullable=True,
-        ),
-        _f("precursors", pa.int32(), "candidate precursors; 0 for response-time mutations"),
-        _f("edges_changed", pa.int32(), "edges whose test rejected; 0 for structural mutations"),
-        _f("virtual", pa.string(), "why the category has several rows; empty otherwise"),
-    ]
+MUTATIONS: Final = (
+    stored("rank", "place", "from 1: the direction of the change first, then |contribution|"),
+    stored("kind", "text", "response-time or structural"),
+    stored("direction", "text", "increase or decrease of response time in sum"),
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    _STORED,
+    stored("root", "text", "root type"),
+    stored("contribution_us", "change", "rank key, requests times µs"),
+    stored("contribution_nsdi_us", "change", "by the NSDI'11 formula"),
+    stored("contribution_tr_us", "change", "by the technical report's formula"),
+    stored(
+        "baseline_mean_us",
+        "us",
+        "mean that the mutation is held against, µs: its precursors', or its own before",
+        null=True,
+    ),
+    stored("precursors", "place", "candidate precursors; 0 for response-time mutations"),
+    stored("edges_changed", "place", "edges whose test rejected; 0 for structural mutations"),
+    stored("virtual", "text", "why the category has several rows; empty otherwise"),
 )
 
-EDGES_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "rank of the response-time mutation"),
-        _f("category", pa.string(), "category key"),
-        _f("src", pa.int32(), "canonical position of the earlier node"),
-        _f("dst", pa.int32(), "canonical position of the later node"),
-        _f("src_label", pa.string(), "label of the earlier node"),
-        _f("dst_label", pa.string(), "label of the later node"),
-        _f("mean0_us", pa.float64(), "mean latency where critical, reference, µs", nullable=True),
-        _f("mean1_us", pa.float64(), "mean latency where critical, problem, µs", nullable=True),
-        _f("criticality0", pa.float64(), "share of requests with the edge critical, reference"),
-        _f("criticality1", pa.float64(), "share of requests with the edge critical, problem"),
-        *_KS,
-        _f("changed", pa.bool_(), "the test rejected"),
-        _f("attribution_us", pa.float64(), "A_e: exact part of the change of the mean, µs"),
-        _f("latency_us", pa.float64(), "part of A_e from latency, µs"),
-        _f("criticality_us", pa.float64(), "part of A_e from criticality, µs"),
-        _f("skewed", pa.bool_(), "a clock correction touched the edge"),
-    ]
+EDGES: Final = (
+    stored("rank", "place", "rank of the response-time mutation"),
+    stored("category", "key", "category key"),
+    stored("src", "place", "canonical position of the earlier node"),
+    stored("dst", "place", "canonical position of the later node"),
+    stored("src_label", "text", "label of the earlier node"),
+    stored("dst_label", "text", "label of the later node"),
+    stored("mean{}_us", "us", "mean latency where critical, {}, µs", null=True),
+    stored("criticality{}", "share", "share of requests with the edge critical, {}"),
+    *_KS,
+    stored("changed", "flag", "the test rejected"),
+    stored("attribution_us", "change", "A_e: exact part of the change of the mean, µs"),
+    stored("latency_us", "change", "part of A_e from latency, µs"),
+    stored("criticality_us", "change", "part of A_e from criticality, µs"),
+    stored("skewed", "flag", "a clock correction touched the edge"),
 )
 
-PRECURSORS_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "rank of the structural mutation"),
-        _f("mutation", pa.string(), "category key of the mutation"),
-        _f("place", pa.int32(), "from 1, most likely first"),
-        _f("category", pa.string(), "category key of the precursor"),
-        _STORED,
-        _f("edits", pa.int32(), "Levenshtein distance of the token sequences"),
-        _f("distance", pa.float64(), "distance of the settings"),
-        _f("share", pa.float64(), "weight in the mutation's baseline mean"),
-    ]
+PRECURSORS: Final = (
+    stored("rank", "place", "rank of the structural mutation"),
+    stored("mutation", "key", "category key of the mutation"),
+    stored("place", "place", "from 1, most likely first"),
+    stored("category", "key", "category key of the precursor"),
+    _STORED,
+    stored("edits", "place", "Levenshtein distance of the token sequences"),
+    stored("distance", "number", "distance of the settings"),
+    stored("share", "share", "weight in the mutation's baseline mean"),
 )
 
-CATEGORIES_SCHEMA = pa.schema(
-    [
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _STORED,
-        _f("root", pa.string(), "root type"),
-        _f("canonical", pa.string(), "canonical text"),
-        _f("n_nodes", pa.int32(), "number of nodes"),
-        *_MOMENTS,
-        *_KS,
-        _f("roles", pa.list_(pa.string()), "structural, precursor, response-time"),
-        _f("change_us", pa.float64(), "change of the summed response time, µs"),
-    ]
+CATEGORIES: Final = (
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    _STORED,
+    stored("root", "text", "root type"),
+    stored("canonical", "text", "canonical text"),
+    stored("n_nodes", "place", "number of nodes"),
+    *_MOMENTS,
+    *_KS,
+    stored(
+        "roles",
+        "keys",
+        "structural, precursor, response-time",
+        lambda row: [role.value for role in row.roles],
+    ),
+    stored("change_us", "change", "change of the summed response time, µs"),
 )
 
-REQUESTS_SCHEMA = pa.schema(
-    [
-        _f(
-            "rank",
-            pa.int32(),
-            "rank of the finding or mutation; of a precursor, the best rank that it is a candidate of",
-        ),
-        _f("role", pa.string(), "affected of a finding; mutation or precursor"),
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _f("sample", pa.string(), "reference or problem"),
-        _f("request_id", pa.string(), "request or trace id"),
-        _f("kind", pa.string(), "spans or records: what the request was recorded as"),
-    ]
+REQUESTS: Final = (
+    stored(
+        "rank",
+        "place",
+        "rank of the finding or mutation; of a precursor, the best rank that it is a candidate of",
+    ),
+    stored("role", "text", "affected of a finding; mutation or precursor"),
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    stored("sample", "text", "reference or problem"),
+    stored("request_id", "text", "request or trace id"),
+    stored("kind", "text", "spans or records: what the request was recorded as"),
 )
 """One row an affected request of every finding (at most 50,000 of each, evenly spaced), or a request of every
 mutation and precursor. A category that is a mutation twice is listed under both ranks; a precursor is listed
 once, `precursors` has all mutations that it may belong to."""
 
-PAINTED_SCHEMA = pa.schema(
-    [
-        _f("category", pa.string(), "category key, after the refinement of this comparison"),
-        _f("src", pa.int32(), "canonical position of the earlier node"),
-        _f("dst", pa.int32(), "canonical position of the later node"),
-        _f("src_label", pa.string(), "label of the earlier node"),
-        _f("dst_label", pa.string(), "label of the later node"),
-        _f("ks_n0", pa.int64(), "latencies tested, reference: of all places of this name in the category"),
-        _f("ks_n1", pa.int64(), "latencies tested, problem"),
-        _f("ks_d", pa.float64(), "one-sided KS statistic; null where the test was not run", nullable=True),
-        _f("ks_p", pa.float64(), "its p-value", nullable=True),
-        _f("changed", pa.bool_(), "the test rejected: the edge is painted"),
-    ]
+PAINTED: Final = (
+    stored("category", "key", "category key, after the refinement of this comparison"),
+    stored("src", "place", "canonical position of the earlier node"),
+    stored("dst", "place", "canonical position of the later node"),
+    stored("src_label", "text", "label of the earlier node"),
+    stored("dst_label", "text", "label of the later node"),
+    stored("ks_n{}", "count", "latencies tested, {}: of all places of this name in the category"),
+    stored("ks_d", "number", "one-sided KS statistic; null where the test was not run", null=True),
+    stored("ks_p", "p", "its p-value", null=True),
+    stored("changed", "flag", "the test rejected: the edge is painted"),
 )
 """One row an edge of every category; in reports of `--variant released` only."""
 
-_CHANGED = (
-    _f("unit", pa.string(), "of before, after, low and high: us, share, calls, ratio"),
-    _f("before", pa.float64(), "reference: median over requests (times), share or mean"),
-    _f("after", pa.float64(), "the same in the problem period"),
-    _f("low", pa.float64(), "lower end of the 95 % interval of after - before, noise included"),
-    _f("high", pa.float64(), "its upper end"),
-)
+
+class EvidenceRow(NamedTuple):
+    """A significant test, and where it stands."""
+
+    rank: int | None
+    """Finding that it belongs to; None: to none."""
+    place: int
+    """From 1 in its finding, or among the others."""
+    evidence: Evidence
+
+
+class AccountedRow(NamedTuple):
+    """A call site and root type of one measure, or a root type's part of its mix."""
+
+    measure: str
+    row: AccountRow | MixRow
+
+
+def _of(row: Any) -> Any:
+    """The finding, or the evidence of a row."""
+    return row.evidence if isinstance(row, EvidenceRow) else row
+
+
+def _caller(site: Any) -> str | None:
+    return None if site.caller is None else site.caller.text
+
 
 _SITE = (
-    _f("component", pa.string(), "component of the place that changed"),
-    _f("operation", pa.string(), "operation or trace point of the place"),
-    _f("caller", pa.string(), "who calls; null for the root, or several", nullable=True),
+    stored("component", "name", "component of the place that changed", lambda r: _of(r).site.component),
+    stored("operation", "name", "operation or trace point of the place", lambda r: _of(r).site.operation),
+    stored(
+        "caller",
+        "name",
+        "who calls; null for the root, or several",
+        lambda r: _caller(_of(r).site),
+        null=True,
+    ),
+)
+_CHANGED = (
+    stored("unit", "text", "of before, after, low and high: us, share, calls, ratio", lambda r: _of(r).unit),
+    stored(
+        "before", "number", "reference: median over requests (times), share or mean", lambda r: _of(r).before
+    ),
+    stored("after", "number", "the same in the problem period", lambda r: _of(r).after),
+    stored(
+        "low",
+        "number",
+        "lower end of the 95 % interval of after - before, noise included",
+        lambda r: _of(r).change.low,
+    ),
+    stored("high", "number", "its upper end", lambda r: _of(r).change.high),
 )
 
-FINDINGS_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "from 1, most important first"),
-        _f("kind", pa.string(), "what happened: slower, faster, tail, errors, new-path, more-calls, …"),
-        *_SITE,
-        _f("title", pa.string(), "what happened, in a sentence"),
-        _f("suspect", pa.string(), "component to look at first where it is another one; else empty"),
-        *_CHANGED,
-        _f("contribution_us", pa.float64(), "part of the change of the mean response time, µs a request"),
-        _f(
-            "share",
-            pa.float64(),
-            "the same as a share of all added (saved) time; null: no change, or the other way",
-            nullable=True,
-        ),
-        _f("share_low", pa.float64(), "lower end of its 95 % interval", nullable=True),
-        _f("share_high", pa.float64(), "upper end of its 95 % interval", nullable=True),
-        _f("requests0", pa.int64(), "requests with the changed thing in them, reference"),
-        _f("requests1", pa.int64(), "requests with the changed thing in them, problem"),
-        _f("share0", pa.float64(), "requests0 as a share of all requests of the reference"),
-        _f("share1", pa.float64(), "requests1 as a share of all requests of the problem period"),
-        _f("p", pa.float64(), "p-value of the leading evidence"),
-        _f("q", pa.float64(), "p corrected for the number of tests"),
-        _f("saves_us", pa.float64(), "mean saved if the place were as before", nullable=True),
-        _f("explanation", pa.string(), "what tells affected requests apart, in a sentence; or empty"),
-        _f("examples", pa.list_(pa.string()), "requests of the problem period to look at"),
-    ]
+
+def _share(end: str) -> Any:
+    return lambda f: None if f.share_of_change is None else getattr(f.share_of_change, end)
+
+
+FINDINGS: Final = (
+    stored("rank", "place", "from 1, most important first"),
+    stored(
+        "kind",
+        "text",
+        "what happened: slower, faster, tail, errors, new-path, more-calls, …",
+        lambda f: f.kind.value,
+    ),
+    *_SITE,
+    stored("title", "text", "what happened, in a sentence"),
+    stored("suspect", "name", "component to look at first where it is another one; else empty"),
+    *_CHANGED,
+    stored("contribution_us", "change", "part of the change of the mean response time, µs a request"),
+    stored(
+        "share",
+        "share",
+        "the same as a share of all added (saved) time; null: no change, or the other way",
+        lambda f: f.share_estimate,
+        null=True,
+    ),
+    stored("share_low", "share", "lower end of its 95 % interval", _share("low"), null=True),
+    stored("share_high", "share", "upper end of its 95 % interval", _share("high"), null=True),
+    stored(
+        "requests{}",
+        "count",
+        "requests with the changed thing in them, {}",
+        lambda f: (f.affected0, f.affected1),
+    ),
+    stored("share{}", "share", "the same as a share of all requests of the {}"),
+    stored("p", "p", "p-value of the leading evidence"),
+    stored("q", "p", "p corrected for the number of tests"),
+    stored("saves_us", "us", "mean saved if the place were as before", null=True),
+    stored(
+        "explanation",
+        "text",
+        "what tells affected requests apart, in a sentence; or empty",
+        lambda f: "" if f.explanation is None else f.explanation.sentence,
+    ),
+    stored(
+        "examples",
+        "keys",
+        "requests of the problem period to look at",
+        lambda f: [example.request_id for example in f.examples if example.sample == "problem"],
+    ),
 )
 """One row a finding."""
 
-EVIDENCE_SCHEMA = pa.schema(
-    [
-        _f("rank", pa.int32(), "finding that it belongs to; null: to none", nullable=True),
-        _f(
-            "place",
-            pa.int32(),
-            "from 1 in its finding, the leading one first; among the others in order of q",
-        ),
-        _f("kind", pa.string(), "what happened, as in findings"),
-        *_SITE,
-        _f("what", pa.string(), "which children, which error class; empty where the kind says all"),
-        *_CHANGED,
-        _f("requests0", pa.int64(), "requests with the place in them, reference; one vote each"),
-        _f("requests1", pa.int64(), "requests with the place in them, problem"),
-        _f("p", pa.float64(), "p-value of its test"),
-        _f("q", pa.float64(), "p corrected for the number of tests"),
-        _f("z", pa.float64(), "effect over its standard error, noise included"),
-        _f("contribution_us", pa.float64(), "part of the change of the mean response time, µs a request"),
-        _f("consequence_of", pa.int32(), "place of what it follows from; null: a cause", nullable=True),
-    ]
+
+def _in_evidence(name: str) -> Any:
+    return lambda row: getattr(row.evidence, name)
+
+
+EVIDENCE: Final = (
+    stored("rank", "place", "finding that it belongs to; null: to none", null=True),
+    stored("place", "place", "from 1 in its finding, the leading one first; among the others in order of q"),
+    stored("kind", "text", "what happened, as in findings", lambda row: row.evidence.kind.value),
+    *_SITE,
+    stored(
+        "what",
+        "text",
+        "which children, which error class; empty where the kind says all",
+        _in_evidence("what"),
+    ),
+    *_CHANGED,
+    stored(
+        "requests{}",
+        "count",
+        "requests with the place in them, {}; one value each",
+        lambda row: (row.evidence.requests0, row.evidence.requests1),
+        label="Requests",
+        far=1,
+    ),
+    stored("p", "p", "p-value of its test", _in_evidence("p")),
+    stored("q", "p", "p corrected for the number of tests", _in_evidence("q"), label="q"),
+    stored("z", "number", "effect over its standard error, noise included", _in_evidence("z")),
+    stored(
+        "contribution_us",
+        "change",
+        "part of the change of the mean response time, µs a request",
+        _in_evidence("contribution_us"),
+        label="Of the mean",
+    ),
+    stored(
+        "consequence_of",
+        "place",
+        "place of what it follows from; null: a cause",
+        lambda row: None if row.evidence.consequence_of is None else row.evidence.consequence_of + 1,
+        null=True,
+    ),
 )
 """One row a significant test, uncut."""
 
-ACCOUNT_SCHEMA = pa.schema(
-    [
-        _f("measure", pa.string(), "mean (µs a request), tail or errors (shares of requests)"),
-        _f("part", pa.string(), "site; or mix: what a root type's share of the requests did"),
-        _f("root", pa.string(), "root type"),
-        _f("component", pa.string(), "component of the place; null for mix", nullable=True),
-        _f("operation", pa.string(), "operation of the place; null for mix", nullable=True),
-        _f("caller", pa.string(), "who calls; null for mix, the root, or several", nullable=True),
-        _f("calls", pa.float64(), "part from more or fewer calls on the critical path"),
-        _f("structure", pa.float64(), "part from calls that take other paths below"),
-        _f("slower", pa.float64(), "part from calls that take another time"),
-        _f("mix", pa.float64(), "part from the workload mix"),
-        _f("total", pa.float64(), "the four together; over all rows of a measure: after - before"),
-        _f("rank", pa.int32(), "finding that it belongs to; null: to none", nullable=True),
-    ]
+
+def _part(name: str) -> Any:
+    return lambda one: getattr(one.row, name) if isinstance(one.row, AccountRow) else 0.0
+
+
+def _where(name: str) -> Any:
+    return lambda one: getattr(one.row.site, name) if isinstance(one.row, AccountRow) else None
+
+
+def _total(one: AccountedRow) -> float:
+    return one.row.total if isinstance(one.row, AccountRow) else one.row.part
+
+
+ACCOUNT: Final = (
+    stored("measure", "text", "mean (µs a request), tail or errors (shares of requests)"),
+    stored(
+        "part",
+        "text",
+        "site; or mix: what a root type's share of the requests did",
+        lambda one: "site" if isinstance(one.row, AccountRow) else "mix",
+    ),
+    stored("root", "name", "root type", lambda one: one.row.root),
+    stored("component", "name", "component of the place; null for mix", _where("component"), null=True),
+    stored("operation", "name", "operation of the place; null for mix", _where("operation"), null=True),
+    stored(
+        "caller",
+        "name",
+        "who calls; null for mix, the root, or several",
+        lambda one: _caller(one.row.site) if isinstance(one.row, AccountRow) else None,
+        null=True,
+    ),
+    stored("calls", "number", "part from more or fewer calls on the critical path", _part("calls")),
+    stored("structure", "number", "part from calls that take other paths below", _part("structure")),
+    stored("slower", "number", "part from calls that take another time", _part("slower")),
+    stored(
+        "mix",
+        "number",
+        "part from the workload mix",
+        lambda one: 0.0 if isinstance(one.row, AccountRow) else one.row.part,
+    ),
+    stored("total", "number", "the four together; over all rows of a measure: after - before", _total),
+    stored(
+        "rank",
+        "place",
+        "finding that it belongs to; null: to none",
+        lambda one: one.row.finding if isinstance(one.row, AccountRow) else None,
+        null=True,
+    ),
 )
 """One row a site and root type, and a row a root type's share, of each measure; uncut."""
 
-METHOD_COLUMN: Final = _f("method", pa.string(), "method that found it, as --method names it")
+METHOD_COLUMN: Final = pa.field(
+    "method", pa.string(), nullable=False, metadata={"doc": "method that found it, as --method names it"}
+)
 """First column of every stored table; filled in by the run, so that methods may share a table."""
 
-
-def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of a method's table as it lies beside the report."""
-    return schema.insert(0, METHOD_COLUMN)
-
+MUTATIONS_SCHEMA: Final = arrow_schema(MUTATIONS)
+EDGES_SCHEMA: Final = arrow_schema(EDGES)
+PRECURSORS_SCHEMA: Final = arrow_schema(PRECURSORS)
+CATEGORIES_SCHEMA: Final = arrow_schema(CATEGORIES)
+REQUESTS_SCHEMA: Final = arrow_schema(REQUESTS)
+PAINTED_SCHEMA: Final = arrow_schema(PAINTED)
 
 REPORT_TABLES: Final = {
-    "mutations": stored_schema(MUTATIONS_SCHEMA),
-    "edges": stored_schema(EDGES_SCHEMA),
-    "precursors": stored_schema(PRECURSORS_SCHEMA),
-    "categories": stored_schema(CATEGORIES_SCHEMA),
-    "requests": stored_schema(REQUESTS_SCHEMA),
-    "painted": stored_schema(PAINTED_SCHEMA),
-    "findings": stored_schema(FINDINGS_SCHEMA),
-    "evidence": stored_schema(EVIDENCE_SCHEMA),
-    "account": stored_schema(ACCOUNT_SCHEMA),
+    name: schema.insert(0, METHOD_COLUMN)
+    for name, schema in {
+        "mutations": MUTATIONS_SCHEMA,
+        "edges": EDGES_SCHEMA,
+        "precursors": PRECURSORS_SCHEMA,
+        "categories": CATEGORIES_SCHEMA,
+        "requests": REQUESTS_SCHEMA,
+        "painted": PAINTED_SCHEMA,
+        "findings": arrow_schema(FINDINGS),
+        "evidence": arrow_schema(EVIDENCE),
+        "account": arrow_schema(ACCOUNT),
+    }.items()
 }
 """Schema by name, `reports/<id>/<name>.parquet`; a method may bring tables of its own."""

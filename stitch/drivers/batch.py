@@ -275,7 +275,7 @@ class _Import:
                 self._oddities.update(decoded.oddities)
                 self._dead_letters.add(decoded.rejects, source.name, decoded.refused)
                 if n_events:
-                    self._days.add(source.sha256, decoded.events["ts_ns"])
+                    self._days.add(source.sha256, decoded.events)
                     spill.add(decoded.events)
                 self._progress.decoded(0, n_events)
 
@@ -303,7 +303,7 @@ class _Import:
         events = load()
         outcome = _GroupOutcome(self._settings.max_dead_letters_per_file)
         if len(self._absurd_days):
-            absurd = is_absurd(events["ts_ns"], self._absurd_days)
+            absurd = is_absurd(events, self._absurd_days)
             events = outcome.refuse(events, absurd, Reason.ABSURD_TIME, ABSURD_DETAIL)
         length_ns = self._manifest.info.window_length_ns
         known = KnownRequests(

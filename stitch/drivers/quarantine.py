@@ -11,7 +11,9 @@ events nor on the memory budget, and files of January and of March may come in o
     day       19000 19001 19002 …  22650        0
     events     5000  9000  4000      120       40     of 18160: one island is the bulk; 160 events are absurd
 
-An event is quarantined by the time it starts; what is left of its request is stitched without it.
+A span has two times, and either may be absurd: its end lies on an island, too, but weighs nothing, so that no
+end makes a bulk. What is left of the request is stitched without it. (Live ingestion has a clock to go by: a
+start or an end in its future is absurd, `stitch.drivers.live.arrivals`.)
 """
 
 from __future__ import annotations
@@ -41,11 +43,18 @@ class DaysSeen:
 
     def __init__(self) -> None:
         self._events: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """By the day they start; 0 for a day on which they only end."""
+        self._ends: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """Of events that end on another day than they start on."""
 
-    def add(self, file: str, ts_ns: pa.ChunkedArray) -> None:
+    def add(self, file: str, events: pa.Table) -> None:
         """Count a batch of a file; events without a time count nowhere. O(events)."""
-        days, counts = count_values(_days(ts_ns.drop_null()))
-        self._events[file].update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
+        start, end = (_days(events[name]) for name in ("ts_ns", "end_ns"))
+        timed = events["ts_ns"].is_valid().to_numpy()
+        elsewhere = events["end_ns"].is_valid().to_numpy() & (~timed | (end != start))
+        for found, days in ((self._events[file], start[timed]), (self._ends[file], end[elsewhere])):
+            found.update(dict(zip(*(part.tolist() for part in count_values(days)), strict=True)))
+        self._events[file].update(dict.fromkeys(self._ends[file], 0))
 
     def absurd(self) -> I8:
         """Days whose events are quarantined, ascending; mostly none."""
@@ -58,8 +67,8 @@ class DaysSeen:
         return np.array(sorted(far - fine), dtype=np.int64)
 
     def count(self, file: str, absurd_days: I8) -> int:
-        """Events of a file on some days."""
-        return sum(self._events[file][day] for day in absurd_days.tolist())
+        """Times of events of a file on some days; a span that starts and ends on one of them counts once."""
+        return sum(self._events[file][day] + self._ends[file][day] for day in absurd_days.tolist())
 
 
 def _absurd(events_by_day: Counter[int]) -> I8:
@@ -77,15 +86,15 @@ def _absurd(events_by_day: Counter[int]) -> I8:
     return absurd
 
 
-def is_absurd(ts_ns: pa.ChunkedArray, absurd_days: I8) -> B1:
-    """[events] whether each starts on one of the days."""
-    day = _days(pc.fill_null(ts_ns, 0))
-    found: B1 = np.isin(day, absurd_days)
-    found &= ts_ns.is_valid().to_numpy()
+def is_absurd(events: pa.Table, absurd_days: I8) -> B1:
+    """[events] whether each starts or ends on one of the days."""
+    found: B1 = np.zeros(events.num_rows, dtype=np.bool_)
+    for name in ("ts_ns", "end_ns"):
+        found |= np.isin(_days(events[name]), absurd_days) & events[name].is_valid().to_numpy()
     return found
 
 
-def _days(ts_ns: pa.ChunkedArray) -> I8:
-    """[events] days since the epoch."""
-    days: I8 = ts_ns.to_numpy() // NS_PER_DAY
+def _days(time_ns: pa.ChunkedArray) -> I8:
+    """[events] days since the epoch; any for an event without the time."""
+    days: I8 = pc.fill_null(time_ns, 0).to_numpy() // NS_PER_DAY
     return days

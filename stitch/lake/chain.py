@@ -142,6 +142,14 @@ def put_record(store: Store, record: CommitRecord, stage: str) -> Chained:
     return Chained(record=record, sha256=sha256)
 
 
+def of_no_commit(name: str, lane: int, head: int) -> LakeError:
+    """What to raise where a data file is of a commit that its lane's chain, up to `head`, does not have."""
+    return LakeError(
+        f"'{name}' belongs to a commit that the chain does not have: lane {lane} ends at {head}.",
+        remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
+    )
+
+
 def taken(lane: int, seq: int) -> CommitTakenError:
     """What to raise when another writer turns out to have gone on without us."""
     return CommitTakenError(

@@ -97,7 +97,7 @@ def read_tail(store: Store, lane: int) -> Tail:
     for link in read_records(store, lane, range(found[-1] if found else 0, 0, -1)):
         newest_first.append(link)
         reference = link.record.checkpoint
-        published = None if reference is None else _table(store, reference.files, reference.files_sha256)
+        published = None if reference is None else read_table(store, reference.files, reference.files_sha256)
         if published is not None:
             verify_links(newest_first[-2::-1], link.sha256)
             return Tail(lane, reference, tuple(reversed(newest_first)), published)
@@ -112,7 +112,7 @@ def _floor(store: Store, lane: int) -> int:
     return known[-2] if len(known) > 1 else 0
 
 
-def _table(store: Store, name: str, sha256: str) -> pa.Table | None:
+def read_table(store: Store, name: str, sha256: str) -> pa.Table | None:
     """A table of a checkpoint; None where it is missing or not what the chain says."""
     try:
         data = store.read(name)
@@ -141,7 +141,7 @@ def read_inputs(store: Store, tail: Tail) -> dict[str, InputFile]:
     known: dict[str, InputFile] = {}
     reference = tail.checkpoint
     if reference is not None:
-        table = _table(store, reference.inputs, reference.inputs_sha256)
+        table = read_table(store, reference.inputs, reference.inputs_sha256)
         if table is None:
             records = read_chain(store, tail.lane)
         else:

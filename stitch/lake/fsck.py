@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, TypeVar
@@ -18,13 +17,26 @@ from schemas.errors import LakeError
 from stitch.lake.abreast import abreast
 from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import lanes, read_chain
-from stitch.lake.checkpoint import read_tail
+from stitch.lake.checkpoint import KEPT, read_table, read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
 from stitch.lake.fsck_live import broken_carry, broken_positions, broken_segments
 from stitch.lake.fsck_upkeep import broken_generations, broken_repairs, hidden_in
-from stitch.lake.layout import ASIDE, COMMITS, LAKE_FILE, REPORTS, data_files, lane_folder, read_info
+from stitch.lake.layout import (
+    ASIDE,
+    COMMITS,
+    LAKE_FILE,
+    REPORTS,
+    data_files,
+    lane_folder,
+    read_info,
+    segment_folder,
+    segment_seq,
+    stage_lane_folder,
+    staged_seq,
+)
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
+from stitch.lake.sums import SUMS, read_sums
 from stitch.lake.upkeep.hidden import Hidden
 
 T = TypeVar("T")
@@ -104,18 +116,37 @@ def _chain(store: Store, lane: int) -> tuple[list[CommitRecord], list[Finding]]:
     """Commits of a lane, none where its chain is broken, and what is wrong with them."""
     try:
         commits = [link.record for link in read_chain(store, lane)]
-        tail = read_tail(store, lane)
+        read_tail(store, lane)
     except LakeError as error:
         return [], [Finding(invariant="I6", detail=error.message)]
-    through = tail.checkpoint is not None and tail.checkpoint.through
-    return commits, [*_checkpoint(commits, lane, through)]
+    return commits, [*_checkpoints(store, commits), *_past_the_end(store, lane, len(commits))]
 
 
-def _checkpoint(commits: list[CommitRecord], lane: int, found: int | bool) -> Iterator[Finding]:
-    """A lane whose last checkpoint cannot be read: readers make do without it, at a cost."""
-    named = [r.checkpoint for r in commits if r.lane == lane and r.checkpoint is not None]
-    if named and found != named[-1].through:
-        yield Finding(invariant="I6", detail=f"checkpoint '{named[-1].files}' is missing or damaged")
+def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Finding]:
+    """Tables of a lane's last checkpoint, and what is left of those before: readers make do without, at a
+    cost.
+    """
+    named = [record.checkpoint for record in commits if record.checkpoint is not None]
+    for reference in named[-KEPT:]:
+        tables = ((reference.files, reference.files_sha256), (reference.inputs, reference.inputs_sha256))
+        for name, sha256 in tables:
+            if reference is not named[-1] and store.size(name) is None:
+                continue
+            if read_table(store, name, sha256) is None:
+                yield Finding(invariant="I6", detail=f"checkpoint '{name}' is missing or damaged")
+
+
+def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Finding]:
+    """What a lane wrote for commits that its chain does not have. (That for the coming one is on its way, or
+    was when its writer died. Data files of no commit are found among all data files.)
+    """
+    for folder, seq_of in ((segment_folder(lane), segment_seq), (stage_lane_folder(lane), staged_seq)):
+        for name in store.names(folder):
+            if (seq_of(name) or 0) > head + 1:
+                detail = (
+                    f"'{folder}/{name}' was written for a commit that is lost: lane {lane} ends at {head}"
+                )
+                yield Finding(invariant="I6", detail=detail)
 
 
 def _ledger(commits: list[CommitRecord]) -> Iterator[Finding]:
@@ -207,7 +238,7 @@ def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iter
 
 
 def _reports(store: Store) -> Iterator[Finding]:
-    """Reports are in no commit; what can be told is whether each file of them can be opened."""
+    """Reports are in no commit: each tells in a file of its own what else belongs to it."""
     reports = _attempt(lambda: store.names(REPORTS), REPORTS, "report")
     if isinstance(reports, Finding):
         yield reports
@@ -222,27 +253,14 @@ def _report(store: Store, folder: str) -> Iterator[Finding]:
     if isinstance(names, Finding):
         yield names
         return
-    if not names:
-        yield Finding(invariant="report", detail=f"'{folder}' is empty")
-    for name in names:
+    sums = _attempt(lambda: read_sums(store.read(f"{folder}/{SUMS}")), f"{folder}/{SUMS}", "report")
+    if isinstance(sums, Finding):
+        yield sums
+        return
+    for name in sorted({*names, *sums} - {SUMS}):
         data = _attempt(partial(store.read, f"{folder}/{name}"), f"{folder}/{name}", "report")
         if isinstance(data, Finding):
             yield data
-        elif (why := _unreadable(name, data)) is not None:
-            yield Finding(invariant="report", detail=f"'{folder}/{name}' {why}: repeat the comparison")
-
-
-def _unreadable(name: str, data: pa.Buffer) -> str | None:
-    """Why a file of a report cannot be what was written."""
-    if data.size == 0:
-        return "has no bytes"
-    try:
-        if name.endswith(".parquet"):
-            pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
-        elif name.endswith(".json"):
-            json.loads(data.to_pybytes())
-    except (OSError, pa.ArrowException):
-        return "is no Parquet file that can be read"
-    except ValueError:
-        return "is no JSON"
-    return None
+        elif hashlib.sha256(data).hexdigest() != sums.get(name):
+            detail = f"'{folder}/{name}' is not what was written: repeat the comparison"
+            yield Finding(invariant="report", detail=detail)

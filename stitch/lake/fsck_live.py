@@ -56,8 +56,23 @@ def broken_carry(commits: Iterable[CommitRecord]) -> Iterator[Broken]:
 
 
 def broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[Broken]:
-    """What the last commit of every lane needs to go on is there, and holds what is open."""
+    """What the last commit of every lane needs to go on is there, and holds what is open; what is left of
+    earlier ones, for a repair, is whole.
+    """
     last = {record.lane: record for record in commits}
+    needed = {segment.name for record in last.values() for segment in record.standing.segments}
+    kept = {
+        segment.name: (record.lane, segment)
+        for record in commits
+        for segment in record.standing.segments
+        if segment.name not in needed
+    }
+    for name, (lane, segment) in kept.items():
+        try:
+            if store.size(name) is not None:
+                read_segment(store, segment)
+        except (LakeError, OSError) as error:
+            yield "I3", f"lane {lane}: {error}"
     for lane, record in sorted(last.items()):
         rows = 0
         for segment in record.standing.segments:

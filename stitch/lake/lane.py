@@ -15,7 +15,7 @@ from typing import Final
 from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
 from stitch.lake.abreast import abreast
-from stitch.lake.chain import CommitTakenError, put_record, taken
+from stitch.lake.chain import CommitTakenError, of_no_commit, put_record, taken
 from stitch.lake.checkpoint import (
     Tail,
     is_due,
@@ -207,11 +207,7 @@ class Lane:
             if stray := self._file_of_no_commit():
                 if read_tail(self._store, self.lane).head > self._tail.head:
                     continue
-                raise LakeError(
-                    f"'{stray}' belongs to a commit that the chain does not have: lane {self.lane} "
-                    f"ends at {self._tail.head}.",
-                    remedy="Restore control/commits from a backup; `flowdiff fsck` lists all such files.",
-                )
+                raise of_no_commit(stray, self.lane, self._tail.head)
             head = self._tail.head
             if (self._fence and head) or any(seq > head for seq in self._staged().values()):
                 try:

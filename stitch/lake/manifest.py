@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,14 +23,16 @@ from schemas.commits import Segment, Upkeep
 from schemas.errors import LakeError
 from schemas.windows import Window
 from stitch.lake.abreast import abreast
-from stitch.lake.chain import lanes
+from stitch.lake.chain import lanes, of_no_commit
 from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
 from stitch.lake.copies import Copies
-from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, read_info
+from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, origin, read_info
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
 
+LOOKED_AT: Final = 2016
+"""Windows of a period that are searched for files of lost commits: the last ones, a week of five minutes."""
 _NOTHING: Final = int(np.iinfo(np.int64).min)
 """Before every window."""
 
@@ -102,9 +105,17 @@ class Manifest:
         """Whether anything was ever taken out."""
         return any(lane == UPKEEP_LANE for lane, _ in self.heads)
 
-    def windows(self) -> list[WindowEntry]:
-        """Windows with flows, in order of time. O(files)."""
-        listed = self.listing.filter(pc.is_valid(self.listing["window_ns"]))
+    def windows(self, from_ns: int = _NOTHING, to_ns: int = -_NOTHING - 1) -> list[WindowEntry]:
+        """Windows with files that share an instant with a stretch (None given: all), in order of time.
+
+        O(files).
+        """
+        start_ns = self.listing["window_ns"]
+        inside = pc.and_(
+            pc.less(start_ns, to_ns),
+            pc.greater(start_ns, max(from_ns - self.info.window_length_ns, _NOTHING)),
+        )
+        listed = self.listing.filter(inside)
         if listed.num_rows == 0:
             return []
         starts, codes = np.unique(listed["window_ns"].to_numpy(), return_inverse=True)
@@ -117,13 +128,24 @@ class Manifest:
         return [
             WindowEntry(
                 window=Window(start, length),
-                sealed=self.sealed_to_ns is None or start + length <= self.sealed_to_ns,
+                sealed=self.is_sealed(Window(start, length)),
                 flows=flows[place],
                 files=files[place],
                 size=size[place],
             )
             for place, start in enumerate(starts.tolist())
         ]
+
+    def starts_ns(self) -> I8:
+        """[windows] ascending starts of the sealed windows with flows. O(files)."""
+        has_flows = _of_table(self.listing, "flows") & (self.listing["rows"].to_numpy() > 0)
+        starts: I8 = np.unique(self.listing["window_ns"].filter(pa.array(has_flows)).to_numpy())
+        ends = starts + self.info.window_length_ns
+        return starts if self.sealed_to_ns is None else starts[ends <= self.sealed_to_ns]
+
+    def is_sealed(self, window: Window) -> bool:
+        """Whether nothing more is expected of a window."""
+        return self.sealed_to_ns is None or window.end_ns <= self.sealed_to_ns
 
     def files(
         self, table: WindowTable | SideTable, windows: Iterable[Window] | None = None
@@ -134,11 +156,11 @@ class Manifest:
         committed. O(files of the table), about 50 µs a file that is given. With `copies` none is looked at
         before it is read.
         """
-        wanted = _of_table(self.listing, table)
+        listed = self.listing
         if windows is not None:
             starts = pa.array([window.start_ns for window in windows], pa.int64())
-            wanted &= pc.is_in(self.listing["window_ns"], value_set=starts).to_numpy(zero_copy_only=False)
-        return self._checked(self.listing.filter(pa.array(wanted)))
+            listed = listed.filter(pc.is_in(listed["window_ns"], value_set=starts))
+        return self._checked(listed.filter(pa.array(_of_table(listed, table))))
 
     def files_since(self, table: WindowTable | SideTable, since_ns: int | None) -> list[LakeFile]:
         """Files that may hold something from a time on (None: all), by windows and by what commits say.
@@ -151,6 +173,28 @@ class Manifest:
             last = pc.max_element_wise(ends, self.listing["last_ns"])
             wanted &= pc.fill_null(last, _NOTHING).to_numpy() > since_ns
         return self._checked(self.listing.filter(pa.array(wanted)))
+
+    def refuse_lost_commits(self, start_ns: int, end_ns: int) -> None:
+        """Raises LakeError where a window of a period has a file of a commit that its lane's chain does not
+        have: the record was lost, and whoever reads by the chain would count too few requests.
+
+        Looks at the LOOKED_AT last windows, in a folder only; `flowdiff fsck` looks at all.
+        """
+        if self.copies is not None:
+            return
+        length = self.info.window_length_ns
+        folders = self.store.names("flows")
+        first, last = (f"window={Window.of(at, length).name}" for at in (start_ns, end_ns - 1))
+        folders = folders[bisect_left(folders, first) : bisect_right(folders, last)]
+        heads = dict(self.heads)
+        for folder in folders[-LOOKED_AT:]:
+            for name in self.store.names(f"flows/{folder}"):
+                told = origin(name)
+                if told is None or told[1] <= heads.get(told[0], 0):
+                    continue
+                heads[told[0]] = read_tail(self.store, told[0]).head  # it may have gone on since
+                if told[1] > heads[told[0]]:
+                    raise of_no_commit(f"flows/{folder}/{name}", told[0], heads[told[0]])
 
     def files_near(self, table: WindowTable, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
         """Files of a table that may hold a request of the given windows (their starts, ascending).

@@ -61,7 +61,6 @@ class SpanIndex:
 
     def __init__(self, flow: I8, key: U8, n_flows: int) -> None:
         """Index rows 0…n-1 with `flow` [rows] and `key` [rows]. O(rows) expected."""
-        self._flow = flow
         self._key = key
         self._rounds: list[tuple[I8, U8, I8, U8]] = []
         repeated: list[I8] = []

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from oracles.populations import category, graph
 
-from analyze.methods.clusters.clusters_result import clusters_result
 from analyze.methods.clusters.features import FeatureSet, feature_rows, feature_space
 from analyze.methods.clusters.kmeans import partition
+from analyze.methods.clusters.run import clusters_result
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits

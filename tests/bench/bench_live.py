@@ -25,7 +25,7 @@ def ingest(bootstrap: str, topic: str, lake: str, spans: int) -> None:
     """The child: everything there is on the topic, into a lake."""
     from oracles.unwatched import Unwatched, is_read
 
-    from flowdiff.live.one_heap import share_one_heap
+    from flowdiff.live.memory import share_one_heap
 
     share_one_heap()  # as `flowdiff ingest` does; MALLOC_ARENA_MAX=8 measures without
 

@@ -1,7 +1,7 @@
 """Benchmark of the simulator: CPU time a request, and of a draw beside numpy's counter-based generator.
 
 Run: `python tests/bench/bench_simulate.py [REQUESTS]`, or `make bench`. The seed is fixed; times are CPU
-times of this process. Telling (native, OTLP) is measured apart, per sampled request.
+times of this process. Recording (native, OTLP) is measured apart, per sampled request.
 """
 
 from __future__ import annotations

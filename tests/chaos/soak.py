@@ -50,7 +50,8 @@ def main() -> int:
         words = (*words, "--default-format", "native", "--group", "soak", "--window-length", "1m")
         # What was closed is remembered for so long (an hour by default), and so are the segments that are
         # kept for repairs (two hours): past it, memory is to stay.
-        words = (*words, "--stitch-max-age", "5m", "--keep-events", "5m")
+        words = (*words, "--keep-events", "5m")
+        env = {"FLOWDIFF_LIVE_STITCH_MAX_AGE": "5m"}
         words = (
             *words,
             "--commit-interval",
@@ -64,7 +65,7 @@ def main() -> int:
         )
         sender = Sender(",".join(broker.bootstrap), topic, 1, options.requests_a_second)
         samples: list[tuple[float, float]] = []
-        with IngestProcess(folder / "log", *words) as ingest:
+        with IngestProcess(folder / "log", *words, env=env) as ingest:
             sender.start()
             began = told = time.monotonic()
             while (now := time.monotonic()) < began + options.minutes * 60:

@@ -23,11 +23,11 @@ from evaluation.runs import Simulated, forget_runs, period_of
 from evaluation.variance_truths import population_of
 
 from analyze.load import load_population
-from analyze.methods.clusters.run import ClustersRun, clusters_run
+from analyze.methods.clusters.pipeline import ClustersRun, clusters_run
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.methods.clusters.tree_overlay import HeldAgainst
 from analyze.refine.settings import RefineSettings
-from flowdiff.sampling import find_samples
+from flowdiff.samples import find_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ClustersSettings(refits=0)

@@ -26,12 +26,12 @@ from evaluation.recordings.labelled import Fault, Recording, read_recordings
 from oracles.hbase import hbase, split_at_random
 
 from analyze.load import load_population
-from analyze.methods.distalyze.run import DistalyzeRun, distalyze_run
+from analyze.methods.distalyze.pipeline import DistalyzeRun, distalyze_run
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import NO_FAILURES, Population
 from analyze.refine.settings import RefineSettings
 from analyze.scope import resolve
-from flowdiff.sampling import find_samples
+from flowdiff.samples import find_samples
 from schemas.periods import parse_period
 from schemas.report.networks import NetworkComponent
 

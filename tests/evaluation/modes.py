@@ -12,7 +12,7 @@ from analyze.compare import compare
 from analyze.methods.paper.method import METHOD
 from analyze.methods.paper.settings import PaperSettings, Variant
 from analyze.methods.port import AnyMethod, Chosen
-from analyze.methods.registry import all_methods
+from analyze.methods.registry import method_names, method_of
 from analyze.population import Population
 from analyze.report.gate import FailOn, Floor, gate_code
 from analyze.report.limits import ReportLimits
@@ -135,7 +135,7 @@ ROBUST = "robust"
 
 def modes() -> tuple[Mode, ...]:
     """Those of the tables: paper mode as it reads and as it was released, robust mode where there is one."""
-    methods = all_methods()
+    methods = {name: method_of(name) for name in method_names()}
     return (*PAPER_MODES, *([findings_mode(ROBUST, methods[ROBUST])] if ROBUST in methods else []))
 
 

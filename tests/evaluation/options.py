@@ -24,7 +24,7 @@ from evaluation.recordings.measuring import Part, Wanted, measure
 from evaluation.recordings.verdicts import crashed, kept_for_page, totals
 from evaluation.runs import make_run
 
-from analyze.methods.registry import all_methods
+from analyze.methods.registry import method_names
 
 RECORDINGS, QUIET = "evaluation-recordings.json", "evaluation-quiet.json"
 """What a page is made of, in docs."""
@@ -60,7 +60,7 @@ def is_asked(chosen: argparse.Namespace) -> bool:
 
 def perform(chosen: argparse.Namespace, root: Path) -> bool:
     """Measure what is asked for, print it, write it; whether the page is to be rendered."""
-    methods = tuple(chosen.method or [name for name in ("robust", "paper") if name in all_methods()])
+    methods = tuple(chosen.method or [name for name in ("robust", "paper") if name in method_names()])
     settings = {name: value for name, _, value in (text.partition("=") for text in chosen.set)}
     modes: tuple[Mode, ...] = tuple(chosen.mode)
     if chosen.real is not None:

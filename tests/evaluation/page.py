@@ -61,6 +61,12 @@ is of the kind that it brings about (`tests/evaluation/causes.py`). *cov*: conce
 of such findings, %. *wrong*: findings that name no cause, %. *false members*: categories listed as members
 that hold too few concerned requests, among all members, %. *err*: as above."""
 
+LEFT_OUT_FILE = "evaluation-rules.json"
+LEFT_OUT = """`make evaluate RULES=1` makes the golden comparisons (`tests/golden/comparisons.py`) again
+without each row of MEASURES, CONFOUNDERS, RELATIONS and RANKING: *lost without it* counts those of which the
+outcome, the first finding or the number of findings changes. *case*: what the row itself names as its reason
+to be there, some of it outside of these comparisons. `make evaluate WITHOUT=name` prints them for one."""
+
 REAL = """`make evaluate REAL=DIR`, with all recordings of `tests/data/README.md`. Each labelled fault is
 compared as the command does it, with the quiet stretches of the recording as history, and with the
 reference alone. A result is right when it lies at the labelled service: its own time, its shapes or its
@@ -97,6 +103,8 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
     parts = [
         HEAD.format(size=_size(content, table)),
         remarks,
+        "## The engine's rules, left out one by one\n\n" + LEFT_OUT,
+        rules_table(_beside(docs, LEFT_OUT_FILE)),
         "## Does the simulator resemble the papers' system?",
         fit_table(content["fit"]),
         "## The published cases\n\nRecords. SM: the structural threshold, in traced requests.",
@@ -120,10 +128,23 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
         negatives_table(table, NEGATIVES),
         "## Sweeps\n\nSpin in the storage nodes' write path, SFS97.",
         "\n".join(images),
-        "## Rules",
-        _rules(),
+        "## What a result is relevant for",
+        _relevance(),
     ]
     (docs / "evaluation.md").write_text("\n\n".join(p.strip() for p in parts if p) + "\n", encoding="utf-8")
+
+
+def rules_table(content: dict[str, Any] | None) -> str:
+    """Every rule, what it is for, and what is lost without it."""
+    if content is None:
+        return ""
+    lines = ["| rule | what it is for | case | lost without it |", "|---|---|---|---|"]
+    for rule in content["rules"]:
+        changed = rule["changed"]
+        some = ", ".join(list(changed)[:3]) + (" …" if len(changed) > 3 else "")
+        lost = f"{len(changed)}: {some}" if changed else "–"
+        lines.append(f"| `{rule['name']}` ({rule['kind']}) | {rule['doc']} | {rule['case']} | {lost} |")
+    return "\n".join(lines) + f"\n\nOf {content['comparisons']} comparisons."
 
 
 def _at_full_size(content: dict[str, Any] | None) -> list[str]:
@@ -188,7 +209,7 @@ def _plots(table: Table) -> dict[str, str]:
     return drawn
 
 
-def _rules() -> str:
+def _relevance() -> str:
     lines = ["| rule | a result is relevant for | cases |", "|---|---|---|"]
     for name, rule in RULES.items():
         keys = [c.key for c in (*PUBLISHED, *FAULTS, *NEGATIVES) if c.rule == name]

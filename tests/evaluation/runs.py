@@ -157,7 +157,7 @@ def _made(wanted: Simulated) -> Period:
         wanted.seed,
         wanted.with_truth,
     )
-    start_ns = source.telling.start_ns
+    start_ns = source.recording.start_ns
     # The last request may end later than the last one begins; a period holds what begins in it.
     end_ns = start_ns + round(max(t.end_ns for t in source.traces)) + 1
     truths = () if source.truth is None else (source.truth,)

@@ -5,7 +5,11 @@ A row names its lake (`lakes.py`) and what one types behind `flowdiff`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+from evaluation.systems.described import SYSTEMS
+from evaluation.systems.recorded import HISTORY, QUIET, period
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,14 @@ def simulated(name: str, workload: str, number: int, *more: str) -> Case:
 
 def shop(name: str, reference: str, problem: str, *more: str) -> Case:
     return compare(f"shop-{name}", "shop", f"2022-08-23T{reference}", f"2022-08-23T{problem}", *more)
+
+
+def made(system: str, fault: str, *more: str) -> Case:
+    """A fault of a described system; its ten windows of history are left out where `more` has some."""
+    what = [one.what for one in next(one for one in SYSTEMS if one.name == system).faults]
+    history = more or ("--history", ",".join(period(window) for window in range(HISTORY)))
+    name = re.sub(r"\W+", "-", f"made {system} {fault}{' alone' if more else ''}").strip("-")
+    return compare(name, system, period(HISTORY), period(QUIET + what.index(fault)), *history)
 
 
 def tickets(name: str, reference: str, problem: str, *more: str) -> Case:
@@ -106,6 +118,13 @@ CASES = (
     tickets("contention", "13:30/109s", "13:32:04/116s", *TICKETS_HISTORY),
     tickets("contention-alone", "13:30/109s", "13:32:04/116s"),
     tickets("quiet-burst", "13:30/109s", "14:22/86s", *TICKETS_HISTORY),
+    # Made systems: queues, databases that record nothing, first failures, one pod of several.
+    made("queues", "bank/POST /charge 4 times slower"),
+    made("queues", "messages wait"),
+    made("zipkin-unrecorded", "orders-db fails in 35%"),
+    made("stops-at-failure", "fares fails in 30%"),
+    made("canary", "the canary is slower"),
+    made("canary", "the canary fails", "--problem-where", "service.version = 'v2'"),
     # Small and empty periods.
     shop("few-requests", "14:46:40/8s", "14:48:10/8s"),
     shop("one-request", "14:46/95s", "14:48:10.8/1s"),

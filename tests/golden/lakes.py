@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evaluation.store import fingerprint
+from evaluation.systems.described import SYSTEMS
+from evaluation.systems.recorded import record
 
-MAKERS = ("schemas", "ingest", "stitch", "tests/golden/lakes.py")
+MAKERS = ("schemas", "ingest", "stitch", "tests/golden/lakes.py", "tests/evaluation/systems")
 REQUESTS = "1200"
 """Of a simulated run: enough for the published faults to be found."""
 WORKLOADS = {
@@ -50,6 +52,9 @@ def lake_of(name: str, root: Path, flowdiff: Command) -> Path:
     part.mkdir(parents=True)
     if name in WORKLOADS:
         files = _simulate(name, part, flowdiff)
+    elif made := [system for system in SYSTEMS if system.name == name]:
+        record(part / "made", systems=made)
+        files = list((part / "made").glob("*.jsonl"))
     else:
         folder, names = IMPORTED[name]
         files = [path for one in names for path in (root / "tests" / "data" / folder).glob(f"{one}.*")]

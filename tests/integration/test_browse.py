@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from oracles.command_line import command
 from oracles.dot_reader import read_dot
+from oracles.traffic import write_native
 
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import CategorySort, categories, find_flow, windows
@@ -297,3 +298,16 @@ def test_dot_is_what_spectroscope_reads(lake: Path, all_of: LakePeriod) -> None:
     graphs = read_dot(text.encode())
     assert [graph.number for graph in graphs] == list(range(1, requests + 1))
     run("export", "--lake", str(lake), "--format", "dot", "--category", "zz", code=2)
+
+
+def test_windows_lists_the_last_ones_and_counts_the_others(tmp_path: Path) -> None:
+    """A year has 100,000."""
+    write_native(tmp_path / "a.ndjson", 300, seconds=300 * 300)
+    lake = str(tmp_path / "lake")
+    run("import", str(tmp_path / "a.ndjson"), "--lake", lake)
+    last, every = (command("windows", "--lake", lake, "--json", *more) for more in ((), ("--period", "all")))
+    assert (last.code, every.code, every.err) == (0, 0, "")
+    n_before = len(json.loads(every.out)) - 288
+    assert n_before > 0
+    assert f"{n_before} before them: --period all lists all" in last.err
+    assert json.loads(last.out) == json.loads(every.out)[-288:]

@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from evaluation.systems.spans import CLIENT, CONSUMER, PRODUCER, SERVER, MadeSystem
 from oracles.command_line import Ended, command
-from oracles.made_systems import CLIENT, CONSUMER, PRODUCER, SERVER, MadeSystem
 
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE

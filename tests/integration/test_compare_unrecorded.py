@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluation.systems.spans import CLIENT, SERVER, MadeSystem
 from oracles.command_line import command
-from oracles.made_systems import CLIENT, SERVER, MadeSystem
 
 from schemas.periods import format_instant
 from schemas.windows import NS_PER_MINUTE
@@ -62,35 +62,13 @@ class System(MadeSystem):
             self.span(trace, parent, name, kind, times, own=own, failed=fails)
 
 
-def as_zipkin(service: str, told: dict[str, object]) -> dict[str, object]:
-    """A span as Zipkin's reporters write it: who is called is the remote endpoint."""
-    start, end = (int(str(told[f"{side}TimeUnixNano"])) for side in ("start", "end"))
-    span: dict[str, object] = {"traceId": told["traceId"], "id": told["spanId"], "name": told["name"]}
-    span |= {"parentId": told["parentSpanId"]} if "parentSpanId" in told else {}
-    span |= {
-        "kind": "SERVER" if told["kind"] == SERVER else "CLIENT",
-        "localEndpoint": {"serviceName": service},
-    }
-    span |= {"timestamp": start // 1000, "duration": max((end - start) // 1000, 1)}
-    span |= {"tags": {"error": "failed"}} if "status" in told else {}
-    if "attributes" in told:
-        whom = {"SELECT": "orders-db", "POST": "bank", "GET": "redis"}[str(told["name"]).split()[0]]
-        span |= {"remoteEndpoint": {"serviceName": whom, "ipv4": "10.0.0.7"}}
-    return span
-
-
 def lines(form: str) -> Iterator[str]:
     """One window after the other: ordinary ones, then one of each fault."""
     for window, fault in enumerate([*["none"] * ORDINARY, *FAULTS]):
         system = System(random.Random(100 + window), fault, sigma=0.3)
         for number in range(REQUESTS):
             system.request(T0 + window * WINDOW_NS + number * WINDOW_NS // REQUESTS)
-        if form == "zipkin":
-            yield json.dumps(
-                [as_zipkin(name, told) for name, spans in system.spans.items() for told in spans]
-            )
-            continue
-        yield system.document()
+        yield system.document(form)
 
 
 @pytest.fixture(scope="module", params=["otlp", "zipkin"])

@@ -16,7 +16,7 @@ import yaml
 from fixtures.deploy_tools import DEPLOY, REPOSITORY, dashboard_check, deploy_check, ensure, promtool, run
 
 from flowdiff.settings.effective import effective
-from flowdiff.settings.units import duration_of
+from flowdiff.settings.keys import duration_of
 from schemas.errors import HaltedError
 
 SYSTEMD = DEPLOY / "systemd" / "flowdiff-ingest.service"

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.robust_report import robust_outcome
 
-from analyze.methods.registry import all_methods
+from analyze.methods.registry import method_names
 from analyze.report.page import render_html
 from flowdiff.__main__ import main
-from flowdiff.finding_views import Compared, requests_of, shell_line, with_views
+from flowdiff.cli.finding_views import Compared, requests_of, shell_line, with_views
 from schemas.periods import parse_period
 from schemas.report.findings import ChangeKind, Finding, FindingsSection, Member
 from schemas.report.report import content_id
@@ -59,7 +59,7 @@ def test_every_command_runs_and_a_page_beside_is_linked(
     first = findings(tmp_path / "first.json")
     views = {tuple(view["arguments"]): view for finding in first for view in finding["views"]}
     assert {view["method"] for view in first[0]["views"]} == {"distalyze", "variance", "browse"} & {
-        *all_methods()
+        *method_names()
     }
     for finding in first:
         (line,) = (line for line in out.splitlines() if finding["views"][0]["command"] in line)
@@ -93,17 +93,21 @@ def test_a_method_that_is_not_there_gives_no_link() -> None:
     assert {view.method for finding in some.findings for view in finding.views} == {"browse"}
     none = with_views(outcome, COMPARED, ["paper"])
     assert none == outcome
-    assert with_views(outcome, None, all_methods()) == outcome
+    assert with_views(outcome, None, method_names()) == outcome
 
 
 def test_the_id_is_that_of_the_content_and_the_page_has_a_row() -> None:
     outcome = robust_outcome()
-    more = with_views(outcome, COMPARED, all_methods())
+    more = with_views(outcome, COMPARED, method_names())
     assert more.report.id == outcome.report.id
     assert content_id(more.report) == content_id(outcome.report)
     page = render_html(more.report, more.views)
-    assert page.count("<dt>Look further</dt>") == len(more.report.section(FindingsSection).findings)
-    assert "<dt>Look further</dt>" not in render_html(outcome.report, outcome.views)
+    assert page.count("<summary>Look further, with other analyses</summary>") == len(
+        more.report.section(FindingsSection).findings
+    )
+    assert "<summary>Look further, with other analyses</summary>" not in render_html(
+        outcome.report, outcome.views
+    )
     view = more.report.section(FindingsSection).findings[0].views[0]
     assert view.arguments[1:9] == (
         *("--lake", "some lake", "--reference", "a/b"),

@@ -457,6 +457,25 @@ def test_a_clock_ten_years_ahead_is_quarantined_and_counted(tmp_path: Path) -> N
     ]
 
 
+def test_a_span_that_ends_in_another_century_is_quarantined(tmp_path: Path) -> None:
+    """Of Zipkin: its one wrong duration made a mean of years."""
+    far_us = 4_000_000_000_000_000
+    spans = [
+        {
+            "traceId": f"{n + 1:032x}",
+            "id": f"{n + 1:016x}",
+            "name": "get",
+            "timestamp": MONDAY_NS // 1000 + n,
+            "duration": far_us if n == 7 else 100,
+            "localEndpoint": {"serviceName": "web"},
+        }
+        for n in range(50)
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(spans))
+    counters = put(tmp_path / "lake", tmp_path / "a.json").counters
+    assert (counters.flows, counters.rejects) == (49, {"absurd-time": 1})
+
+
 def test_too_many_windows_are_refused_before_their_files_are_committed(tmp_path: Path) -> None:
     file, lake = tmp_path / "a.ndjson", tmp_path / "lake"
     file.write_text("".join(one_record(f"r{n}", MONDAY_NS + n * 300 * 10**9) + "\n" for n in range(30)))

@@ -17,10 +17,7 @@ from stitch.lake.manifest import open_manifest
 from stitch.lake.place import open_store
 from stitch.lake.store import LocalStore, Store
 
-QUICK = (
-    *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
-    *("--session-timeout", "6s", "--heartbeat-interval", "200ms"),
-)
+QUICK = ("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m")
 
 
 def hour_ago() -> int:
@@ -101,7 +98,7 @@ level = "debug"
         assert run.ended() == 0, run.text
         assert "plain text" not in run.text
     wrong = {**told, "FLOWDIFF_KAFKA_SECURITY_PASSWORD": f"{secret}-wrong"}
-    with ingesting(tmp_path, "--until-end", "--connect-timeout", "2s", **wrong) as refused:
+    with ingesting(tmp_path, "--until-end", FLOWDIFF_KAFKA_CONNECT_TIMEOUT="2s", **wrong) as refused:
         assert refused.ended() == 2
         assert "refuses user" in refused.text
     assert len(published(LocalStore.at(lake))) == 5
@@ -123,22 +120,14 @@ def test_into_a_bucket(
 
 
 def test_what_it_cannot_do_is_one_line(tmp_path: Path) -> None:
-    told = (
-        "--bootstrap",
-        "127.0.0.1:1",
-        "--topics",
-        "t",
-        "--lake",
-        tmp_path / "lake",
-        "--connect-timeout",
-        "500ms",
-    )
-    with ingesting(tmp_path, *told) as run:
+    told = ("--bootstrap", "127.0.0.1:1", "--topics", "t", "--lake", tmp_path / "lake")
+    soon = {"FLOWDIFF_KAFKA_CONNECT_TIMEOUT": "500ms"}
+    with ingesting(tmp_path, *told, **soon) as run:
         assert run.ended() == 2
         assert "127.0.0.1:1" in run.text.splitlines()[-1]
         assert "Traceback" not in run.text
         assert run.wait_for("connecting")["to"] == "127.0.0.1:1"
-    with ingesting(tmp_path, *told, "--window-length", "1m") as run:
+    with ingesting(tmp_path, *told, "--window-length", "1m", **soon) as run:
         assert run.ended() == 2
         assert "Leave --window-length out" in run.text.splitlines()[-1]
 

@@ -16,9 +16,9 @@ from oracles.traffic import START_NS, write_native, write_otlp
 
 from flowdiff.__main__ import main
 from ingest.formats import codec_for
+from ingest.kafka.kafka_settings import ProduceSettings
 from ingest.kafka.kafka_source import KafkaSource
 from ingest.kafka.produce import Written, produce_files, rekey
-from ingest.kafka.produce_settings import ProduceSettings
 from ingest.source import StreamId
 from schemas.config import DecodeConfig
 from schemas.errors import InputError

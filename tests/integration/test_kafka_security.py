@@ -18,8 +18,8 @@ from fixtures.kafka_bench import KafkaBench, Reader, numbered
 from fixtures.kafka_broker import Broker
 from kafka.admin import ACLOperation, ResourceType
 
-from ingest.kafka.bearer_tokens import ClientCredentials, TokenError
 from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.kafka_security import ClientCredentials, TokenError
 from ingest.kafka.kafka_settings import KafkaSettings
 from ingest.kafka.kafka_source import KafkaSource
 from schemas.errors import ConfigError, InputError

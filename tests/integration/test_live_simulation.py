@@ -11,10 +11,11 @@ import pytest
 from oracles.live_process import World, flow_rows, requests
 from oracles.memory_disk import CrashError, MemoryDisk
 
+from ingest.source import Place
 from schemas.commits import Segment
 from schemas.errors import FlowdiffError
 from schemas.events import empty_events
-from stitch.drivers.live import taking_over, unsettled
+from stitch.drivers.live import due, taking_over
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.lake.chain import read_chain
 from stitch.lake.fsck import check
@@ -162,7 +163,7 @@ def _segments_swept_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _settled_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments hold events of requests that were published since."""
-    monkeypatch.setattr(unsettled, "settled_of", lambda _: np.zeros(0, np.uint64))
+    monkeypatch.setattr(due, "settled_of", lambda _: np.zeros(0, np.uint64))
 
 
 def _segments_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +172,7 @@ def _segments_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _released_without_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets go to the log, and the next owner believes them."""
-    monkeypatch.setattr(LiveLane, "position", lambda self, stream: (self._positions.get(stream, 10**6), None))
+    monkeypatch.setattr(LiveLane, "place", lambda self, stream: Place(10**6))
 
 
 @pytest.mark.parametrize(

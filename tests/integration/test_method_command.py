@@ -12,7 +12,7 @@ import pytest
 from oracles.method_folders import COUNTING, install
 
 from flowdiff.__main__ import COMMANDS, Listed, main
-from flowdiff.method_command import method_command
+from flowdiff.cli.method_command import method_command
 
 ABOUT = "Count requests."
 EVENING, AFTERNOON = "2022-08-23T16:55/10m", "2022-08-23T15:10/5m"

@@ -14,7 +14,7 @@ from oracles.paper_report import paper_outcome
 from oracles.populations import constant_chain, population
 
 import analyze.methods
-from analyze.methods.registry import all_methods
+from analyze.methods.registry import method_names, method_of
 from flowdiff.__main__ import main
 from schemas.report.report import from_json, to_json
 
@@ -234,13 +234,15 @@ def test_what_is_missing_is_named(given: tuple[str, ...], words: str, capsys: py
 
 @pytest.mark.usefixtures("slowest_roots")
 def test_help_has_the_options_of_the_method_asked_for(capsys: pytest.CaptureFixture[str]):
-    assert run("compare", "--method", "slowest-roots", "--help") == 0
+    assert run("compare", "--method", "slowest-roots", "--help-all") == 0
     theirs = capsys.readouterr().out
     assert "--top" in theirs
     assert "--sm-threshold" not in theirs
     assert run("compare", "--help") == 0
+    assert "--min-z" not in capsys.readouterr().out
+    assert run("compare", "--help-all") == 0
     assert "--min-z" in capsys.readouterr().out
-    assert run("compare", "--method", "paper", "--help") == 0
+    assert run("compare", "--method", "paper", "--help-all") == 0
     assert "--sm-threshold" in capsys.readouterr().out
 
 
@@ -259,7 +261,7 @@ def test_an_unknown_method_is_named(capsys: pytest.CaptureFixture[str]):
 
 @pytest.mark.usefixtures("slowest_roots")
 def test_a_section_is_read_where_its_method_is_and_kept_where_it_is_not():
-    method = all_methods()["slowest-roots"]
+    method = method_of("slowest-roots")
     result = method.analyse(population(constant_chain(("a", "b"), 3, 3, 5, 9)), None, method.settings(), None)
     report = paper_outcome(population(constant_chain(("a", "b"), 3, 3, 5, 9))).report
     report = report.model_copy(update={"sections": result.sections})
@@ -269,12 +271,12 @@ def test_a_section_is_read_where_its_method_is_and_kept_where_it_is_not():
 
 
 def test_a_folder_that_is_no_method_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    before = list(all_methods())
+    before = method_names()
     (tmp_path / "shared_words").mkdir()
     (tmp_path / "shared_words" / "__init__.py").touch()
     monkeypatch.setattr(analyze.methods, "__path__", [*analyze.methods.__path__, str(tmp_path)])
-    assert list(all_methods()) == before
+    assert method_names() == before
     (tmp_path / "shared_words" / "method.py").write_text("THING = 1", encoding="utf-8")
     with pytest.raises(TypeError, match="has no METHOD"):
-        all_methods()
+        method_of("shared-words")
     del sys.modules["analyze.methods.shared_words.method"], sys.modules["analyze.methods.shared_words"]

@@ -48,8 +48,8 @@ def period(faults: Faults, seed: int) -> tuple[pa.Table, pa.Table, int, int]:
         codec_for("native").decode([chunk], DecodeConfig()).events for chunk in source.lines(Format.NATIVE)
     ]
     made = stitch(concat_events(lines), StitchConfig())
-    end_ns = source.telling.start_ns + round(max(trace.end_ns for trace in source.traces)) + 1
-    return made.flows, made.structures, source.telling.start_ns, end_ns
+    end_ns = source.recording.start_ns + round(max(trace.end_ns for trace in source.traces)) + 1
+    return made.flows, made.structures, source.recording.start_ns, end_ns
 
 
 def compared(*faults: tuple[str, float]) -> Population:

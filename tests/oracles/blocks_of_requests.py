@@ -3,20 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.methods.robust.verdict.period_blocks import LEAST_TAIL, TAIL_LEVELS, PeriodBlocks, PeriodRequests
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.population import Population
+from schemas.arrays import B1, F8, I4, I8
 
-I8 = npt.NDArray[np.int64]
-F8 = npt.NDArray[np.float64]
+TAIL_LEVELS = (0.95, 0.99)
+LEAST_TAIL = 5.0
 
 BLOCKS = 8
 """Few, and so long: a block must be longer than a burst. Two periods leave 14 degrees of freedom."""
 _NS_PER_S = 1e9
 _LEAST_US = 1e-3
 """Shorter times count as this where a logarithm is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodRequests:
+    """The requests of one sample; arrays are [requests], in no particular order."""
+
+    start_ns: I8
+    response_us: F8
+    weight: F8
+    failed: B1
+    """The root has a status other than `ok`."""
+    root: I4
+    """Index of the root type."""
+
+
+def root_types(population: Population) -> tuple[str, ...]:
+    """Root types, ascending."""
+    return tuple(sorted({category.graph.root for category in population.categories}))
+
+
+def period_requests(population: Population, sample: int) -> PeriodRequests:
+    """The requests of a sample."""
+    codes = {root: code for code, root in enumerate(root_types(population))}
+    fine = population.statuses.index("ok") if "ok" in population.statuses else -1
+    parts = [(category, category.rows(sample)) for category in population.categories]
+    root = [np.full(rows.stop - rows.start, codes[c.graph.root], np.int32) for c, rows in parts]
+    return PeriodRequests(
+        start_ns=np.concatenate([np.zeros(0, np.int64), *(c.start_ns[rows] for c, rows in parts)]),
+        response_us=np.concatenate([np.zeros(0), *(c.response_ns[rows] / 1e3 for c, rows in parts)]),
+        weight=np.concatenate([np.zeros(0), *(c.weight[rows] for c, rows in parts)]),
+        failed=np.concatenate([np.zeros(0, np.bool_), *(c.status[rows] != fine for c, rows in parts)]),
+        root=np.concatenate([np.zeros(0, np.int32), *root]),
+    )
 
 
 def tail_thresholds(reference: PeriodRequests, levels: Sequence[float] = TAIL_LEVELS) -> tuple[float, ...]:
@@ -70,6 +105,7 @@ def period_blocks(
         log_us=sums(weight * logs),
         log_square=sums(weight * logs**2),
         failed=sums(weight * requests.failed),
+        failing=sums(weight * requests.failed),
         slow=np.stack(slow, axis=1) if slow else np.zeros((blocks, 0)),
         thresholds_us=tuple(thresholds_us),
     )

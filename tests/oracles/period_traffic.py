@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from oracles.blocks_of_requests import period_blocks, tail_thresholds
+from oracles.blocks_of_requests import PeriodRequests, period_blocks, tail_thresholds
 
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, PeriodRequests
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
 
 MINUTE_NS = 60 * 10**9
 PERIOD = (0, 5 * MINUTE_NS)

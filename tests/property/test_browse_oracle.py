@@ -21,13 +21,19 @@ from oracles.browsing import (
 from oracles.site_populations import record_populations, span_populations
 from oracles.sites import words_of
 
-from analyze.methods.browse.entry_flow import EntryFlow, most_in_flight, pack_lanes, time_within
-from analyze.methods.browse.host_times import host_times
-from analyze.methods.browse.range_rows import kinds_in, mode_ranges, sites_in, tail_bin
-from analyze.methods.browse.range_section import Ranges
-from analyze.methods.browse.response_bins import bin_edges, response_bins
+from analyze.methods.browse.places import host_times
+from analyze.methods.browse.ranges import (
+    Ranges,
+    bin_edges,
+    kinds_in,
+    mode_ranges,
+    response_bins,
+    sites_in,
+    tail_bin,
+)
+from analyze.methods.browse.schedules import mean_times, medoid, train_schedule
 from analyze.methods.browse.settings import BrowseSettings
-from analyze.methods.browse.train_schedule import mean_times, medoid, train_schedule
+from analyze.methods.browse.timeline import EntryFlow, most_in_flight, pack_lanes, time_within
 from analyze.population import Population
 from analyze.profile.times import path_times
 from analyze.stats.density import PROMINENCE, Density, Mode, log_density, modes

@@ -13,7 +13,7 @@ from scipy import stats
 
 from analyze.methods.paper.structural import TokenTexts
 from analyze.population import Category, Population
-from analyze.report.drawing.fold import folded_steps
+from analyze.report.drawing.graph import folded_steps
 from analyze.report.drawing.graph_views import difference, graph_view
 from analyze.stats.ks import ks_columns
 from schemas.report.mutations import MutationKind

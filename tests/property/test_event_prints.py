@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles.strategies import Row, record_rows, span_rows, table_of
 
 from schemas.events import with_text_ids
-from stitch.drivers.live.event_prints import print_events
+from stitch.drivers.live.keys import print_events
 
 
 @settings(max_examples=60)

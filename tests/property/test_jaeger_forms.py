@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracles.mutants import mutants
 
+from ingest.codecs.jaeger.jaeger_json import time_ns
 from ingest.codecs.jaeger.jaeger_proto import JaegerSpan, add_message
-from ingest.codecs.jaeger.jaeger_proto_json import time_ns
 from ingest.codecs.spans.span_batch import FAULTS
 from ingest.codecs.spans.span_rows import SpanRows
 from ingest.codecs.spans.spans_to_events import events_of_spans

@@ -16,7 +16,7 @@ from analyze.compare import compare
 from analyze.methods.browse.method import METHOD
 from analyze.methods.browse.run import browse_result
 from analyze.methods.browse.settings import BrowseSettings
-from analyze.methods.browse.timeline_section import timeline_section
+from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Chosen, Result
 from analyze.population import Category, Population, Sample
 from analyze.report.limits import ReportLimits

@@ -13,8 +13,8 @@ import pytest
 import typer
 
 from flowdiff.__main__ import COMMANDS, main
-from flowdiff.outcome import exit_code
-from flowdiff.streams import told_afterwards
+from flowdiff.cli.outcome import exit_code
+from flowdiff.cli.streams import told_afterwards
 from schemas.errors import ConfigError, LakeError
 
 HEAVY = ("duckdb", "numpy", "pyarrow", "scipy", "jinja2")

@@ -10,7 +10,7 @@ from oracles.paper_report import SECTIONS, named, paper_outcome, paper_report
 from oracles.populations import category, chain, constant_chain, graph, population
 from pydantic import ValidationError
 
-from analyze.methods.paper.mutation_rows import fair_shares
+from analyze.methods.paper.rows import fair_shares
 from analyze.population import Category, Sample
 from analyze.profile.build import profile_of
 from analyze.profile.profile import Slot

@@ -12,10 +12,10 @@ from oracles.refined import Call, call
 from oracles.refined import population as refined
 
 from analyze.methods.distalyze.dependency_network import trivial
-from analyze.methods.distalyze.distalyze_result import distalyze_result
 from analyze.methods.distalyze.divergence import tail_of, tail_weights
 from analyze.methods.distalyze.features import FeatureType
-from analyze.methods.distalyze.run import DistalyzeRun, distalyze_run
+from analyze.methods.distalyze.pipeline import DistalyzeRun, distalyze_run
+from analyze.methods.distalyze.run import distalyze_result
 from analyze.methods.distalyze.settings import DistalyzeSettings
 from analyze.population import Population, Sample
 from analyze.report.limits import ReportLimits

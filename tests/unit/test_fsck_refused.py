@@ -13,6 +13,7 @@ from stitch.lake.disk import LocalDisk
 from stitch.lake.fsck import check
 from stitch.lake.layout import commit_name
 from stitch.lake.store import LocalStore
+from stitch.lake.sums import SUMS, write_sums
 
 
 class GuardedDisk(LocalDisk):
@@ -39,7 +40,8 @@ class GuardedDisk(LocalDisk):
 def lake(tmp_path: Path) -> Path:
     run(LocalStore.at(tmp_path), Acknowledged())
     (tmp_path / "reports" / "abc").mkdir(parents=True)
-    (tmp_path / "reports" / "abc" / "report.json").write_text('{"a":')
+    (tmp_path / "reports" / "abc" / "report.json").write_text("{}")
+    (tmp_path / "reports" / "abc" / SUMS).write_bytes(write_sums({"report.json": b'{"a":1}'}))
     return tmp_path
 
 
@@ -47,7 +49,7 @@ def told(lake: Path, *refused: str) -> list[str]:
     return [f"{f.invariant} {f.detail}" for f in check(LocalStore(GuardedDisk(lake, {*refused})))]
 
 
-BROKEN = "report 'reports/abc/report.json' is no JSON: repeat the comparison"
+BROKEN = "report 'reports/abc/report.json' is not what was written: repeat the comparison"
 
 
 def test_every_data_file_that_is_refused_is_told(lake: Path) -> None:

@@ -13,7 +13,7 @@ from analyze.load import load_population
 from analyze.profile.history import LEAST_BLOCKS, MOST_BLOCKS, History, cut_history
 from analyze.refine.settings import RefineSettings
 from analyze.scope import Lakes
-from flowdiff.sampling import asked_samples, find_samples
+from flowdiff.samples import asked_samples, find_samples
 from schemas.errors import ConfigError, PeriodError
 from schemas.ranges import parse_ranges, total_ns
 from schemas.windows import NS_PER_MINUTE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.kafka.bearer_tokens import ClientCredentials, TokenError
 from ingest.kafka.diagnosis import what_is_wrong
+from ingest.kafka.kafka_security import ClientCredentials, TokenError
 from ingest.kafka.kafka_settings import KafkaSettings
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from oracles.lake_script import HISTORY, WINDOW_NS, Acknowledged, Import, make, open_lane, run, stage
 from oracles.memory_disk import CrashError, MemoryDisk
@@ -32,6 +31,7 @@ from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake, read_info
 from stitch.lake.manifest import open_manifest
 from stitch.lake.store import LocalStore, Store
+from stitch.lake.sums import SUMS, write_sums
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_checkpoint_spares_readers_the_past(tmp_path: Path, monkeypatch: pytes
     with_checkpoint = open_manifest(store)
     assert [link.record.seq for link in read_tail(store, 0).records] == [7]
     shutil.rmtree(tmp_path / "control/checkpoints")
-    assert [f.invariant for f in check(store)] == ["I6"]
+    assert [f.invariant for f in check(store)] == ["I6"] * 2
     without = open_manifest(store)
     assert [link.record.seq for link in read_tail(store, 0).records] == [1, 2, 3, 4, 5, 6, 7]
     assert without.listing.equals(with_checkpoint.listing)
@@ -473,20 +473,20 @@ def test_fsck_finds_every_kind_of_harm(store: LocalStore, tmp_path: Path) -> Non
 def test_fsck_finds_broken_reports(store: LocalStore, tmp_path: Path) -> None:
     report = tmp_path / "reports" / "abc"
     report.mkdir(parents=True)
-    pq.write_table(pa.table({"a": [1]}), report / "findings.parquet")
-    (report / "report.json").write_text("{}")
-    (report / "report.html").write_text("<html>")
+    files = {"findings.parquet": b"rows", "report.json": b"{}", "report.html": b"<html>"}
+    for name, data in {**files, SUMS: write_sums(files)}.items():
+        (report / name).write_bytes(data)
     (tmp_path / "reports/.staged-x").mkdir()
     assert check(store) == []
-    (report / "findings.parquet").write_bytes(b"")
+    (report / "findings.parquet").unlink()
     (report / "report.json").write_text('{"a":')
-    (report / "report.html").write_bytes(b"")
+    (report / "other").write_bytes(b"")
     (tmp_path / "reports/empty").mkdir()
-    assert [f.detail.split(":")[0] for f in check(store)] == [
-        "'reports/abc/findings.parquet' has no bytes",
-        "'reports/abc/report.html' has no bytes",
-        "'reports/abc/report.json' is no JSON",
-        "'reports/empty' is empty",
+    assert [f.detail for f in check(store)] == [
+        "'reports/abc/findings.parquet' cannot be read: no such file or directory",
+        "'reports/abc/other' is not what was written: repeat the comparison",
+        "'reports/abc/report.json' is not what was written: repeat the comparison",
+        "'reports/empty/SHA256SUMS' cannot be read: no such file or directory",
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 HEAPS = """
 import ctypes, sys, threading
-from flowdiff.live.one_heap import share_one_heap
+from flowdiff.live.memory import share_one_heap
 print(share_one_heap(), flush=True)
 import duckdb, numpy, pyarrow
 ready, over = threading.Barrier(5), threading.Event()

@@ -13,9 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flowdiff.options import TableFormat
-from flowdiff.output import open_output, write_csv, write_json, write_table
-from flowdiff.streams import tolerate_any_text
+from flowdiff.cli.options import TableFormat
+from flowdiff.cli.output import open_output
+from flowdiff.cli.streams import tolerate_any_text
+from flowdiff.cli.table_output import write_csv, write_json, write_table
 from schemas.errors import ConfigError, InputError, QueryError
 
 

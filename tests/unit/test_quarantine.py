@@ -11,10 +11,14 @@ from stitch.columnar.runs import count_values
 from stitch.drivers.quarantine import BULK_SHARE, MAX_SILENCE_DAYS, DaysSeen, is_absurd
 
 
-def times(days: dict[int, int]) -> pa.ChunkedArray:
-    """So many events on each day."""
+def times(days: dict[int, int], ends: dict[int, int] | None = None) -> pa.Table:
+    """So many events on each day, and one without a time; `ends`: spans of day 0 that end on other days."""
     ts_ns = [day * NS_PER_DAY + n for day, count in days.items() for n in range(count)]
-    return pa.chunked_array([pa.array([*ts_ns, None], pa.int64())])
+    start = [*ts_ns, None, *(n for count in (ends or {}).values() for n in range(count))]
+    end = [None] * (len(ts_ns) + 1) + [
+        day * NS_PER_DAY + n for day, count in (ends or {}).items() for n in range(count)
+    ]
+    return pa.table({"ts_ns": pa.array(start, pa.int64()), "end_ns": pa.array(end, pa.int64())})
 
 
 def absurd(*batches: dict[int, int]) -> list[int]:
@@ -65,6 +69,20 @@ def test_each_file_is_judged_by_itself() -> None:
     assert [seen.count(file, found) for file in ("jan", "mar", "apr")] == [0, 3, 0]
     seen.add("wrong", times({wrong: 1}))
     assert seen.absurd().tolist() == []
+
+
+def test_an_end_is_judged_like_a_start_and_makes_no_bulk() -> None:
+    spans = times({0: 10}, {0: 5, 1: 3, 84_000: 2, -20_000: 1})
+    seen = DaysSeen()
+    seen.add("a", spans)
+    found = seen.absurd()
+    assert found.tolist() == [-20_000, 84_000]
+    assert is_absurd(spans, found).tolist() == [False] * 19 + [True] * 3
+    assert seen.count("a", found) == 3
+    assert absurd({}) == []
+    most = DaysSeen()
+    most.add("a", times({0: 1}, {84_000: 99}))
+    assert most.absurd().tolist() == [84_000]
 
 
 def test_no_event_has_a_time() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from schemas.recorded import Recorded, recordings
-from schemas.windows import NS_PER_MINUTE, Window
+from schemas.windows import NS_PER_MINUTE
 
 M = NS_PER_MINUTE
 
@@ -11,8 +13,8 @@ M = NS_PER_MINUTE
 def found(
     minutes: list[int], period: tuple[int, int], *, to: int | None = None, length: int = 1
 ) -> list[Recorded]:
-    windows = [Window(at * M, length * M) for at in minutes]
-    told = recordings(windows, period[0] * M, period[1] * M, None if to is None else to * M)
+    starts = np.array(minutes, dtype=np.int64) * M
+    told = recordings(starts, length * M, period[0] * M, period[1] * M, None if to is None else to * M)
     return [Recorded(*(None if ns is None else ns // M for ns in one)) for one in told]
 
 

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
-from analyze.report.drawing.fold import StepKind, all_steps, folded_steps
+from analyze.report.drawing.graph import EdgeMark, Heat, Marks, StepKind, all_steps, draw_graph, folded_steps
 from analyze.report.drawing.layout import Box, lay_out
 from schemas.report.drawn_graphs import GraphEdge, GraphView
 from schemas.report.parts import NodeName

@@ -19,6 +19,7 @@ from analyze.report.store import put_report, write_report
 from schemas.errors import LakeError
 
 FILES = (
+    "SHA256SUMS",
     "categories.parquet",
     "edges.parquet",
     "mutations.parquet",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.formats import codec_for
-from ingest.kafka.gathering import Gatherer
+from ingest.kafka.produce import Gatherer
 from ingest.kafka.request_parts import PartError, RequestPart, request_parts
 from schemas.config import DecodeConfig
 from schemas.errors import InputError

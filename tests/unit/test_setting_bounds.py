@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from analyze.compare import compare
 from analyze.methods.port import AnyMethod, Chosen
-from analyze.methods.registry import all_methods
+from analyze.methods.registry import method_names, method_of
 from analyze.paths.settings import PathSettings
 from analyze.population import Population, Sample
 from analyze.refine.settings import RefineSettings
 from schemas.config import Config
 
-METHODS = all_methods()
+METHODS = {name: method_of(name) for name in method_names()}
 MODELS: dict[str, type[Config]] = {
     **{name: method.settings for name, method in METHODS.items()},
     "paths": PathSettings,

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from flowdiff.__main__ import main
+from flowdiff.commands.config import default_toml, effective_toml
 from flowdiff.settings.effective import KEYS, Effective, effective
 from flowdiff.settings.ingest_config import IngestConfig, ServeSettings
-from flowdiff.settings.keys import Kind
-from flowdiff.settings.toml_text import default_toml, effective_toml
-from flowdiff.settings.units import duration_of, shown_duration, shown_size, size_of
+from flowdiff.settings.keys import Kind, duration_of, shown_duration, shown_size, size_of
 from schemas.errors import ConfigError, FlowdiffError
 
 NEEDED = {"lake": "lake", "kafka.topics": "spans"}

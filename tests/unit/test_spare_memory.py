@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowdiff.live.spare_memory import EVERY_S, SpareMemory
+from flowdiff.live.memory import EVERY_S, SpareMemory
 
 
 def resident_mb() -> float:

@@ -13,7 +13,7 @@ from oracles.refined import T0, event, table
 from analyze.load import read_flows
 from analyze.scope import LakePeriod
 from analyze.sql.connection import locked_connection
-from flowdiff.options import WHERE_HELP
+from flowdiff.cli.options import WHERE_HELP
 from schemas.config import StitchConfig
 from schemas.errors import PeriodError
 from schemas.lake import TABLES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingest.source import StreamId
 from stitch.drivers.live.steady_clock import Moment
-from stitch.drivers.live.watermarks import StreamTimes, Watermark
+from stitch.drivers.live.streams import StreamTimes, Watermark
 
 A, B = StreamId("spans", 0), StreamId("logs", 0)
 LATENESS, IDLE = 5, 30

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
+from scipy import stats
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict.places import largest_at_places, mean_sizes
+from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.verdict.places import places_of
 from analyze.population import Sample
 
 SETTINGS = RobustSettings(explained=0, paths=False)
@@ -35,7 +36,7 @@ def run(before: list[Call], after: list[Call]) -> RobustRun:
 
 
 def plainly(found: RobustRun, site: int) -> float:
-    """`mean_sizes` of a site, a row at a time."""
+    """The largest change of a visit to a site, a row at a time."""
     windows: dict[int, list[float]] = {}
     before, after = [0.0] * 4, [0.0] * 4
     for row in found.profile.visits.to_pylist():
@@ -49,28 +50,30 @@ def plainly(found: RobustRun, site: int) -> float:
         if (number := int(found.roles.noise[slot])) >= 0:
             known = windows.setdefault(number, [0.0] * 4)
             known[:] = [a + b for a, b in zip(known, values, strict=True)]
-    told = [window for window in windows.values() if window[0] >= 5]
-    if len(told) < 5 or after[0] < 4:
-        return math.nan
-    mean = before[2] / before[1]
-    variance = sum((ns / w - mean) ** 2 for _, w, ns, _ in told) / (len(told) - 1)
-    variance *= max(sum(n for n, *_ in told) / len(told) / after[0], 1.0) * (1 + 1 / len(told))
-    return (abs(after[2] / after[1] - mean) + 1.96 * math.sqrt(variance)) / (before[3] / before[1])
+    told = [window for window in windows.values() if window[1] > 0]
+    if len(told) < 5:
+        return math.inf
+    n_windows, total = len(told), sum(w for _, w, _, _ in told)
+    mean = sum(ns for _, _, ns, _ in told) / total
+    variance = sum((ns - mean * w) ** 2 for _, w, ns, _ in told) * n_windows / (n_windows - 1) / total**2
+    fewer = max(sum(n for n, *_ in told) / n_windows / after[0], 1.0)
+    error = math.sqrt(variance * (n_windows * fewer + 1)) / mean
+    reach = stats.t.ppf(0.975, n_windows - 1) * error
+    change = math.log(after[2] / after[1] / mean)
+    return max(1 - math.exp(change - reach), math.exp(change + reach) - 1)
 
 
 @pytest.mark.parametrize("n", [20, 90])
 def test_sizes_are_those_of_plain_loops(n: int) -> None:
     found = run(requests(90, 1), requests(n, 2))
-    sizes = mean_sizes(found.tested.view)
+    sizes = places_of(found.tested.view).visit.largest_ratio()
     assert np.isfinite(sizes).any()
     for site, size in enumerate(sizes.tolist()):
-        assert size == pytest.approx(plainly(found, site), nan_ok=True)
+        assert (size if size < 1e9 else math.inf) == pytest.approx(plainly(found, site), nan_ok=True)
 
 
 def largest(found: RobustRun) -> float:
-    size = largest_at_places(found.tested.view)
-    assert size is not None
-    return size
+    return places_of(found.tested.view).largest(SETTINGS)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1.5])

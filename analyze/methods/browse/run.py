@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from analyze.methods.browse.browse_tables import browse_tables
-from analyze.methods.browse.c2_section import c2_section
-from analyze.methods.browse.places_section import Places, places_section
-from analyze.methods.browse.range_section import Ranges, ranges_section
-from analyze.methods.browse.schedules_section import schedules_section
+from analyze.methods.browse.c2 import c2_section
+from analyze.methods.browse.places import Places, places_section
+from analyze.methods.browse.ranges import Ranges, ranges_section
+from analyze.methods.browse.schedules import schedules_section
 from analyze.methods.browse.settings import BrowseSettings
-from analyze.methods.browse.timeline_section import timeline_section
+from analyze.methods.browse.timeline import timeline_section
 from analyze.methods.port import Result
 from analyze.population import Population
 from analyze.profile.times import path_times

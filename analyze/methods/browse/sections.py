@@ -29,12 +29,19 @@ from analyze.report.blocks import (
     dim,
     strong,
 )
-from analyze.report.drawing.by_time import Block as Request
-from analyze.report.drawing.by_time import Series, draw_by_time, draw_lanes
-from analyze.report.drawing.cumulative import c2_drawing
-from analyze.report.drawing.density_curves import DrawnDensity, Mark, draw_density
-from analyze.report.drawing.stretched import Stretched, steps_path
-from analyze.report.drawing.train import draw_train
+from analyze.report.drawing.charts import c2_curves
+from analyze.report.drawing.wide_charts import (
+    DrawnDensity,
+    Mark,
+    RequestBox,
+    Series,
+    Stretched,
+    draw_by_time,
+    draw_density,
+    draw_lanes,
+    draw_train,
+    steps_path,
+)
 from analyze.report.page_templates import template
 from analyze.report.section_view import SectionView
 from schemas.report.browse import (
@@ -51,6 +58,7 @@ from schemas.report.browse import (
     SiteRow,
     TimelineStrip,
 )
+from schemas.report.columns import stored
 from schemas.report.schedules import BrowseSchedulesSection, ScheduleStep, TrainSchedule, TypicalRequest
 
 SHOWN: Final = 15
@@ -383,7 +391,7 @@ def _series(entry: EntryTimeline) -> list[Markup]:
 def _strip(strip: TimelineStrip) -> Markup:
     length = strip.length_us or 1.0
     blocks = [
-        Request(one.start_us / length, (one.start_us + one.us) / length, one.lane, one.failed)
+        RequestBox(one.start_us / length, (one.start_us + one.us) / length, one.lane, one.failed)
         for one in strip.requests
     ]
     past_ns = strip.start_ns + round(strip.length_us * 1e3)
@@ -395,28 +403,35 @@ def places_blocks(section: BrowsePlacesSection) -> Blocks:
     return (Part("Where", tuple(_places(section)), anchor="where"),)
 
 
-_SITES: Final = (
+SITES: Final = (
     Column("", "Call site", "text", _site),
-    Column("share_of_time", "of all time", "share"),
-    Column("mean_us", "mean", "us"),
+    stored("label", "name", "edge between two trace points, or call"),
+    stored("caller", "name", "who calls", null=True),
+    stored("requests", "count", "that waited for it", label="requests", far=1),
+    stored("mean_us", "us", "that those waited", label="mean"),
+    stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
     Column("", "C²", "figure", lambda row: c2(row.c2), far=2),
-    Column("requests", "requests", "count", far=1),
-    Column("", "failed", "figure", lambda row: wording.count(row.failed) if row.failed else ""),
+    stored("share_of_time", "share", "of all critical time; 1 over all sites", label="of all time"),
+    stored("failed", "count", "requests in which it failed", label="failed", far=1),
 )
-_HOSTS: Final = (
-    Column("host", "Host", "name"),
-    Column("share_of_time", "of all time", "share"),
-    Column("per_request_us", "a request", "us"),
-    Column("requests", "requests", "count", far=1),
-    Column("", "failed", "figure", lambda row: wording.count(row.failed) if row.failed else ""),
+HOSTS: Final = (
+    stored("host", "name", "host", label="Host"),
+    stored("requests", "count", "with a node there", label="requests", far=1),
+    stored("share_of_requests", "share", "weighted"),
+    stored("share_of_time", "share", "of all critical time", label="of all time"),
+    stored("per_request_us", "us", "waited for it, a request that touched it", label="a request"),
+    stored("failed", "count", "requests in which a node failed there", label="failed"),
     Column("", "components", "text", lambda row: wording.clip(", ".join(row.components), 120), far=2),
 )
-_ERRORS: Final = (
-    Column("site", "Call site", "name"),
-    Column("", "class", "text", lambda row: strong(wording.clip(row.error, 60))),
-    Column("requests", "requests", "count"),
-    Column("share", "of all", "share"),
-    Column("answered_ok", "answered ok", "share", far=1),
+ERRORS: Final = (
+    Column("", "Class", "text", lambda row: strong(wording.clip(row.error, 60))),
+    stored("error", "text", "class"),
+    stored("site", "name", "where", label="Call site"),
+    stored("requests", "count", "in which it did", label="requests"),
+    stored("share", "share", "of all, weighted", label="of all"),
+    stored("answered_ok", "share", "share of those whose root answered `ok`", label="answered ok", far=1),
+    stored("first_ns", "count", "start of the first of them"),
+    stored("last_ns", "count", "start of the last of them"),
     Column("", "hosts", "text", lambda row: wording.clip(", ".join(row.hosts), 80), far=3),
     Column("", "by time", "bar", lambda row: _spark(row), far=2),
 )
@@ -424,10 +439,10 @@ _ERRORS: Final = (
 
 def _places(s: BrowsePlacesSection) -> Iterator[Block]:
     title = "Call sites, by the time that requests wait for them"
-    sites = Table(title, _SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
+    sites = Table(title, SITES, s.sites, s.sites_total, "browse_sites", SHOWN, PRINTED, anchor="sites")
     yield Part(title, (sites,))
     if s.hosts:
-        hosts = Table("Hosts", _HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
+        hosts = Table("Hosts", HOSTS, s.hosts, s.hosts_total, "browse_hosts", printed=PRINTED)
         none = (
             f"{wording.percent(s.no_host)} of the time is on hosts that are not known."
             if s.no_host > 0
@@ -436,7 +451,7 @@ def _places(s: BrowsePlacesSection) -> Iterator[Block]:
         yield Part("Hosts", (hosts, *((Text(none, "dim"),) if none else ())))
     if s.errors:
         errors = Table(
-            "Errors", _ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
+            "Errors", ERRORS, s.errors, s.errors_total, "browse_errors", printed=PRINTED, anchor="errors"
         )
         told = f"something fails in {wording.percent(s.failed_inside)} of the requests"
         yield Part("Errors", (errors,), note=told)
@@ -470,7 +485,7 @@ def curves_blocks(section: BrowseVarianceSection) -> Blocks:
     ]
     roots = Table("C² by root type", _ROOT_VARIANCE, section.roots, section.roots_total)
     more = (Details(f"By root type ({wording.count(section.roots_total)})", (roots,)),)
-    drawn = c2_drawing([curve.points for curve in section.curves])
+    drawn = c2_curves([curve.points for curve in section.curves])
     other = Only("page", (Text(("What makes times vary: ", code("flowdiff variance"), "."), "dim"),))
     blocks = (*told, *drawn, *(more if len(section.roots) > 1 else ()), other)
     return (Part("How even the paths are", blocks, anchor="c2"),)

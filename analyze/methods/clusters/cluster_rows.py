@@ -1,4 +1,7 @@
-"""Clusters and overlays as the report's model."""
+"""Put clusters and overlays into the report's model.
+
+A cluster is marked by a node that it has, or lacks, and the other requests of its root type do not.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.clusters.calling_tree import ROOT
-from analyze.methods.clusters.cluster_marks import cluster_marks
-from analyze.methods.clusters.run import ClustersRun
+from analyze.methods.clusters.pipeline import ClustersRun
 from analyze.methods.clusters.tree_overlay import NONE, HeldAgainst, shown_nodes
+from schemas.arrays import F8, I8
 from schemas.report.clusters import ClusterCategory, ClusterRow, TreeOverlayRow
 
-MOST_CATEGORIES: Final = 8
+_MOST_CATEGORIES: Final = 8
+_LEAST: Final = 0.3
+"""A node marks a cluster where the shares of requests that pass it are so far apart."""
 
 
 def cluster_rows(run: ClustersRun, blocks: int) -> list[ClusterRow]:
@@ -26,7 +31,7 @@ def cluster_rows(run: ClustersRun, blocks: int) -> list[ClusterRow]:
     rows = []
     for cluster in range(run.partition.n_clusters):
         alike = np.flatnonzero(dominant == dominant[cluster])
-        marks = cluster_marks(through, requests, cluster, alike[alike != cluster])
+        marks = _cluster_marks(through, requests, cluster, alike[alike != cluster])
         has, lacks = ("" if node == ROOT else "/".join(run.tree.names[node]) for node in marks)
         rows.append(_row(run, cluster, has, lacks))
     return rows
@@ -68,7 +73,7 @@ def _row(run: ClustersRun, cluster: int, has: str, lacks: str) -> ClusterRow:
         nearest_distance=None if nearest == NONE else float(run.apart[cluster, nearest]),
         origin=None if origin == NONE else origin + 1,
         jaccard=jaccard if math.isfinite(jaccard) else None,
-        categories=tuple(_category(run, one, cluster) for one in members[:MOST_CATEGORIES]),
+        categories=tuple(_category(run, one, cluster) for one in members[:_MOST_CATEGORIES]),
         categories_total=len(members),
         rare=len(rare),
         rare_requests=int(run.agreement.count[rare, cluster].sum()),
@@ -112,3 +117,17 @@ def overlay_row(run: ClustersRun, held: HeldAgainst, samples: Sequence[str]) -> 
         nodes_total=len(held.overlay.node),
         first=most,
     )
+
+
+def _cluster_marks(through: F8, requests: F8, cluster: int, rest: I8) -> tuple[int, int]:
+    """(node that the cluster has and the rest lacks, node that it lacks), -1 for none.
+
+    through: [nodes, clusters] requests that pass; requests: [clusters]; rest: the root type's other clusters.
+    Of equally telling nodes the topmost: what follows a parting tells no more.
+    """
+    others = float(requests[rest].sum())
+    if others <= 0 or requests[cluster] <= 0:
+        return ROOT, ROOT
+    apart = through[:, cluster] / requests[cluster] - through[:, rest].sum(axis=1) / others
+    has, lacks = int(np.argmax(apart)), int(np.argmin(apart))
+    return has if apart[has] >= _LEAST else ROOT, lacks if apart[lacks] <= -_LEAST else ROOT

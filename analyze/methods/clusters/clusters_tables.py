@@ -9,46 +9,41 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.clusters.calling_tree import ROOT
-from analyze.methods.clusters.run import ClustersRun
+from analyze.methods.clusters.pipeline import ClustersRun
 from analyze.population import Population
 from schemas.report.clusters import ClusterRow
+from schemas.report.columns import arrow_schema, stored
 
-_TEXT, _REAL, _WHOLE, _COUNT, _TRUTH = pa.string(), pa.float64(), pa.int32(), pa.int64(), pa.bool_()
-
-CLUSTERS_SCHEMA: Final = pa.schema(
-    [
-        ("cluster", _WHOLE),
-        ("root", _TEXT),
-        ("sample", _TEXT),
-        ("requests", _COUNT),
-        ("share", _REAL),
-        ("of_root", _REAL),
-        ("mean_us", _REAL),
-        ("z", _REAL),
-        ("p", _REAL),
-        ("q", _REAL),
-        ("changed", _TRUTH),
-        ("nearest", _WHOLE),
-        ("nearest_distance", _REAL),
-        ("origin", _WHOLE),
-        ("jaccard", _REAL),
-        ("categories", _COUNT),
-        ("rare_categories", _COUNT),
-        ("rare_requests", _COUNT),
-    ]
+CLUSTERS: Final = (
+    stored("cluster", "place", "number, from 1 by size"),
+    stored("root", "text", "root type of most of its requests"),
+    stored("sample", "text", "sample"),
+    stored("requests", "count", "recorded requests"),
+    stored("share", "share", "of all requests of the sample"),
+    stored("of_root", "share", "of the requests of its root type", null=True),
+    stored("mean_us", "us", "mean response time, µs", null=True),
+    stored("z", "number", "change of of_root over its standard error; two samples only", null=True),
+    stored("p", "p", "its p-value", null=True),
+    stored("q", "p", "p corrected for the number of tests", null=True),
+    stored("changed", "flag", "significant"),
+    stored("nearest", "place", "nearest other cluster of the root type", null=True),
+    stored("nearest_distance", "number", "distance of the centres", null=True),
+    stored("origin", "place", "where it grew: nearest cluster of the root type that shrank", null=True),
+    stored("jaccard", "share", "mean overlap when the clustering is done again", null=True),
+    stored("categories", "count", "categories (level L1)", null=True),
+    stored("rare_categories", "count", "those of at most 10 requests"),
+    stored("rare_requests", "count", "their requests"),
 )
-TREE_SCHEMA: Final = pa.schema(
-    [
-        ("node", _COUNT),
-        ("above", _COUNT),
-        ("component", _TEXT),
-        ("name", _TEXT),
-        ("cluster", _WHOLE),
-        ("sample", _TEXT),
-        ("requests", _REAL),
-        ("visits", _REAL),
-        ("time_us", _REAL),
-    ]
+TREE: Final = (
+    stored("node", "count", "number of the node"),
+    stored("above", "count", "its caller, or the step before; null: a root", null=True),
+    stored("component", "text", "component"),
+    stored("name", "text", "what happens there"),
+    stored("cluster", "place", "number, from 1 by size"),
+    stored("sample", "text", "sample"),
+    stored("requests", "number", "recorded requests"),
+    stored("visits", "number", "visits, weighted"),
+    stored("time_us", "us", "time of all visits without what they call, µs"),
 )
 
 
@@ -61,7 +56,7 @@ def clusters_tables(
     samples = [sample.name for sample in population.samples]
     return {
         "clusters": pa.Table.from_pylist(
-            [line for row in rows for line in _lines(row, samples)], schema=CLUSTERS_SCHEMA
+            [line for row in rows for line in _lines(row, samples)], schema=arrow_schema(CLUSTERS)
         ),
         "clusters_requests": _requests(population, run, samples),
         "clusters_categories": _categories(population, run, samples),
@@ -91,7 +86,7 @@ def _lines(row: ClusterRow, samples: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _named(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.Array:
-    return pa.array(words, _TEXT).take(pa.array(codes.astype(np.int64)))
+    return pa.array(words, pa.string()).take(pa.array(codes.astype(np.int64)))
 
 
 def _requests(population: Population, run: ClustersRun, samples: Sequence[str]) -> pa.Table:
@@ -160,5 +155,5 @@ def _trees(run: ClustersRun, samples: Sequence[str], blocks: int) -> pa.Table:
             "visits": pa.array(visits[node, group]),
             "time_us": pa.array(time_us[node, group]),
         },
-        schema=TREE_SCHEMA,
+        schema=arrow_schema(TREE),
     )

@@ -16,7 +16,7 @@ def analyse(
 ) -> Result:
     """Groups of requests; of two samples also how groups and samples differ. No history is looked at."""
     # Here, so that the command line has the options without numpy, scipy and scikit-learn.
-    from analyze.methods.clusters.clusters_result import clusters_result
+    from analyze.methods.clusters.run import clusters_result
 
     return clusters_result(population, settings, limits)
 

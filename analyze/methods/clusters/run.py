@@ -1,123 +1,133 @@
-"""Run the clustering: features, K-means, shares, trees (ALGORITHMS F)."""
+"""Run the method `clusters`: population in, section, verdict, tables, notes and what a gate weighs out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
-
-from analyze.methods.clusters.calling_tree import CallingTree, calling_tree
-from analyze.methods.clusters.cluster_shares import (
-    ClusteredRequests,
-    ClusterShareTests,
-    clustered_requests,
-    is_cold,
-    tested_shares,
-    time_blocks,
-)
-from analyze.methods.clusters.features import (
-    FeatureRows,
-    FeatureSet,
-    FeatureSpace,
-    drawn_rows,
-    feature_rows,
-    feature_space,
-)
-from analyze.methods.clusters.kmeans import Partition, partition
+from analyze.methods.clusters.cluster_rows import cluster_rows, overlay_row
+from analyze.methods.clusters.clusters_tables import clusters_tables
+from analyze.methods.clusters.pipeline import ClustersRun, clusters_run
+from analyze.methods.clusters.sections import look_first
 from analyze.methods.clusters.settings import ClustersSettings
-from analyze.methods.clusters.tree_overlay import (
-    NONE,
-    HeldAgainst,
-    held_against,
-    nearest_of_root,
-    origins,
-)
-from analyze.methods.clusters.validity import (
-    Choice,
-    PathAgreement,
-    Stability,
-    number_of_clusters,
-    path_agreement,
-    stability,
-)
+from analyze.methods.port import Result
 from analyze.population import Population
-from schemas.arrays import F8, I8
+from analyze.report import wording
+from analyze.report.limits import ReportLimits
+from analyze.report.outcome import Weighed
+from schemas.report.clusters import ClusterRow, ClustersSection, CurvePoint
+from schemas.report.report import Verdict
+
+_KIND: Final = "clusters"
+_MOST_CLUSTERS: Final = 24
+"""Clusters shown; the tables have all."""
+_MOST_OVERLAYS: Final = 30
+_UNSTABLE: Final = 0.75
+"""A cluster that comes back with less of it is told as one that dissolves (Hennig 2007)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClustersRun:
-    """What was found."""
-
-    rows: FeatureRows
-    space: FeatureSpace
-    choice: Choice
-    partition: Partition
-    stability: Stability
-    clustered: ClusteredRequests
-    agreement: PathAgreement
-    apart: F8
-    """[clusters, clusters] distances between centres."""
-    nearest: I8
-    origin: I8
-    """[clusters] other cluster, or NONE."""
-    shares: ClusterShareTests | None
-    """None of one sample."""
-    tree: CallingTree
-    overlays: tuple[HeldAgainst, ...]
-    """By score."""
-
-
-def clusters_run(population: Population, settings: ClustersSettings) -> ClustersRun:
-    """Cluster all requests of all samples together, then look which sample they are of (HOT §1, §2.1).
-
-    Deterministic in its arguments. Raises ValueError without a request.
-    """
-    sets = tuple(FeatureSet) if settings.features == "combined" else (FeatureSet(settings.features),)
-    rows = feature_rows(population, sets)
-    if not rows.n_rows:
-        raise ValueError("no requests to cluster")
-    space = feature_space(rows, settings)
-    drawn, weight = drawn_rows(rows.weight, settings.tried_rows, settings.seed)
-    points = space.points[drawn]
-    n_requests = min(settings.tried_rows, sum(category.n_requests for category in population.categories))
-    choice = number_of_clusters(points, weight, n_requests, settings)
-    found = partition(
-        space.points, rows.weight, choice.k, settings, seed=settings.seed, starts=settings.starts
-    )
-    label = [found.label[row] for row in rows.row_of]
-    clustered = clustered_requests(population, label, found.n_clusters)
-    two = len(population.samples) == 2
-    shares = tested_shares(population, clustered, settings) if two else None
-    apart, dominant = found.apart(), clustered.dominant()
-    nearest = nearest_of_root(apart, dominant)
-    origin = np.full(found.n_clusters, NONE) if shares is None else origins(apart, dominant, shares)
-    n_samples, blocks = len(population.samples), settings.blocks
-    tree = calling_tree(
-        population,
-        [
-            (mine * n_samples + category.sample) * blocks + block
-            for mine, category, block in zip(
-                label, population.categories, time_blocks(population, blocks), strict=True
-            )
+def clusters_result(population: Population, settings: ClustersSettings, limits: ReportLimits) -> Result:
+    """Run it, and tell it."""
+    del limits  # its bounds are of other sections
+    if not any(category.n_requests for category in population.categories):
+        return Result(
+            settings=settings,
+            verdict=Verdict(outcome="too-few", text="There is no request to cluster."),
+            sections=(),
+            weighed=[Weighed(_KIND, None, sure=False)],
+        )
+    run = clusters_run(population, settings)
+    rows = cluster_rows(run, settings.blocks)
+    section = _section(population, run, rows, settings)
+    return Result(
+        settings=settings,
+        verdict=_verdict(section, rows),
+        sections=(section,),
+        tables=clusters_tables(population, run, rows, settings.blocks),
+        notes=_notes(rows),
+        weighed=[
+            Weighed(_KIND, held.score_us)
+            for held in run.overlays
+            if held.kind in ("samples", "origin") and held.score_us > 0
         ],
-        found.n_clusters * n_samples * blocks,
     )
-    return ClustersRun(
-        rows,
-        space,
-        choice,
-        found,
-        stability(found, found.label[drawn], points, weight, settings),
-        clustered,
-        path_agreement(population, clustered),
-        apart,
-        nearest,
-        origin,
-        shares,
-        tree,
-        tuple(
-            held_against(
-                tree, clustered, nearest, origin, settings, cold=two and is_cold(population, settings)
-            )
+
+
+def _section(
+    population: Population, run: ClustersRun, rows: Sequence[ClusterRow], settings: ClustersSettings
+) -> ClustersSection:
+    samples = tuple(sample.name for sample in population.samples)
+    shown = _shown(run, rows)
+    held = [one for one in run.overlays if one.cluster in shown][:_MOST_OVERLAYS]
+    return ClustersSection(
+        features=settings.features,
+        style=settings.style,
+        samples=samples,
+        requests=sum(category.n_requests for category in population.categories),
+        rows=run.rows.n_rows,
+        columns=run.space.columns,
+        dimensions=run.space.dimensions,
+        explained=run.space.explained,
+        chosen="asked" if settings.clusters else "curve",
+        curve=tuple(
+            CurvePoint(k=point.k, score=point.score, se=point.se, inertia=point.inertia)
+            for point in run.choice.curve
         ),
+        clusters_total=len(rows),
+        clusters=tuple(rows[cluster] for cluster in shown),
+        apart=tuple(tuple(float(run.apart[a, b]) for b in shown) for a in shown),
+        reseeded=run.stability.reseeded,
+        halved=run.stability.halved,
+        categories=len(run.agreement.key),
+        rand_categories=run.agreement.adjusted_rand,
+        homogeneity=run.agreement.purity.homogeneity,
+        completeness=run.agreement.purity.completeness,
+        overlays=tuple(overlay_row(run, one, samples) for one in held),
+        overlays_total=len(run.overlays),
     )
+
+
+def _shown(run: ClustersRun, rows: Sequence[ClusterRow]) -> list[int]:
+    """Clusters by number: those of coloured overlays, those that changed, the largest."""
+    wanted: dict[int, None] = {}
+    for held in run.overlays:
+        if held.score_us > 0:
+            wanted |= {held.cluster: None, held.other: None}
+    changed = [row.number - 1 for row in rows if row.changed]
+    changed.sort(key=lambda cluster: -abs(rows[cluster].shares[-1] - rows[cluster].shares[0]))
+    wanted |= dict.fromkeys([*changed, *range(len(rows))])
+    return sorted(list(wanted)[:_MOST_CLUSTERS])
+
+
+def _verdict(section: ClustersSection, rows: Sequence[ClusterRow]) -> Verdict:
+    groups = wording.counted(section.clusters_total, "cluster")
+    if len(section.samples) == 1:
+        top = max(rows, key=lambda row: row.requests[0])
+        return Verdict(
+            outcome="clustered",
+            text=f"Requests fall into {groups}; "
+            f"the largest ({wording.percent(top.shares[0])}) is of {top.root}.",
+        )
+    changed = [row for row in rows if row.changed]
+    first = look_first(section)
+    if not changed and not first:
+        return Verdict(
+            outcome="as-clustered",
+            text=f"{groups}: none changed its share of its root type, none its trees, by test.",
+        )
+    told = ""
+    if changed:
+        told = f"{wording.counted(len(changed), 'cluster')} of {section.clusters_total} changed share."
+    return Verdict(outcome="clusters-changed", text=" ".join(part for part in (first, told) if part))
+
+
+def _notes(rows: Sequence[ClusterRow]) -> tuple[str, ...]:
+    loose = [row for row in rows if row.jaccard is not None and row.jaccard < _UNSTABLE]
+    part = sum(sum(row.requests) for row in loose) / max(sum(sum(row.requests) for row in rows), 1)
+    notes = []
+    if part > 0.1:
+        notes.append(
+            f"{wording.counted(len(loose), 'cluster')} with {wording.percent(part)} of the requests dissolve "
+            "when the clustering is done again: their borders are arbitrary."
+        )
+    return tuple(notes)

@@ -14,7 +14,6 @@ from analyze.report.blocks import (
     Blocks,
     Column,
     Details,
-    Drawing,
     Fact,
     Facts,
     Items,
@@ -28,8 +27,7 @@ from analyze.report.blocks import (
     dim,
     strong,
 )
-from analyze.report.drawing.distance_matrix import draw_distances
-from analyze.report.drawing.score_curve import CurveDot, draw_score_curve
+from analyze.report.drawing.charts import distances, score_curve
 from analyze.report.section_view import SectionView
 from schemas.report.clusters import ClusterRow, ClustersSection, OverlayNode, TreeOverlayRow
 
@@ -299,23 +297,12 @@ def _tone(row: TreeRow) -> str:
 
 def _trust(s: ClustersSection) -> Iterator[Block]:
     order = sorted(range(len(s.clusters)), key=lambda i: (s.clusters[i].root, i))
-    curve = draw_score_curve(
-        [CurveDot(point.k, point.score, point.se) for point in s.curve],
-        s.clusters_total,
-        "number of clusters",
-        "Simplified silhouette by number of clusters",
-    )
-    apart = draw_distances(
-        [str(s.clusters[i].number) for i in order],
-        [[s.apart[i][j] for j in order] for i in order],
-        "Distances between the centres of clusters",
-    )
     taken = "the best" if s.style == "paper" else "the smallest number within one of the best"
-    drawn = (
-        (curve, f"Simplified silhouette with its standard error; {taken} is taken."),
-        (apart, "Distance between centres, clusters of a root type beside each other; darker is nearer."),
-    )
-    yield Row([Drawing(markup, caption) for markup, caption in drawn if markup])
+    score = f"Simplified silhouette with its standard error; {taken} is taken."
+    apart = "Distance between centres, clusters of a root type beside each other; darker is nearer."
+    names = [str(s.clusters[i].number) for i in order]
+    between = [[s.apart[i][j] for j in order] for i in order]
+    yield Row((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
         "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "

@@ -9,49 +9,50 @@ import numpy as np
 import pyarrow as pa
 
 from analyze.methods.distalyze.features import quantity_of
-from analyze.methods.distalyze.run import DistalyzeRun
+from analyze.methods.distalyze.pipeline import DistalyzeRun
+from schemas.report.columns import arrow_schema, stored
 
-_TEXT, _REAL, _WHOLE, _TRUTH = pa.string(), pa.float64(), pa.int32(), pa.bool_()
-
-FEATURES_SCHEMA: Final = pa.schema(
-    [
-        ("root", _TEXT),
-        ("log", _TEXT),
-        ("component", _TEXT),
-        ("name", _TEXT),
-        ("measure", _TEXT),
-        ("quantity", _TEXT),
-        ("feature", _TEXT),
-        ("mean0", _REAL),
-        ("mean1", _REAL),
-        ("t", _REAL),
-        ("p", _REAL),
-        ("significant", _TRUTH),
-        ("significant_bh", _TRUTH),
-    ]
+FEATURES: Final = (
+    stored("root", "text", "root type; empty: all"),
+    stored("log", "text", "event or state"),
+    stored("component", "text", "component of the variable"),
+    stored("name", "text", "what it is called there"),
+    stored("measure", "text", "what of it is measured"),
+    stored("quantity", "text", "unit of its values: us, share, count, value"),
+    stored("feature", "text", "feature type"),
+    stored("mean0", "number", "mean of the first class"),
+    stored("mean1", "number", "mean of the second class"),
+    stored("t", "number", "Welch's t"),
+    stored("p", "number", "its p-value"),
+    stored("significant", "flag", "after Bonferroni over all features of the run"),
+    stored("significant_bh", "flag", "after Benjamini-Hochberg"),
 )
-DEPENDENCIES_SCHEMA: Final = pa.schema(
-    [
-        ("rank", _WHOLE),
-        ("root", _TEXT),
-        ("log", _TEXT),
-        ("feature", _TEXT),
-        ("score", _REAL),
-        ("variable", _TEXT),
-        ("other", _TEXT),
-        ("weight0", _REAL),
-        ("weight1", _REAL),
-        ("directed", _TRUTH),
-        ("in_tree", _TRUTH),
-    ]
+DEPENDENCIES: Final = (
+    stored("rank", "place", "component that the edge is of"),
+    stored("root", "text", "root type; empty: all"),
+    stored("log", "text", "event or state"),
+    stored("feature", "text", "feature type"),
+    stored("score", "number", "Algorithm 1's, times the root type's part of the difference"),
+    stored("variable", "text", "one end; of a directed edge what happens first"),
+    stored("other", "text", "the other end"),
+    stored(
+        "weight0",
+        "number",
+        "largest node that one splits in the other's tree, first class's network",
+    ),
+    stored("weight1", "number", "the same in the network that the component is of"),
+    stored("directed", "flag", "one comes before the other in all instances"),
+    stored("in_tree", "flag", "of the maximum spanning tree that the score is of"),
 )
 
 
 def divergence_tables(run: DistalyzeRun) -> dict[str, pa.Table]:
     """`distalyze_features`: distinct tests; `distalyze_dependencies`: edges among the variables shown."""
     return {
-        "distalyze_features": pa.Table.from_pylist(list(_features(run)), schema=FEATURES_SCHEMA),
-        "distalyze_dependencies": pa.Table.from_pylist(list(_dependencies(run)), schema=DEPENDENCIES_SCHEMA),
+        "distalyze_features": pa.Table.from_pylist(list(_features(run)), schema=arrow_schema(FEATURES)),
+        "distalyze_dependencies": pa.Table.from_pylist(
+            list(_dependencies(run)), schema=arrow_schema(DEPENDENCIES)
+        ),
     }
 
 

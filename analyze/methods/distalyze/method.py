@@ -16,7 +16,7 @@ def analyse(
 ) -> Result:
     """Slow against fast in one sample, or the second sample against the first. No history is looked at."""
     # Here, so that the command line has the options without numpy and scipy.
-    from analyze.methods.distalyze.distalyze_result import distalyze_result
+    from analyze.methods.distalyze.run import distalyze_result
 
     return distalyze_result(population, settings, limits)
 

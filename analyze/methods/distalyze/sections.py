@@ -26,8 +26,8 @@ from analyze.report.blocks import (
     dim,
     strong,
 )
+from analyze.report.drawing.charts import spread
 from analyze.report.drawing.network import NetworkLine, NetworkNode, draw_network
-from analyze.report.drawing.spread import draw_spread
 from analyze.report.section_view import SectionView
 from schemas.report.networks import (
     DistalyzeSection,
@@ -359,15 +359,13 @@ def _spread(section: DistalyzeSection, variable: NetworkVariable) -> Words:
     if of is None:
         return ""
     absent = f"absent {wording.count(of.absent0)} · {wording.count(of.absent1)}"
-    return Drawing(
-        draw_spread(
-            of.edges,
-            (of.counts0, of.counts1),
-            log=of.log,
-            title=f"{variable.text}: {section.class0} filled, {section.class1} outlined",
-            worded=lambda number: value(variable.quantity, number),
-        ),
-        absent if of.absent0 or of.absent1 else "",
+    return spread(
+        of.edges,
+        (of.counts0, of.counts1),
+        log=of.log,
+        title=f"{variable.text}: {section.class0} filled, {section.class1} outlined",
+        worded=lambda number: value(variable.quantity, number),
+        caption=absent if of.absent0 or of.absent1 else "",
     )
 
 

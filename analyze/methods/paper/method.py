@@ -42,10 +42,9 @@ def _analyse(
         if not population.has_requests(number):
             raise no_testable_request(sample.name)
     # Here, so that the command line has the options without scipy.
-    from analyze.methods.paper.category_rows import category_rows, root_rows, sums
-    from analyze.methods.paper.mutation_rows import mutations_section
     from analyze.methods.paper.mutation_tables import report_tables
     from analyze.methods.paper.mutations import paper_mutations
+    from analyze.methods.paper.rows import category_rows, mutations_section, root_rows, sums
 
     found = paper_mutations(population, settings)
     mutations = mutations_section(found, population, limits)

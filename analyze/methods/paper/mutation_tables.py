@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.paper.mutation_rows import critical_means
 from analyze.methods.paper.mutations import PaperResult
+from analyze.methods.paper.rows import critical_means
 from analyze.population import Category, Population
 from schemas.report.categories import CategoryRow
-from schemas.report.parts import KsResult, Moments
+from schemas.report.columns import arrow_table
 from schemas.report.report_tables import (
+    CATEGORIES,
     CATEGORIES_SCHEMA,
     EDGES_SCHEMA,
     MUTATIONS_SCHEMA,
@@ -120,38 +121,12 @@ def _precursors(result: PaperResult, population: Population) -> pa.Table:
 
 
 def _categories(rows: list[CategoryRow], population: Population) -> pa.Table:
-    stored = {category.graph.key: sorted(category.stored) for category in population.categories}
-    return pa.Table.from_pylist(
-        [_category(row, stored[row.category]) for row in rows], schema=CATEGORIES_SCHEMA
-    )
-
-
-def _category(row: CategoryRow, stored: list[str]) -> dict[str, Any]:
-    return {
-        "category": row.category,
-        "stored": stored,
-        "root": row.root,
-        "canonical": row.canonical,
-        "n_nodes": row.n_nodes,
-        **_moments(row.before, 0),
-        **_moments(row.after, 1),
-        **_ks(row.ks),
-        "roles": [role.value for role in row.roles],
-        "change_us": row.change_us,
-    }
-
-
-def _moments(moments: Moments, t: int) -> dict[str, Any]:
-    return {
-        f"count{t}": moments.count,
-        f"mean{t}_us": moments.mean_us,
-        f"variance{t}_us2": moments.variance_us2,
-        f"c2{t}": moments.c2,
-    }
-
-
-def _ks(ks: KsResult) -> dict[str, Any]:
-    return {"ks_n0": ks.n0, "ks_n1": ks.n1, "ks_d": ks.d, "ks_p": ks.p}
+    """One row a category; its keys in the lake are no part of the report's model."""
+    table = arrow_table([column for column in CATEGORIES if column.key != "stored"], rows)
+    kept = {category.graph.key: sorted(category.stored) for category in population.categories}
+    field = CATEGORIES_SCHEMA.field("stored")
+    place = CATEGORIES_SCHEMA.get_field_index("stored")
+    return table.add_column(place, field, pa.array([kept[row.category] for row in rows], field.type))
 
 
 def painted_table(result: PaperResult, population: Population) -> pa.Table:

@@ -50,6 +50,8 @@ class Change:
     threshold_us: float = 0.0
     """Tail: calls that take this or longer are very slow."""
     q: float = 1.0
+    there_before: bool = False
+    """It differs from the history, and not from the reference alone."""
 
     @property
     def every_shape(self) -> tuple[int, ...]:

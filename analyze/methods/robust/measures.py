@@ -18,10 +18,11 @@ from typing import Final
 
 import numpy as np
 
+from analyze.methods.robust.far_calls import Touched, far_calls
 from analyze.methods.robust.view import View
-from analyze.profile.names import NO_CALLER, SiteKind
+from analyze.profile.names import NO_CALLER, Names, SiteKind
 from analyze.profile.profile import CALLS, OVERLAP, RATIO_SCALE, STRETCH
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BINS_PER_OCTAVE, value_of
 from analyze.stats.noise import LogMedians
@@ -59,6 +60,8 @@ class Observed:
     """All patterns of a row, where they are several; `pattern` is then the most frequent."""
     child: I8 | None = None
     """Operation that these patterns have in common."""
+    reference: Estimate | None = None
+    """The same against the reference alone, where a history makes ordinary times more than that."""
     threshold_us: F8 | None = None
     """Calls that take this or longer are very slow."""
 
@@ -80,6 +83,10 @@ class Measure:
     """What exp of a logarithm is multiplied by for display."""
     only_more: bool = False
     """Less of it is no change."""
+    by_p_alone: bool = False
+    """No standard error: p, and what the measure asks besides, decide."""
+    unless: str = ""
+    """A measure of the same sites that says it better where it counts."""
     only_where_silent: bool = False
     """Sums that say something only where no other measure of structure found anything; corrected by
     themselves."""
@@ -95,7 +102,8 @@ def own_time(view: View) -> Observed:
         moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
     least = view.settings.time_share * view.mean_response_ns
     matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
-    return _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
+    seen = _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
+    return replace(seen, reference=view.own_time_change[1])
 
 
 def slow_calls(view: View) -> Observed:
@@ -115,7 +123,8 @@ def slow_calls(view: View) -> Observed:
     with np.errstate(divide="ignore", invalid="ignore"):
         excess_ns = excess / n[:, AFTER] * view.calls_a_visit
         much = (excess_ns > settings.tail_time * view.mean_response_ns) & (x[:, AFTER] >= settings.least_slow)
-    found = replace(share_change(x, n, one_sided=True), margin=np.where(much, 0.0, settings.share_margin))
+    found, alone = view.shares(x, n, one_sided=True)
+    found = replace(found, margin=np.where(much, 0.0, settings.share_margin))
     least = settings.time_share * view.mean_response_ns
     matters = (
         (x[:, AFTER] >= settings.least_affected) & (excess_ns > least) & (view.slower_a_visit_ns > least / 2)
@@ -124,7 +133,7 @@ def slow_calls(view: View) -> Observed:
         matters &= _without_worst_block(view, values, over, found)
     floor = np.where(much, 0.0, settings.tail_floor)
     seen = _at_sites(view, found, floor, matters, view.slower_ns)
-    return replace(seen, threshold_us=value_of(limit + 1.0) / 1e3)
+    return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
 def _slow_from(ordinary: Histograms, n_sites: int) -> I8:
@@ -154,6 +163,31 @@ def _without_worst_block(view: View, values: Histograms, over: B1, found: Estima
         return np.asarray(few | (rise > view.settings.min_z * found.se * np.sqrt(longer)))
 
 
+def far_slower_calls(view: View) -> Observed:
+    """Observe the share of calls far slower than any ordinary one; p is by their distance, not by ranks."""
+    settings = view.settings
+    touched = Touched(view.after.w, view.calls_a_visit, view.mean_response_ns)
+    far = far_calls(view.own_times, _alike(view.names), view.roles.side, touched, settings)
+    n = view.sums(view.own_times.place, view.own_times.column, view.own_times.n, view.n_sites)
+    x = np.zeros_like(n)
+    x[:, AFTER] = far.n
+    found, _ = view.shares(x, n, one_sided=True)
+    # There is no scatter of what was never there.
+    sampling = np.maximum(far.n, 1e-9) / np.maximum(n[:, AFTER], 1e-9) ** 2
+    found = replace(found, p=far.p, sampling=sampling, between=np.zeros(view.n_sites))
+    matters = far.passes & (view.slower_a_visit_ns > far.excess_ns * view.calls_a_visit / 2)
+    seen = _at_sites(view, found, 0.0, matters, view.slower_ns)
+    return replace(seen, threshold_us=value_of(far.threshold + 1.0) / 1e3)
+
+
+def _alike(names: Names) -> tuple[I8, I8]:
+    """Put sites of one operation together; and steps of records that begin at one point."""
+    operation = np.array([site.operation for site in names.sites], dtype=np.int64)
+    first = len(names.operations)
+    begins = [first + site.caller if site.kind is SiteKind.STEP else site.operation for site in names.sites]
+    return operation, np.array(begins, dtype=np.int64)
+
+
 def overlap(view: View) -> Observed | None:
     """Observe how many children of a call run at a time.
 
@@ -164,11 +198,13 @@ def overlap(view: View) -> Observed | None:
     values, pattern = view.values(OVERLAP)
     if not len(values.n):
         return None
-    found = view.level(view.given_pattern(values, pattern))
-    together = view.level(view.given_pattern(*view.values(STRETCH)))
+    values = view.given_pattern(values, pattern)
+    found, alone = view.level(values)
+    together, _ = view.level(view.given_pattern(*view.values(STRETCH)))
     with np.errstate(invalid="ignore"):
         matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
-    return _at_sites(view, found, np.log1p(2 * view.settings.time_floor), matters, np.zeros(view.n_sites))
+    seen = _at_sites(view, found, np.log1p(2 * view.settings.time_floor), matters, np.zeros(view.n_sites))
+    return replace(seen, reference=alone)
 
 
 # ---------------------------------------------------------------- numbers of calls
@@ -194,11 +230,8 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     if not wanted.any():
         return None
     values = values.where(wanted[values.place])
-    periods, n = _log_means(values.pooled(view.roles.side), n_sites, 2)
-    blocks, blocks_n = _log_means(values.pooled(view.roles.noise), n_sites, view.n_blocks)
     least_tau = max(settings.min_tau, settings.cold_calls_tau) if view.roles.cold else settings.min_tau
-    p = values.pooled(view.roles.side).rank_p(n_sites)
-    found = level_change(periods, n, p, blocks, blocks_n, least_tau=least_tau)
+    found, alone = view.levels(values, _log_means, least_tau)
     with np.errstate(divide="ignore", invalid="ignore"):
         a_call_ns = np.nan_to_num(
             (view.before.critical_ns + view.after.critical_ns) / (view.before.calls + view.after.calls)
@@ -212,7 +245,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     floor = float(np.log1p(settings.time_floor * (1 if of_steps else 2)))
     before, after = view.rates
     seen = _at_sites(view, found, floor, matters, (after - before) * a_call_ns)
-    return replace(seen, weight=weight, tested=seen.tested & wanted)
+    return replace(seen, weight=weight, tested=seen.tested & wanted, reference=alone)
 
 
 def _log_means(values: Histograms, n_places: int, n_columns: int) -> tuple[LogMedians, F8]:
@@ -355,6 +388,7 @@ def unseen_patterns(view: View) -> Observed:
     return replace(
         found,
         tested=found.tested & several,
+        reference=None,
         pattern=first,
         patterns=lambda site: tuple(sorted(patterns.pattern[mine(site)].tolist())),
     )
@@ -374,9 +408,7 @@ def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
     """
     settings = view.settings
     worth = view.worth[at]
-    found = share_change(
-        weighted * worth, view.touching[at] * worth, prior_phi=settings.cold_phi if view.roles.cold else 1.0
-    )
+    found, alone = view.shares(weighted * worth, view.touching[at] * worth)
     weight = np.abs(found.change) * view.touching[at, AFTER] / max(view.after.requests, 1e-300)
     return Observed(
         at,
@@ -387,6 +419,7 @@ def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
         np.zeros(len(at)),
         np.nan_to_num(weight),
         view.visit_ratio[at],
+        reference=alone,
     )
 
 
@@ -422,6 +455,17 @@ MEASURES: Final = (
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
         only_more=True,
+    ),
+    Measure(
+        "far-slower-calls",
+        "Very few calls are far slower than any ordinary one: no test of ranks can tell.",
+        "F10",
+        far_slower_calls,
+        (ChangeKind.TAIL, ChangeKind.TAIL),
+        "share",
+        only_more=True,
+        by_p_alone=True,
+        unless="slow-calls",
     ),
     Measure(
         "overlap",

@@ -20,7 +20,7 @@ from analyze.methods.robust.finding_rows import findings_of
 from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.robust_run import RobustRun, robust_run
 from analyze.methods.robust.robust_settings import RobustSettings
-from analyze.methods.robust.verdict.judgement import assured
+from analyze.methods.robust.verdict.judgement import judge
 from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.settings import PathSettings
 from analyze.population import Population
@@ -42,7 +42,7 @@ def robust_result(
     """Run robust mode and fill the report."""
     run = robust_run(compared, history, settings)
     exact = mean_account(run)
-    looked = assured(run, settings)
+    looked = judge(run, settings)
     mean = looked.interval("mean")
     parts = contributions_of(run, exact)
     accounted = accounted_rows(exact, parts)

@@ -17,7 +17,7 @@ from analyze.methods.robust.confounders.registry import Confounded, adjusted, co
 from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.testing import Tested, significant_changes
-from analyze.methods.robust.verdict.period_blocks import TAIL_LEVELS, quantile_bin
+from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
 from analyze.profile.build import Profiled, profile_of
 from analyze.profile.profile import Profile, Slot, joined
@@ -70,7 +70,7 @@ def robust_run(
             np.inf,
         )
     else:
-        population, threshold_ns = compared, slow_response_ns(compared)
+        population, threshold_ns = compared, slow_response_ns(compared, settings.verdict.slow_levels[0])
         patterns = profile_of(compared, here, threshold_ns)
     profile = patterns.profile
     if history is not None:
@@ -113,11 +113,11 @@ def _refuse_empty(compared: Population | SampleProfiles) -> None:
             raise no_testable_request(sample.name)
 
 
-def slow_response_ns(population: Population, level: float = TAIL_LEVELS[0]) -> float:
+def slow_response_ns(population: Population, level: float) -> float:
     """Response time over which a request is slow, ns; inf without requests of the reference.
 
     The longest of the bin that holds the reference's weighted quantile: the requests over it are those that
-    the test of the whole period counts (`profile_thresholds`).
+    the test of the whole period counts (`slow_thresholds`).
     """
     inside = [(category, category.rows(REFERENCE)) for category in population.categories]
     response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in inside)])

@@ -11,8 +11,10 @@ import numpy as np
 
 from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.measures import MEASURES, Measure, Observed
+from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names
+from analyze.stats.estimate import LEAST_IN_ENVELOPE
 from analyze.stats.log_bins import BIN_LOG
 from analyze.stats.multiple import q_values
 from schemas.arrays import B1, F8
@@ -53,6 +55,10 @@ class _Row(NamedTuple):
     counts: B1
     held: B1
     """Only ordinary times keep it from counting."""
+    abnormal: B1
+    """The reference leaves what is ordinary: it alone says what was before."""
+    there_before: B1
+    """It differs from the history, and not from the reference: what is reported was there before."""
 
 
 def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
@@ -83,29 +89,55 @@ def _judged(view: View, measures: Sequence[Measure]) -> list[_Row]:
     tested = [found.tested for _, found in seen]
     p = [found.estimate.p[mine] for (_, found), mine in zip(seen, tested, strict=True)]
     q = q_values(np.concatenate([np.zeros(0), *p]))
-    rows, start = [], 0
+    rows: list[_Row] = []
+    start = 0
     for (measure, found), mine in zip(seen, tested, strict=True):
         level = np.ones(len(mine))
         level[mine] = q[start : start + int(mine.sum())]
         start += int(mine.sum())
         e = found.estimate
         with np.errstate(invalid="ignore"):
-            passes = (
-                mine & (level <= view.settings.q) & e.clears(view.settings.min_z, found.floor) & found.matters
-            )
+            passes = mine & (level <= view.settings.q) & found.matters
+            if not measure.by_p_alone:
+                passes &= e.clears(view.settings.min_z, found.floor)
             if measure.only_more:
                 passes &= e.change > 0
+            for other in rows:
+                if other.measure.name == measure.unless:
+                    passes &= ~other.counts
         outside = e.outside()
-        rows.append(_Row(measure, found, level, passes & outside, passes & ~outside))
+        abnormal, shows = _against_reference(found, view.settings)
+        rows.append(
+            _Row(measure, found, level, passes & outside, passes & ~outside, abnormal, abnormal & ~shows)
+        )
     return rows
+
+
+def _against_reference(seen: Observed, settings: RobustSettings) -> tuple[B1, B1]:
+    """Tell ([rows] whether the reference is not normal, whether the change shows against it alone).
+
+    A history is for noise and for what is usual, never for the value before (L.10.1). A reference that is one
+    of many ordinary windows is known best by all of them; against one that is not the change must show as
+    well, on the same side. Fewer than five requests of it say nothing: they are too easily all of a kind.
+    """
+    e, alone = seen.estimate, seen.reference
+    if alone is None:
+        none = np.zeros(len(e.p), dtype=np.bool_)
+        return none, ~none
+    with np.errstate(invalid="ignore"):
+        shows = (np.sign(alone.change) == np.sign(e.change)) & alone.clears(settings.min_z, seen.floor)
+    return alone.before_outside() & (alone.n0 >= LEAST_IN_ENVELOPE), shows
 
 
 def _change(row: _Row, at: int) -> Change:
     """Give a row of a measure as a change."""
     measure, seen, e = row.measure, row.seen, row.seen.estimate
-    before, after, change = float(e.before[at]), float(e.after[at]), float(e.change[at])
-    reach = float(e.reach()[at])
-    kind = measure.kinds[0 if change > 0 else 1]
+    shown = seen.reference if seen.reference is not None and row.abnormal[at] else e
+    kind = measure.kinds[0 if e.change[at] > 0 else 1]
+    if kind in PATH_KINDS:
+        kind = _path_kind(kind, float(e.before[at] * e.n0[at]), float(e.after[at] * e.n1[at]))
+    before, after, change = (float(v[at]) for v in (shown.before, shown.after, shown.change))
+    reach = float(shown.reach()[at])
     if e.unit == "log":
         # What the lowest bin holds is no time at all (a step between two records of one instant).
         none = [measure.unit == "us" and value <= BIN_LOG for value in (before, after)]
@@ -114,8 +146,6 @@ def _change(row: _Row, at: int) -> Change:
         before, after = (0.0 if no else value for no, value in zip(none, (first, last), strict=True))
     else:
         low, high = change - reach, change + reach
-        if kind in PATH_KINDS:
-            kind = _path_kind(kind, before * float(e.n0[at]), after * float(e.n1[at]))
     return Change(
         kind=kind,
         site=int(seen.site[at]),
@@ -126,8 +156,8 @@ def _change(row: _Row, at: int) -> Change:
         after=after,
         low=low,
         high=high,
-        n0=int(e.n0[at]),
-        n1=int(e.n1[at]),
+        n0=int(shown.n0[at]),
+        n1=int(shown.n1[at]),
         contribution_ns=float(seen.gain_ns[at]),
         weight=float(seen.weight[at]),
         shape=NO_SHAPE if seen.pattern is None else int(seen.pattern[at]),
@@ -137,6 +167,7 @@ def _change(row: _Row, at: int) -> Change:
         call_ratio=float(seen.call_ratio[at]),
         threshold_us=0.0 if seen.threshold_us is None else float(seen.threshold_us[at]),
         q=float(row.q[at]),
+        there_before=bool(row.there_before[at]),
     )
 
 

@@ -10,28 +10,32 @@ from analyze.methods.robust.finding_rows import site_of
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.titles import title
-from analyze.methods.robust.verdict.judgement import Assured
+from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import Explained
 from schemas.report.accounts import Account, HeldBack, VerdictSection
 from schemas.report.findings import Finding
 
 
 def verdict_section(
-    run: RobustRun, looked: Assured, findings: Sequence[Finding], accounts: Sequence[Account]
+    run: RobustRun, looked: Judgement, findings: Sequence[Finding], accounts: Sequence[Account]
 ) -> VerdictSection:
     """The outcome and its reasons."""
     mean = accounts[0]
     explained = None
     if mean.changed and mean.after != mean.before:
-        explained = Explained(sum(f.contribution_us for f in findings), mean.after - mean.before)
-    found = looked.whole.outcome(
+        low, high = mean.low, mean.high
+        explained = Explained(
+            sum(f.contribution_us for f in findings),
+            mean.after - mean.before,
+            (-np.inf if low is None else low, np.inf if high is None else high),
+        )
+    found = looked.outcome(
         len(findings),
         explained,
         by_load=run.confounded.text("load"),
         torn=" ".join(
             filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
         ),
-        silent=looked.silent,
     )
     return VerdictSection(
         outcome=found.outcome,
@@ -39,11 +43,11 @@ def verdict_section(
         by_load=found.by_load,
         reasons=found.reasons,
         quality=looked.quality,
-        visible=looked.whole.visible,
+        visible=looked.visible,
         untested_requests=_untested(run),
         missing_requests=found.missing_requests,
         held_back=_held_back(run),
-        equivalent_share=looked.whole.equivalent.share,
+        equivalent_share=looked.whole.equivalent_share,
         calibration="",
     )
 

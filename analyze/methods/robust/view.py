@@ -6,6 +6,7 @@ need is worked out here once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,9 +17,10 @@ from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
-from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change
+from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change
 from analyze.stats.histograms import Histograms
 from analyze.stats.log_bins import BIN_LOG
+from analyze.stats.noise import LogMedians
 from analyze.stats.sums import numbered, totals
 from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
@@ -50,6 +52,8 @@ class View:
         self.names = profile.names
         self.n_sites = len(profile.names.sites)
         self.n_blocks = max(roles.n_noise, 1)
+        self.has_history = bool((roles.ordinary != roles.reference).any())
+        """Ordinary times are more than the reference."""
         self.before, self.after = (self._visited(slots) for slots in (roles.ordinary, roles.problem))
 
     def _visited(self, slots: B1) -> VisitSums:
@@ -94,6 +98,25 @@ class View:
         """[sites, columns] requests that a unit of weight is worth there."""
         return in_requests(self.touching, self.visits("w2"))
 
+    def shares(self, x: F8, n: F8, *, one_sided: bool = False) -> tuple[Estimate, Estimate | None]:
+        """Estimate changes of shares x of n [rows, columns]; with a history also from the reference alone."""
+        prior = self.settings.cold_phi if self.roles.cold and not one_sided else 1.0
+        found = share_change(x, n, prior_phi=prior, one_sided=one_sided, margin=self.settings.share_margin)
+        if not self.has_history:
+            return found, None
+        own, others = (FIRST_BLOCK + blocks for blocks in self._own_blocks)
+        alone = [
+            np.concatenate([v[:, own].sum(axis=1, keepdims=True), v[:, [AFTER]], v[:, others]], axis=1)
+            for v in (x, n)
+        ]
+        return found, share_change(*alone, prior_phi=prior, margin=self.settings.share_margin)
+
+    @cached_property
+    def _own_blocks(self) -> tuple[I8, I8]:
+        """Blocks of ordinary times that are the reference's, and the history's."""
+        own = np.unique(self.roles.noise[self.roles.reference])
+        return own, np.setdiff1d(np.arange(self.n_blocks), own)
+
     # -- levels: per-request values
 
     def values(self, measure: int) -> tuple[Histograms, I8]:
@@ -125,16 +148,41 @@ class View:
         return self.given_pattern(*self.values(OWN_TIME))
 
     @cached_property
-    def own_time(self) -> Estimate:
-        """The change of the median own time of every site."""
+    def own_time_change(self) -> tuple[Estimate, Estimate | None]:
+        """The change of the median own time of every site; with a history also from the reference."""
         return self.level(self.own_times)
 
-    def level(self, values: Histograms) -> Estimate:
-        """Estimate the change of the median of values at every site."""
-        rows = values.pooled(self.roles.side)
-        periods, n = rows.log_medians(self.n_sites, 2)
-        blocks, blocks_n = values.pooled(self.roles.noise).log_medians(self.n_sites, self.n_blocks)
-        return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=self.least_tau)
+    @property
+    def own_time(self) -> Estimate:
+        """The change of the median own time of every site."""
+        return self.own_time_change[0]
+
+    def level(self, values: Histograms) -> tuple[Estimate, Estimate | None]:
+        """Estimate changes of the median of values at every site; with a history also from the reference."""
+        return self.levels(values, Histograms.log_medians, self.least_tau)
+
+    def levels(
+        self,
+        values: Histograms,
+        medians: Callable[[Histograms, int, int], tuple[LogMedians, F8]],
+        least_tau: float,
+    ) -> tuple[Estimate, Estimate | None]:
+        """Estimate changes of a level; medians: (values, places, columns) to logarithms and requests."""
+        blocks, blocks_n = medians(values.pooled(self.roles.noise), self.n_sites, self.n_blocks)
+
+        def of(side: I8, blocks: LogMedians, blocks_n: F8) -> Estimate:
+            rows = values.pooled(side)
+            periods, n = medians(rows, self.n_sites, 2)
+            return level_change(periods, n, rows.rank_p(self.n_sites), blocks, blocks_n, least_tau=least_tau)
+
+        roles = self.roles
+        found = of(roles.side, blocks, blocks_n)
+        if not self.has_history:
+            return found, None
+        _, others = self._own_blocks
+        alone = np.where(roles.problem, 1, np.where(roles.reference, 0, -1)).astype(np.int64)
+        history = LogMedians(blocks.value[:, others], blocks.variance[:, others])
+        return found, of(alone, history, blocks_n[:, others])
 
     @property
     def least_tau(self) -> float:

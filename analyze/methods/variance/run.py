@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyze.methods.port import Result
-from analyze.methods.variance.change_rows import change_section
-from analyze.methods.variance.detail_rows import details_section
 from analyze.methods.variance.markers import LabelRules, Marker, day_of, marked_labels
+from analyze.methods.variance.rows import category_rows, details_section, site_table, variance_section
 from analyze.methods.variance.settings import VarianceSettings
-from analyze.methods.variance.site_table import site_table
+from analyze.methods.variance.tables import variance_tables
+from analyze.methods.variance.variance_change import change_section
 from analyze.methods.variance.variance_decomposition import sample_variance, unmarked_edges
-from analyze.methods.variance.variance_rows import category_rows, variance_section
-from analyze.methods.variance.variance_tables import variance_tables
 from analyze.population import Population
 from analyze.profile.times import path_times
 from analyze.report import wording

@@ -28,8 +28,7 @@ from analyze.report.blocks import (
     strong,
     tag,
 )
-from analyze.report.drawing.cumulative import c2_drawing
-from analyze.report.drawing.plot import histogram_drawing
+from analyze.report.drawing.charts import c2_curves, histogram
 from analyze.report.section_view import SectionView
 from schemas.report.findings import Interval
 from schemas.report.variance import (
@@ -152,7 +151,7 @@ def _variance(s: VarianceSection) -> Iterator[Block]:
     )
     yield Part("Call sites, by what they add within paths", (sites,), anchor="places")
     curves = [Text(_curve(curve, len(s.curves) > 1)) for curve in s.curves]
-    drawn = c2_drawing([curve.points for curve in s.curves])
+    drawn = c2_curves([curve.points for curve in s.curves])
     stored = "variance_categories"
     table = Table("Categories", _CATEGORIES, s.categories, s.categories_total, stored, SHOWN)
     yield Part("Categories", (*curves, *drawn, table), anchor="categories")
@@ -299,7 +298,7 @@ def _detail(detail: VarianceDetail) -> Iterator[Block]:
         yield Details(f"{wording.counted(detail.pairs_total, 'pair')} vary together", (pairs,))
     if detail.histogram is not None:
         caption = f"Times of no. 1, {wording.clip(detail.edges[0].label, 100)}, where it is critical"
-        yield histogram_drawing(detail.histogram, caption)
+        yield histogram(detail.histogram, caption)
 
 
 def _edge(edge: VariableEdge) -> Words:

@@ -1,25 +1,42 @@
-"""Test what became more variable from one sample to the other, with intervals."""
+"""Test what became more variable from one sample to the other, with intervals, for the report."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
+from analyze.methods.variance.rows import MOST_SITES, c2_interval
+from analyze.methods.variance.settings import VarianceSettings
 from analyze.methods.variance.variance_decomposition import (
     GroupVariances,
+    SampleVariance,
     SiteVariances,
     VarianceSplit,
+    coefficient,
+    deviation,
     log_coefficient,
 )
+from analyze.population import Population
+from analyze.profile.names import SiteKind, site_name
+from analyze.profile.times import AllPathTimes
+from analyze.report.limits import ReportLimits
 from analyze.stats.jackknife import Jackknifed, jackknife
+from analyze.stats.moments import LARGE
 from analyze.stats.multiple import q_values
 from schemas.arrays import F8, I8
+from schemas.report.findings import Interval
+from schemas.report.variance import CategoryChange, SiteChange, VarianceChangeSection
 
 _ROUNDING: Final = 1e-12
 """Part of the squared mean below which a variance is rounding."""
+_LEVEL: Final = 0.01
+"""False discovery rate of what is listed: stricter than usual, since jackknife intervals of heavy tails are
+too short (86 % for 95 %)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +51,7 @@ class SiteChanges:
     """NaN where not testable."""
 
 
-def site_changes(before: SiteVariances, after: SiteVariances, least_requests: int) -> SiteChanges:
+def _site_changes(before: SiteVariances, after: SiteVariances, least_requests: int) -> SiteChanges:
     """Changes of all sites; tested are those that enough requests of both samples wait for."""
     ratio = jackknife(after.touched, _log_variance).minus(jackknife(before.touched, _log_variance))
     tested = (before.n >= least_requests) & (after.n >= least_requests)
@@ -64,7 +81,7 @@ class CategoryChanges:
     """Of the two sets of variances of categories, the papers' check (NSDI §8.7); None for fewer than 2."""
 
 
-def category_changes(
+def _category_changes(
     groups: tuple[RequestGroups, RequestGroups], found: tuple[GroupVariances, GroupVariances]
 ) -> CategoryChanges:
     """C² of common categories, before and after."""
@@ -89,7 +106,7 @@ def _variances(found: GroupVariances, groups: RequestGroups) -> F8:
     return spread
 
 
-def total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
+def _total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
     """ln of the variance of all response times after over that before, one item."""
 
     def log_mean(sums: F8) -> F8:
@@ -100,3 +117,124 @@ def total_change(before: VarianceSplit, after: VarianceSplit) -> Jackknifed:
         return jackknife(np.stack([split.block_total, np.full(n, 1 / n)], axis=1)[None], log_mean)
 
     return of(after).minus(of(before))
+
+
+def change_section(
+    population: Population,
+    times: AllPathTimes,
+    samples: Sequence[SampleVariance],
+    settings: VarianceSettings,
+    limits: ReportLimits,
+) -> VarianceChangeSection:
+    """The second sample against the first."""
+    before, after = samples
+    total = _total_change(before.whole.split, after.whole.split)
+    interval = c2_interval(total.interval(), 0) if before.whole.split.total > 0 else None
+    sites, sites_tested = _sites(times, before, after, settings)
+    categories, categories_tested, ks_p = _categories(population, before, after)
+    return VarianceChangeSection(
+        before=population.samples[before.groups.sample].name,
+        after=population.samples[after.groups.sample].name,
+        sd0_us=math.sqrt(before.whole.split.total),
+        sd1_us=math.sqrt(after.whole.split.total),
+        ratio=after.whole.split.total / before.whole.split.total if before.whole.split.total > 0 else 0.0,
+        interval=interval,
+        between=_between(before.whole.split, after.whole.split, interval),
+        sites=tuple(sites[:MOST_SITES]),
+        sites_total=len(sites),
+        sites_tested=sites_tested,
+        categories=tuple(categories[: limits.categories]),
+        categories_total=len(categories),
+        categories_tested=categories_tested,
+        ks_p=ks_p,
+    )
+
+
+def _between(before: VarianceSplit, after: VarianceSplit, interval: Interval | None) -> float | None:
+    """Part of a change of the variance that lies between paths or root types; above 1 where the rest fell."""
+    if interval is None or interval.low <= 1 <= interval.high:
+        return None
+    within = float(after.within.sum() - before.within.sum())
+    return 1 - within / (after.total - before.total)
+
+
+def _sites(
+    times: AllPathTimes, before: SampleVariance, after: SampleVariance, settings: VarianceSettings
+) -> tuple[list[SiteChange], int]:
+    """Sites whose variance changed by test and beyond the floor; by the change of all that they add.
+
+    All: where times grow with the path (a loop of slow calls), what a place adds moves between paths.
+    """
+    one, other = before.whole.sites, after.whole.sites
+    found = _site_changes(one, other, LARGE + 1)
+    total = before.whole.split.total or 1.0
+    adds = one.total, other.total
+    sums = [part.touched.sum(axis=1) for part in (one, other)]
+    c2, sd = [coefficient(part) for part in sums], [deviation(part) for part in sums]
+    rows = []
+    counts = (found.q <= _LEVEL) & (np.abs(found.log_ratio.value) >= math.log(settings.change_ratio))
+    ends = found.log_ratio.interval()
+    for site in np.flatnonzero(counts).tolist():
+        caller = times.names.caller(site) if times.names.sites[site].kind == SiteKind.CALL else None
+        interval = c2_interval(ends, site)
+        if interval is None:
+            continue
+        rows.append(
+            SiteChange(
+                label=site_name(site, times.names).text,
+                caller=None if caller is None else caller.text,
+                within0=float(one.within[site]) / total,
+                within1=float(other.within[site]) / total,
+                change=float(adds[1][site] - adds[0][site]) / total,
+                ratio=math.exp(float(found.log_ratio.value[site])),
+                interval=interval,
+                q=float(found.q[site]),
+                c20=_known(c2[0][site], one.n[site]),
+                c21=_known(c2[1][site], other.n[site]),
+                sd0_us=float(sd[0][site]),
+                sd1_us=float(sd[1][site]),
+            )
+        )
+    rows.sort(key=lambda row: (row.ratio < 1, -row.change if row.ratio > 1 else row.change, row.label))
+    return rows, int(np.isfinite(found.q).sum())
+
+
+def _known(c2: float, n: int) -> float | None:
+    return float(c2) if n > LARGE and math.isfinite(c2) else None
+
+
+def _categories(
+    population: Population, before: SampleVariance, after: SampleVariance
+) -> tuple[list[CategoryChange], int, float | None]:
+    """Common large categories whose C² changed by test."""
+    found = _category_changes((before.groups, after.groups), (before.whole.by_group, after.whole.by_group))
+    c2 = before.whole.by_group.c2, after.whole.by_group.c2
+    rows = []
+    ends = found.log_ratio.interval()
+    for place in np.flatnonzero(np.isfinite(found.q) & (found.q <= _LEVEL)).tolist():
+        g0, g1 = int(found.group0[place]), int(found.group1[place])
+        graph = population.categories[int(found.category[place])].graph
+        interval = c2_interval(ends, place)
+        if interval is None:
+            continue
+        rows.append(
+            CategoryChange(
+                category=graph.key,
+                root=graph.root,
+                requests0=int(before.whole.by_group.n[g0]),
+                requests1=int(after.whole.by_group.n[g1]),
+                c20=float(c2[0][g0]),
+                c21=float(c2[1][g1]),
+                ratio=math.exp(float(found.log_ratio.value[place])),
+                interval=interval,
+                q=float(found.q[place]),
+            )
+        )
+    rows.sort(
+        key=lambda row: (
+            row.ratio < 1,
+            -row.interval.low if row.ratio > 1 else row.interval.high,
+            row.category,
+        )
+    )
+    return rows, int(np.isfinite(found.q).sum()), found.ks_p

@@ -1,16 +1,33 @@
-"""Jaeger JSON: exports of the UI (`jaeger-ui`), and bare spans (`jaeger-json`) in either of their forms."""
+"""Decode Jaeger JSON: exports of the UI (`jaeger-ui`), and bare spans (`jaeger-json`) of either form.
+
+The UI's form is read by `jaeger_spans`, protobuf's JSON form, which the Collector writes, here.
+"""
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
-from ingest.codecs.jaeger.jaeger_proto_json import add_proto_json_span, is_proto_json
-from ingest.codecs.jaeger.jaeger_spans import add_jaeger_span
+import pyarrow as pa
+
+from ingest.codecs.jaeger.jaeger_spans import (
+    Pair,
+    add_jaeger_span,
+    add_log,
+    add_tagged_span,
+    sort_references,
+    split_host,
+)
 from ingest.codecs.port import Decoded
-from ingest.codecs.spans.span_items import decode_json_spans
-from ingest.codecs.spans.span_rows import SpanRows
-from ingest.codecs.values.json_fields import Object, array, as_object
+from ingest.codecs.spans.span_batch import BAD_TIME, NO_TIME
+from ingest.codecs.spans.span_rows import SpanRows, decode_json_spans, ns
+from ingest.codecs.values.ids import hex_of_id
+from ingest.codecs.values.json_fields import ItemError, Object, array, as_object, child, integer, text
 from schemas.config import DecodeConfig
+from schemas.rejects import Reason
 
 
 class JaegerJsonCodec:
@@ -65,3 +82,162 @@ def _add_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
         add_proto_json_span(rows, payload, item, value)
     else:
         add_jaeger_span(rows, payload, item, value)
+
+
+_TAG_TYPES: Final = ("STRING", "BOOL", "INT64", "FLOAT64", "BINARY")
+_REFERENCE_TYPES: Final = ("CHILD_OF", "FOLLOWS_FROM")
+"""Names of enums, by their numbers."""
+_NS_TYPE: Final = pa.timestamp("ns", tz="UTC")
+_DURATION: Final = re.compile(r"(-?)([0-9]{1,9})(?:\.([0-9]{1,9}))?s")
+"""Up to 31 years: in ns they fit int64 with room."""
+_USUAL_TIME: Final = re.compile(
+    r"((?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?Z"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STANDARD: Final = str.maketrans("-_", "+/")
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:]+(\.[0-9]+)?([Zz]|[+-][0-9:]+)")
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+_YEAR_ONE: Final = "0001-01-01T00:00:00Z"
+"""What a time is that was never set."""
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
+_SIGN: Final = frozenset({"traceId", "trace_id", "spanId", "span_id"})
+
+
+def is_proto_json(value: object) -> bool:
+    """The UI writes `traceID`, protobuf `traceId`, or `trace_id`; of both names protobuf's counts."""
+    return isinstance(value, dict) and not _SIGN.isdisjoint(value)
+
+
+def add_proto_json_span(rows: SpanRows, payload: int, item: int, value: object) -> None:
+    """One span as a row. Raises ItemError."""
+    span = _camel(as_object(value, "a span"))
+    trace, span_id = _id(span, "traceId", (8, 16)), _id(span, "spanId", (8,))
+    references = [_reference(r) for r in array(span, "references")]
+    parent, follows, links = sort_references(trace, references, None)
+    start = _time(span, "startTime")
+    end = ns(start + _duration(span)) if start > BAD_TIME else start
+    tags = _pairs(array(span, "tags"))
+    logs = [_log(entry) for entry in array(span, "logs")]
+    name = text(span, "operationName") or ""
+    process = _camel(child(span, "process"))
+    host, process_tags = split_host(_pairs(array(process, "tags")))
+    resource = rows.add_resource(text(process, "serviceName") or None, host, process_tags)
+    ids = (trace, span_id, parent)
+    add_tagged_span(rows, payload, item, ids, name, (start, end), resource, tags, follows, links)
+    for ts, pairs in logs:
+        add_log(rows, ts, pairs)
+
+
+def _camel(value: Object) -> Object:
+    """Fields under the names of the JSON form; those of the message, which protobuf takes too, come after."""
+    if not any("_" in key for key in value):
+        return value
+    return {_UNDERSCORE.sub(lambda m: m[1].upper(), key): field for key, field in value.items()} | value
+
+
+def _id(parent: Object, name: str, widths: tuple[int, ...]) -> str:
+    return hex_of_id(_bytes(parent, name), widths)
+
+
+def _bytes(parent: Object, name: str) -> bytes:
+    digits = text(parent, name)
+    if not digits:
+        return b""
+    try:
+        return base64.b64decode(digits.translate(_STANDARD), validate=True)
+    except ValueError:
+        raise ItemError(Reason.BAD_VALUE, f"{name} is not base64") from None
+
+
+def _reference(value: object) -> tuple[str, str, str]:
+    reference = _camel(as_object(value, "a reference"))
+    kind = _enum(reference.get("refType"), _REFERENCE_TYPES, "refType")
+    return kind, _id(reference, "traceId", (8, 16)), _id(reference, "spanId", (8,))
+
+
+def _enum(value: object, names: tuple[str, ...], field: str) -> str:
+    """Its name, of a name or a number; "" for one that this version does not know."""
+    if value is None:
+        return names[0]
+    if isinstance(value, str):
+        return value if value in names else ""
+    number = integer(value, field)
+    return names[number] if 0 <= number < len(names) else ""
+
+
+def _time(parent: Object, name: str) -> int:
+    written = text(parent, name)
+    if written is None or written == _YEAR_ONE:
+        return NO_TIME
+    try:
+        return time_ns(written.upper()) or NO_TIME
+    except pa.ArrowInvalid:
+        if _TIME.fullmatch(written):
+            return BAD_TIME
+        raise ItemError(Reason.BAD_TYPE, f"{name} is no RFC 3339 time") from None
+
+
+def time_ns(text: str) -> int:
+    """ns since the epoch of an RFC 3339 text with up to nine digits. Raises pyarrow.ArrowInvalid."""
+    usual = _USUAL_TIME.fullmatch(text)
+    if usual is not None:  # pyarrow takes 50 µs for a column of one
+        try:
+            since = datetime.fromisoformat(f"{usual[1]}+00:00") - _EPOCH
+        except ValueError:
+            pass
+        else:
+            return (since.days * 86_400 + since.seconds) * 10**9 + int((usual[2] or "").ljust(9, "0"))
+    return int(pa.array([text]).cast(_NS_TYPE).cast(pa.int64())[0].as_py())
+
+
+def _duration(span: Object) -> int:
+    """ns of `[-]seconds[.digits]s`; 0 where it is absent."""
+    written = text(span, "duration")
+    if written is None:
+        return 0
+    found = _DURATION.fullmatch(written)
+    if found is None:
+        raise ItemError(Reason.BAD_TYPE, "duration is not seconds, followed by s")
+    length = int(found[2]) * 10**9 + int((found[3] or "").ljust(9, "0"))
+    return -length if found[1] else length
+
+
+def _log(value: object) -> tuple[int, list[Pair]]:
+    log = as_object(value, "a log")
+    return _time(log, "timestamp"), _pairs(array(log, "fields"))
+
+
+def _pairs(tags: list[object]) -> list[Pair]:
+    out: list[Pair] = []
+    for entry in tags:
+        tag = _camel(as_object(entry, "a tag"))
+        kind = _enum(tag.get("vType"), _TAG_TYPES, "vType")
+        out.append((text(tag, "key") or "", _value(tag, kind)))
+    return out
+
+
+def _value(tag: Object, kind: str) -> object:
+    if kind == "STRING":
+        return text(tag, "vStr") or ""
+    if kind == "BOOL":
+        truth = tag.get("vBool")
+        if truth is None or isinstance(truth, bool):
+            return bool(truth)
+        raise ItemError(Reason.BAD_TYPE, "vBool is no boolean")
+    if kind == "INT64":
+        return integer(tag.get("vInt64", 0), "vInt64")
+    if kind == "FLOAT64":
+        return _float(tag.get("vFloat64", 0.0))
+    # As the message would be read: every other type is bytes.
+    return base64.b64encode(_bytes(tag, "vBinary")).decode()
+
+
+def _float(value: object) -> float:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, str) and (value in _NOT_FINITE or value[:1] in "-0123456789"):
+            return float(value)
+    except (OverflowError, ValueError):
+        pass
+    raise ItemError(Reason.BAD_TYPE, "vFloat64 is no number")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from ingest.codecs.spans.span_batch import BAD_TIME, Owned, SpanBatch, SpanEvents
+from ingest.codecs.payloads import json_bytes, refuse_dense, sized
+from ingest.codecs.port import Decoded
+from ingest.codecs.spans.span_batch import BAD_TIME, Owned, SpanBatch, SpanEvents, log_bad_spans
+from ingest.codecs.spans.spans_to_events import events_of_spans
 from ingest.codecs.values.attributes import AttributeTable, attribute_table
 from ingest.codecs.values.ids import bytes_of_text, hex_of_text
+from ingest.codecs.values.json_fields import ItemsOf, read_items
+from schemas.config import DecodeConfig
 
 INT64_MAX = 2**63 - 1
 
@@ -183,3 +188,26 @@ def _linked(owner: list[int], traces: list[str], spans: list[str]) -> Owned:
     ]
     there = np.array([p is not None for p in pairs], np.bool_)
     return Owned(np.array(owner, np.int64)[there], pa.array([p for p in pairs if p is not None], pa.string()))
+
+
+AddSpan = Callable[[SpanRows, int, int, object], None]
+"""(rows, payload, item, value): adds one span, or raises ItemError before adding anything."""
+
+
+def decode_json_spans(
+    payloads: Sequence[bytes], config: DecodeConfig, items_of: ItemsOf, add_span: AddSpan
+) -> Decoded:
+    """Decode payloads of JSON documents (one, or one a line) whose items are spans (`read_items`)."""
+    good, log = sized(payloads, config)
+    good = refuse_dense(payloads, good, log)
+    rows = SpanRows()
+    values: dict[tuple[int, int], object] = {}
+
+    def add(payload: int, item: int, value: object) -> None:
+        add_span(rows, payload, item, value)
+        values[payload, item] = value
+
+    read_items(payloads, good, items_of, add, log)
+    result = events_of_spans(rows.batch(), config)
+    log_bad_spans(result.bad, lambda payload: lambda item: json_bytes(values[payload, item]), log)
+    return Decoded(result.events, log.in_order(), result.oddities, log.counts)

@@ -14,11 +14,9 @@ from ingest.codecs.payloads import sized
 from ingest.codecs.port import Decoded
 from ingest.codecs.spans.span_batch import log_bad_spans
 from ingest.codecs.spans.spans_to_events import SpanResult, events_of_spans, in_payload_order
-from ingest.codecs.values.field_count import MAX_FIELDS, has_many_fields
-from ingest.codecs.values.foreign_messages import refuse_foreign
 from ingest.codecs.values.ids import hex_of_id
 from ingest.codecs.values.nested import PART_BYTES
-from ingest.codecs.values.proto_messages import message_classes
+from ingest.codecs.values.protobuf import MAX_FIELDS, has_many_fields, message_classes, refuse_foreign
 from ingest.codecs.zipkin.zipkin_json import zipkin_oddities
 from ingest.codecs.zipkin.zipkin_spans import (
     KindName,

@@ -14,8 +14,7 @@ from schemas.rejects import Reason, Reject
 from stitch.closing import NEVER, event_times
 from stitch.columnar.chunks import whole
 from stitch.drivers.live.closed_memory import ClosedMemory
-from stitch.drivers.live.event_prints import print_events
-from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.kernel import reject_rows
 
 _DETAILS = {

@@ -16,7 +16,7 @@ import pyarrow as pa
 from schemas.arrays import B1, I4, I8, U8
 from schemas.windows import NS_PER_MINUTE
 from stitch.closing import NEVER, event_times
-from stitch.drivers.live.request_keys import flow_keys, record_words, request_keys
+from stitch.drivers.live.keys import flow_keys, record_words, request_keys
 
 REQUESTS: Final = 24_000_000
 """Requests remembered of a lane, 290 MB: 20 minutes at 20,000 requests a second."""

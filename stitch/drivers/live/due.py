@@ -1,4 +1,4 @@
-"""What the coming commit of a lane publishes, and what it says."""
+"""Say what the next commit of a lane publishes, and what its segments hold that is in no published flow."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from schemas.arrays import U8
+from schemas.arrays import B1, I8, U8
 from schemas.commits import Counters
+from schemas.events import EVENT_SCHEMA, concat_events
+from stitch.drivers.live.keys import record_words, request_keys
 from stitch.drivers.live.pending_windows import Piece
 from stitch.lake.staging import Staging
 from stitch.lake.windowing import WindowPart
 
-SETTLED: Final = b"flowdiff.settled"
+_SETTLED: Final = b"flowdiff.settled"
 """Key in the metadata of a segment's schema: 64-bit hashes, little-endian, one after another."""
 
 
@@ -64,10 +66,69 @@ def with_settled(events: pa.Table, settled: U8) -> pa.Table:
     """Events whose schema tells what is settled."""
     if not len(settled):
         return events
-    return events.replace_schema_metadata({SETTLED: settled.astype("<u8").tobytes()})
+    return events.replace_schema_metadata({_SETTLED: settled.astype("<u8").tobytes()})
 
 
 def settled_of(events: pa.Table) -> U8:
     """What a segment's schema says was settled by the commit that wrote it."""
-    told = (events.schema.metadata or {}).get(SETTLED, b"")
+    told = (events.schema.metadata or {}).get(_SETTLED, b"")
     return np.frombuffer(told, dtype="<u8").astype(np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRows:
+    """The events of one segment, and what became of them."""
+
+    events: pa.Table
+    """EVENT_SCHEMA, one chunk a column."""
+    key: U8
+    """[events] `request_keys`."""
+    loose: B1 | None
+    """[events] records without a request id; None: there are none."""
+    settled: B1
+    """[events] published or refused by a commit that was made later than the segment, or with it."""
+    words: tuple[I8, U8]
+    """`request_keys.record_words` of all events."""
+
+    def open(self) -> pa.Table:
+        """The events that are not settled."""
+        return self.events.filter(pa.array(~self.settled)).combine_chunks()
+
+
+class Settled:
+    """What the segments of a lane say was settled. A segment speaks of itself and of those before it."""
+
+    def __init__(self, segments: Sequence[pa.Table]) -> None:
+        """`segments` are all that the lane needs, in their order."""
+        told = [settled_of(segment) for segment in segments]
+        keys = np.concatenate([np.zeros(0, np.uint64), *told])
+        number = np.repeat(np.arange(len(told)), [len(part) for part in told])
+        order = np.lexsort((number, keys))
+        keys, number = keys[order], number[order]
+        last = np.ones(len(keys), dtype=np.bool_)
+        last[:-1] = keys[1:] != keys[:-1]
+        self.keys: U8 = keys[last]
+        """Ascending."""
+        self._by: I8 = number[last]
+        """[keys] the last segment that says so."""
+
+    def has(self, keys: U8, segment: int) -> B1:
+        """[keys] whether what a segment holds of each is settled."""
+        if not len(self.keys):
+            return np.zeros(len(keys), dtype=np.bool_)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found: B1 = (self.keys[place] == keys) & (self._by[place] >= segment)
+        return found
+
+
+def segment_rows(segment: pa.Table, number: int, settled: Settled) -> SegmentRows:
+    """The rows of one segment, the `number`th of those that `settled` was made of."""
+    events = concat_events([segment.cast(EVENT_SCHEMA)] if segment.num_rows else [])
+    key, loose = request_keys(events)
+    gone = settled.has(key, number)
+    row, word = record_words(events)
+    if loose is not None:
+        gone &= ~loose
+        tied = row[settled.has(word, number)]
+        gone[tied] |= loose[tied]
+    return SegmentRows(events, key, loose, gone, (row, word))

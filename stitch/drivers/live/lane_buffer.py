@@ -29,14 +29,12 @@ from stitch.closing import NEVER, event_times
 from stitch.drivers.dead_letters import KERNEL_SOURCE
 from stitch.drivers.live.arrivals import Arrivals, route
 from stitch.drivers.live.closed_memory import ClosedMemory, window_ends
-from stitch.drivers.live.due import Due, settled_of, with_settled
-from stitch.drivers.live.event_prints import print_events
+from stitch.drivers.live.due import Due, Settled, segment_rows, settled_of, with_settled
+from stitch.drivers.live.keys import print_events, record_words
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
-from stitch.drivers.live.request_keys import record_words
 from stitch.drivers.live.steady_clock import Moment
-from stitch.drivers.live.unsettled import Settled, segment_rows
 from stitch.kernel import stitch_closed
 from stitch.lake.encoding import VALUES_PER_GROUP
 from stitch.structures import StructureMemo

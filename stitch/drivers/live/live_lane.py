@@ -24,9 +24,9 @@ from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
+from stitch.drivers.live.streams import StreamTimes
 from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.drivers.live.watch import LaneState, LaneStatus, StreamStatus
-from stitch.drivers.live.watermarks import StreamTimes
 from stitch.lake.lane import Lane
 from stitch.lake.layout import LakeInfo
 from stitch.lake.segment_files import KeptSegments

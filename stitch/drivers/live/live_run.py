@@ -19,9 +19,9 @@ from stitch.drivers.live.decoders import Decoders
 from stitch.drivers.live.lane_work import LANES_AT_ONCE, Commit, Committed, LaneWork, Taken
 from stitch.drivers.live.live_lane import LiveLane
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.own_streams import OwnStreams, by_lane
-from stitch.drivers.live.setbacks import Setbacks, passes_by_itself
+from stitch.drivers.live.retries import RetryStates, passes_by_itself
 from stitch.drivers.live.steady_clock import Clock
+from stitch.drivers.live.streams import OwnStreams, by_lane
 from stitch.drivers.live.watch import LaneState, LiveStatus, Watch, lane_put_off
 from stitch.lake.chain import CommitTakenError
 from stitch.lake.layout import LakeInfo
@@ -62,7 +62,7 @@ class LiveRun:
         self._later: dict[int, str] = {}
         """Lanes that are ours and are to be taken over at another time, and why not now."""
         self._by_name: dict[str, StreamId] = {}
-        self._setbacks = Setbacks(lambda: clock().now_ns)
+        self._retries = RetryStates(lambda: clock().now_ns)
         self._decoders = Decoders(settings.decode)
         self._work = LaneWork(clock, lanes_at_once)
         self._full = False
@@ -147,22 +147,22 @@ class LiveRun:
     def _forgo(self, number: int, streams: Iterable[StreamId]) -> None:
         """Streams are no longer ours. Of a lane of which none is left, nothing is waited for."""
         if not self._ours.forgo(number, streams):
-            self._setbacks.forget(number)
+            self._retries.forget(number)
             self._later.pop(number, None)
             self._halted.pop(number, None)
 
     def _take_over_again(self) -> None:
         """Lanes that were put off, once it is time."""
-        if self._setbacks.to_take_over():
+        if self._retries.to_take_over():
             self._settle()
-            for number in self._setbacks.to_take_over():
+            for number in self._retries.to_take_over():
                 self._gain(number)
 
     def _gain(self, number: int) -> None:
         """Take a lane over, or more streams into one that is at work, and let all come that are ours."""
         if not self._ours[number]:
             return
-        self._setbacks.tried(number)
+        self._retries.tried(number)
         try:
             if number not in self._lanes:
                 # What was read of it before is not what its last commit goes on with.
@@ -198,7 +198,7 @@ class LiveRun:
         self._lanes.pop(number, None)
         self._work.forget(number)
         self._source.pause(self._ours[number])
-        self._setbacks.put_off(number)
+        self._retries.put_off(number)
         if number not in self._later:
             self._watch.lane(number, "waiting", why)
         self._later[number] = why
@@ -230,7 +230,7 @@ class LiveRun:
         """Stop a lane, and say what for; the others go on."""
         lane = self._lanes.get(number)
         self._source.pause(self._ours[number])
-        self._setbacks.forget(number)
+        self._retries.forget(number)
         self._drop(number, "halted", why)
         self._later.pop(number, None)
         self._halted[number] = why
@@ -288,7 +288,7 @@ class LiveRun:
         for number, lane in sorted(self._lanes.items()):
             commit = Commit.DUE
             if lane.state is LaneState.WAITING:
-                commit = Commit.NOW if self._setbacks.may_retry(number) else Commit.NEVER
+                commit = Commit.NOW if self._retries.may_retry(number) else Commit.NEVER
             self._work.begin(lane, ends, commit)
 
     def _settle(self) -> None:
@@ -331,7 +331,7 @@ class LiveRun:
         else:
             if committed is None:
                 return
-            self._setbacks.committed(number)
+            self._retries.committed(number)
             if lane.state is LaneState.WAITING:
                 lane.state, lane.why = LaneState.RUNNING, ""
                 self._watch.lane(number, "running", "")
@@ -341,7 +341,7 @@ class LiveRun:
 
     def _lost_to_another(self, number: int, why: str) -> None:
         """Another process went on with a lane that the log gave to us."""
-        if self._setbacks.lost(number):
+        if self._retries.lost(number):
             self._source.pause(self._ours[number])
             self._drop(number, "lost", why)
             self._later[number] = why
@@ -357,7 +357,7 @@ class LiveRun:
         """A commit failed and may do so again: reading waits, membership is kept."""
         lane = self._lanes[number]
         why = f"Writing the lake failed: {error.strerror or error}."
-        if not self._setbacks.failed(number, error):
+        if not self._retries.failed(number, error):
             self._halt(number, why)
             return
         lane.why = why

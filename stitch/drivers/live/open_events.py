@@ -20,7 +20,7 @@ from schemas.config import StitchConfig
 from schemas.events import SPAN_KIND_BASE, concat_events
 from stitch.closing import COMPLETENESS_COLUMNS, NEVER, complete_requests, idle_and_old
 from stitch.columnar.chunks import whole
-from stitch.drivers.live.request_keys import LINKING_COLUMNS, loose_keys
+from stitch.drivers.live.keys import LINKING_COLUMNS, loose_keys
 
 SMALL_ROWS: Final = 4_096
 """Slabs below this are put together, so that polls of a few events do not make thousands of slabs."""

@@ -18,7 +18,7 @@ from schemas.config import StitchConfig
 from schemas.events import concat_events
 from schemas.windows import Window
 from stitch.drivers.flow_counts import shared_params
-from stitch.drivers.live.unsettled import Settled, segment_rows
+from stitch.drivers.live.due import Settled, segment_rows
 from stitch.kernel import Stitched, stitch
 from stitch.lake.encoding import encode
 from stitch.lake.layout import WINDOW_TABLES, WindowTable

@@ -15,7 +15,7 @@ from schemas.arrays import B1, U8
 from schemas.commits import Segment
 from schemas.errors import LakeError
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, concat_events
-from stitch.drivers.live.request_keys import record_words, request_keys
+from stitch.drivers.live.keys import record_words, request_keys
 from stitch.lake.abreast import abreast
 from stitch.lake.chain import read_record
 from stitch.lake.layout import segment_folder, segment_seq
@@ -46,10 +46,13 @@ def read_kept(store: Store, segments: Iterable[Segment]) -> Iterator[pa.Table]:
             continue
         try:
             events = read_segment(store, segment)
-        except LakeError:
+        except LakeError as error:
             if store.size(segment.name) is None:
                 continue
-            raise
+            raise LakeError(
+                f"'{segment.name}' is damaged: a repair stitches requests anew from what it holds.",
+                remedy="Restore it from a backup; `flowdiff fsck` lists all that is damaged.",
+            ) from error
         if events.num_rows:
             yield concat_events([events.cast(EVENT_SCHEMA)])
 

@@ -23,9 +23,8 @@ from stitch.closing import event_times
 from stitch.drivers.live.arrivals import refusals
 from stitch.drivers.live.closed_memory import ClosedMemory
 from stitch.drivers.live.due import with_settled
-from stitch.drivers.live.event_prints import print_events
+from stitch.drivers.live.keys import print_events, record_words, request_keys
 from stitch.drivers.live.live_settings import LiveSettings
-from stitch.drivers.live.request_keys import record_words, request_keys
 from stitch.drivers.live.taking_over import late_of, remember_flows, taken_over
 from stitch.drivers.repair.lane_settings import lane_settings
 from stitch.lake.chain import lanes, read_record

@@ -34,7 +34,7 @@ from analyze.refine.settings import RefineSettings
 from analyze.report.header import sample_summary
 from analyze.report.limits import ReportLimits
 from analyze.stats.moments import category_moments
-from flowdiff.sampling import find_samples
+from flowdiff.samples import find_samples
 
 Mode = Literal["a", "b"]
 

@@ -38,9 +38,10 @@ def cache_folder(root: Path) -> Path:
 
 
 def lake_of(recording: Recording, root: Path) -> Path:
-    """The recording's lake with windows of a minute, made where it is missing or older than the importer."""
+    """The recording's lake with windows of a minute, made where importer or file are other ones."""
     kept = cache_folder(root) / "lakes"
-    lake = kept / f"{recording.name}-{fingerprint(root, IMPORTER)}"
+    file = recording.file.stat()
+    lake = kept / f"{recording.name}-{fingerprint(root, IMPORTER)}-{file.st_size:x}-{file.st_mtime_ns:x}"
     if lake.is_dir():
         return lake
     for older in {*kept.glob(f"{recording.name}-*")} - {lake}:  # another process may have made it just now

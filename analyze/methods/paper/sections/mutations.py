@@ -30,8 +30,8 @@ from analyze.report.blocks import (
     joined,
     tag,
 )
-from analyze.report.drawing.draw import EdgeMark, Heat, Marks, draw_graph
-from analyze.report.drawing.plot import histogram_drawing
+from analyze.report.drawing.charts import histogram
+from analyze.report.drawing.graph import EdgeMark, Heat, Marks, draw_graph
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.wording import change, clip, count, duration, moved_duration, p_value, percent, short
@@ -185,7 +185,7 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
     if m.account is not None:
         yield from steps_blocks(m.account, f"Steps of mutation {m.rank}")
     if m.histograms:
-        yield Row([histogram_drawing(histogram) for histogram in m.histograms])
+        yield Row([histogram(found) for found in m.histograms])
     if m.edges:
         table = Table(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
         told = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"

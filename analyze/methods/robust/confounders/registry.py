@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.abnormal_reference import AbnormalReference
 from analyze.methods.robust.confounders.load import Load
 from analyze.methods.robust.confounders.lost_instrumentation import LostInstrumentation
 from analyze.methods.robust.confounders.lost_records import LostRecords
@@ -19,6 +20,7 @@ CONFOUNDERS: Final[tuple[Confounder, ...]] = (
     LostInstrumentation(),
     LostRecords(),
     MovedClocks(),
+    AbnormalReference(),
     Load(),
 )
 

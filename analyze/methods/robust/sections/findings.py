@@ -30,7 +30,7 @@ from analyze.report.blocks import (
     strong,
     tag,
 )
-from analyze.report.drawing.plot import histogram_drawing
+from analyze.report.drawing.charts import histogram
 from analyze.report.section_view import SectionView
 from analyze.report.steps import steps_blocks
 from analyze.report.wording import clip, count, counted, duration, factor, p_value, percent, significant
@@ -46,6 +46,7 @@ from schemas.report.findings import (
     Site,
     Unexplained,
 )
+from schemas.report.report_tables import EVIDENCE, EvidenceRow
 
 INDEXED: Final = 3
 """More findings than this are listed above their cards."""
@@ -75,14 +76,12 @@ KIND: Final = {
 """What happened in a word; its colour, where it is good or bad by itself; what the numbers are."""
 
 _EVIDENCE: Final = (
-    Column("site", "Call site", "text", lambda e: _follows(e)),
-    Column("what", "What", "text", lambda e: (_tag(e.kind), " ", clip(e.what, 80))),
-    Column("", "Before → after", "figure", lambda e: moved(e)),
-    Column("", "Change, 95 %", "figure", lambda e: interval(e), far=1),
-    Column("requests{}", "Requests", "count", far=1),
-    Column("q", "q", "p"),
-    Column("z", "× noise", "figure", lambda e: significant(abs(e.z), 2), far=1),
-    Column("contribution_us", "Of the mean", "change"),
+    Column("", "Call site", "text", lambda row: _follows(row.evidence)),
+    Column("", "What", "text", lambda row: (_tag(row.evidence.kind), " ", clip(row.evidence.what, 80))),
+    Column("", "Before → after", "figure", lambda row: moved(row.evidence)),
+    Column("", "Change, 95 %", "figure", lambda row: interval(row.evidence), far=1),
+    Column("", "× noise", "figure", lambda row: significant(abs(row.evidence.z), 2), far=1),
+    *(column for column in EVIDENCE if column.is_shown),
 )
 _MEMBERS: Final = (
     Column("root", "Root type", "name"),
@@ -141,7 +140,7 @@ def findings_blocks(section: FindingsSection) -> Blocks:
 def _card(finding: Finding) -> Part:
     glance: list[Block] = [_numbers(finding)]
     if finding.histogram is not None:
-        glance.append(histogram_drawing(finding.histogram))
+        glance.append(histogram(finding.histogram))
     return Part(
         (f"{finding.rank}. ", finding.title),
         (
@@ -255,7 +254,8 @@ def _details(finding: Finding) -> Iterator[Block]:
         yield Details("What tells affected requests from others", tuple(_explained(f.explanation)))
     if f.evidence:
         tests = f"Evidence: {counted(f.evidence_total, 'test')}"
-        table = Table(f"Evidence of finding {f.rank}", _EVIDENCE, f.evidence, f.evidence_total, "evidence")
+        rows = [EvidenceRow(f.rank, place, evidence) for place, evidence in enumerate(f.evidence, 1)]
+        table = Table(f"Evidence of finding {f.rank}", _EVIDENCE, rows, f.evidence_total, "evidence")
         yield Details(tests, (table,))
     if f.members:
         paths = Table(f"Paths of finding {f.rank}", _MEMBERS, f.members, f.members_total)

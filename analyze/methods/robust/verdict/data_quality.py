@@ -9,11 +9,13 @@ from typing import Final
 import numpy as np
 
 from analyze.methods.robust.verdict.label_hygiene import Hygiene, label_hygiene
-from analyze.methods.robust.verdict.load import RateChange, mix_change, rate_changes
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, block_means
-from analyze.methods.robust.verdict.period_tests import effective_requests
+from analyze.methods.robust.verdict.load import MixChange, RateChange, rate_changes
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.population import Population, Sample
 from analyze.report.wording import counted, duration, percent
+from analyze.stats.estimate import share_change
+from analyze.stats.noise import LEAST_FOR_ENVELOPE, LogMedians, window_noise
 from analyze.stats.proportions import exact_p
 from analyze.stats.silences import Silence
 from schemas.periods import format_instant
@@ -21,40 +23,32 @@ from schemas.quality import MEANINGS, Quality
 from schemas.report.accounts import QualityRow
 from schemas.windows import NS_PER_SECOND
 
-ALPHA = 0.001
-EXCLUDED_FLOOR = 0.01
-"""Difference of the share of flows left out that is worth a word."""
-EXCLUDED_MANY = 0.05
-"""Share of flows left out from which results stand on a choice of them."""
-LOAD_SEVERE = 2.0
-"""Factor of the load from which response times differ by it alone."""
-MIX_SEVERE = 0.2
-WEIGHT_FLOOR = 1.1
-"""Factor between mean weights: the keep rule was another one."""
-LEAST_WINDOWS = 5
-_MOST_ROOTS = 3
-_FAR = 3.0
-_LEAST_SPREAD = 0.05
-_MAD = 1.4826
+_LEAST_SPREAD: Final = 0.05
+"""Standard deviation of the log of ordinary means is taken to be this at least."""
+_MOST_ROOTS: Final = 3
+"""Root types that a sentence names."""
 
 
 def quality_rows(
     population: Population,
-    blocks: tuple[PeriodBlocks, PeriodBlocks],
+    before: PeriodBlocks,
+    after: PeriodBlocks,
     roots: Sequence[str],
-    *,
-    history: Sequence[PeriodBlocks] = (),
+    settings: VerdictSettings,
+    mix: MixChange,
+    history: PeriodBlocks | None = None,
     tau_rate: float = 0.0,
 ) -> tuple[QualityRow, ...]:
-    """All rows of a comparison's two samples. history: ordinary windows; tau_rate: see `rate_changes`."""
-    kept = blocks[0].n_requests, blocks[1].n_requests
+    """Give all rows. history: ordinary windows, a block each; tau_rate: see `rate_changes`."""
+    kept = before.n_requests, after.n_requests
+    weights = [float(side.weight.sum()) / max(side.n_requests, 1) for side in (before, after)]
     rows = [
         *label_rows(population),
-        *sampling_rows(_mean_weight(blocks[0]), _mean_weight(blocks[1]), population.weight_known),
-        *excluded_rows(population.excluded, kept),
-        *load_rows(rate_changes(*blocks, roots, tau=tau_rate)),
-        *mix_rows(*blocks, roots),
-        *history_rows(blocks[0], history),
+        *sampling_rows(weights[0], weights[1], population.weight_known, settings),
+        *excluded_rows(population.excluded, kept, settings),
+        *load_rows(rate_changes(before, after, roots, settings, tau=tau_rate), settings),
+        *mix_rows(mix, roots, settings),
+        *history_rows(before, after, history, settings),
         *(QualityRow(kind="skew", severe=False, text=note) for note in population.skew_notes),
     ]
     return tuple(sorted(rows, key=lambda row: not row.severe))
@@ -85,14 +79,11 @@ def _label_text(noun: str, found: Hygiene) -> str:
     )
 
 
-def _mean_weight(side: PeriodBlocks) -> float:
-    """Requests that a recorded one stands for; 0 where there is none."""
-    return float(side.weight.sum()) / max(side.n_requests, 1)
-
-
-def sampling_rows(mean0: float, mean1: float, known: Sequence[float]) -> Iterator[QualityRow]:
+def sampling_rows(
+    mean0: float, mean1: float, known: Sequence[float], settings: VerdictSettings
+) -> Iterator[QualityRow]:
     """Sampling that differs between the periods, or that nobody told (A.7). mean0, mean1: mean weights."""
-    if len(known) >= 2 and abs(known[1] - known[0]) > EXCLUDED_FLOOR:
+    if len(known) >= 2 and abs(known[1] - known[0]) > settings.excluded_floor:
         yield QualityRow(
             kind="sampling",
             severe=True,
@@ -112,7 +103,7 @@ def sampling_rows(mean0: float, mean1: float, known: Sequence[float]) -> Iterato
             severe=False,
             text="No request told how it was sampled; each counts once, and rates are of what was recorded.",
         )
-    if mean0 and mean1 and not 1 / WEIGHT_FLOOR < mean1 / mean0 < WEIGHT_FLOOR:
+    if mean0 and mean1 and not 1 / settings.weight_floor < mean1 / mean0 < settings.weight_floor:
         yield QualityRow(
             kind="sampling",
             severe=False,
@@ -121,7 +112,9 @@ def sampling_rows(mean0: float, mean1: float, known: Sequence[float]) -> Iterato
         )
 
 
-def excluded_rows(excluded: Mapping[str, Sequence[int]], kept: tuple[int, int]) -> Iterator[QualityRow]:
+def excluded_rows(
+    excluded: Mapping[str, Sequence[int]], kept: tuple[int, int], settings: VerdictSettings
+) -> Iterator[QualityRow]:
     """Flows that tests may not use: many, or more in one period. A flow may have several flags."""
     for flag, counts in sorted(excluded.items()):
         left = int(counts[0]), int(counts[1])
@@ -130,10 +123,10 @@ def excluded_rows(excluded: Mapping[str, Sequence[int]], kept: tuple[int, int]) 
             continue
         shares = left[0] / total[0], left[1] / total[1]
         differs = (
-            abs(shares[1] - shares[0]) >= EXCLUDED_FLOOR
-            and exact_p(left[0], total[0], left[1], total[1]) < ALPHA
+            abs(shares[1] - shares[0]) >= settings.excluded_floor
+            and exact_p(left[0], total[0], left[1], total[1]) < settings.sure
         )
-        if not differs and max(shares) < EXCLUDED_MANY:
+        if not differs and max(shares) < settings.excluded_many:
             continue
         what = MEANINGS[Quality[flag]].split(".")[0] if flag in Quality.__members__ else ""
         yield QualityRow(
@@ -145,7 +138,7 @@ def excluded_rows(excluded: Mapping[str, Sequence[int]], kept: tuple[int, int]) 
         )
 
 
-def load_rows(rates: Sequence[RateChange]) -> Iterator[QualityRow]:
+def load_rows(rates: Sequence[RateChange], settings: VerdictSettings) -> Iterator[QualityRow]:
     """Load that differs, all requests first; then the root types that moved most, in one sentence."""
     whole, *parts = rates
     moved = sorted((rate for rate in parts if rate.changed), key=lambda rate: -abs(_log(rate)))
@@ -160,7 +153,7 @@ def load_rows(rates: Sequence[RateChange]) -> Iterator[QualityRow]:
             text += f" Most: {', '.join(said)}."
     else:
         text = f"Load is the same in all, but not of: {', '.join(said)} requests a second."
-    severe = whole.changed and not 1 / LOAD_SEVERE < whole.ratio < LOAD_SEVERE
+    severe = whole.changed and not 1 / settings.load_severe < whole.ratio < settings.load_severe
     yield QualityRow(kind="load", severe=severe, text=text)
 
 
@@ -172,9 +165,8 @@ def _rate(rate: RateChange) -> str:
     return f"{rate.rate0:.3g} → {rate.rate1:.3g}"
 
 
-def mix_rows(reference: PeriodBlocks, problem: PeriodBlocks, roots: Sequence[str]) -> Iterator[QualityRow]:
+def mix_rows(mix: MixChange, roots: Sequence[str], settings: VerdictSettings) -> Iterator[QualityRow]:
     """Another mix of root types."""
-    mix = mix_change(reference, problem)
     if not mix.changed:
         return
     change = mix.share1 - mix.share0
@@ -182,47 +174,56 @@ def mix_rows(reference: PeriodBlocks, problem: PeriodBlocks, roots: Sequence[str
     said = ", ".join(f"{roots[at]} {percent(mix.share0[at])} → {percent(mix.share1[at])}" for at in order)
     yield QualityRow(
         kind="mix",
-        severe=mix.moved >= MIX_SEVERE,
+        severe=mix.moved >= settings.mix_severe,
         text=f"The workload differs: {percent(mix.moved)} of the requests are of other root types ({said}).",
     )
 
 
-def history_rows(reference: PeriodBlocks, history: Sequence[PeriodBlocks]) -> Iterator[QualityRow]:
-    """A reference that is itself far off what is ordinary (L.9 item 2): outside of the windows, and far."""
-    windows = [window for window in history if window.n_requests]
-    if len(windows) < LEAST_WINDOWS or not reference.n_requests:
+def history_rows(
+    before: PeriodBlocks, after: PeriodBlocks, history: PeriodBlocks | None, settings: VerdictSettings
+) -> Iterator[QualityRow]:
+    """A reference that is itself far off what is ordinary (L.9), and whether the problem is like it (L.10).
+
+    Outside of all windows of the history, five at least, and far: by standard errors, the noise between
+    windows included, or by an exact test.
+    """
+    if history is None or not before.n_requests:
         return
-    logs = np.log([max(float(w.time_us.sum() / w.weight.sum()), 1e-3) for w in windows])
-    own = block_means(reference, by_root=False)
-    mean = max(float(own.mean), 1e-3)
-    centre = float(np.median(logs))
-    spread = max(_MAD * float(np.median(np.abs(logs - centre))), _LEAST_SPREAD)
-    sampling = 0.0 if np.isnan(own.variance) else float(own.variance) / mean**2
-    value = math.log(mean)
-    outside = value < logs.min() or value > logs.max()
-    if outside and abs(value - centre) > _FAR * math.sqrt(spread**2 + sampling):
-        low, high = (duration(float(np.exp(edge))) for edge in (logs.min(), logs.max()))
-        yield QualityRow(
-            kind="history",
-            severe=True,
-            text=f"The reference is not normal: its mean response time of {duration(mean)} lies outside of "
-            f"{len(windows)} ordinary windows ({low} to {high}).",
+    there = history.weight.sum(axis=1) > 0
+    logs = np.log(history.time_us.sum(axis=1)[there] / history.weight.sum(axis=1)[there])[None]
+    noise = window_noise(LogMedians(logs, 0 * logs), floor=_LEAST_SPREAD, trim=0.0)
+    if int(there.sum()) < LEAST_FOR_ENVELOPE:
+        return
+    mean, variance, _, _ = (values[0] for values in before.response_times().mean())
+    far = settings.abnormal_z * np.sqrt(noise.tau2[0] + np.nan_to_num(variance) / mean**2)
+    if noise.outside(np.log([mean]))[0] and abs(np.log(mean) - noise.centre[0]) > far:
+        low, high = (duration(float(np.exp(edge[0]))) for edge in (noise.low, noise.high))
+        later = after.response_times().mean()[0][0]
+        alike = abs(np.log(later / mean)) < abs(np.log(later) - noise.centre[0])
+        yield _not_normal(
+            f"its mean response time of {duration(float(mean))} lies outside of {int(there.sum())} ordinary "
+            f"windows ({low} to {high})",
+            alike and bool(noise.outside(np.log([later]))[0]),
         )
-    rates = np.array([float(w.failed.sum() / w.weight.sum()) for w in windows])
-    failed = float(reference.failed.sum() / reference.weight.sum())
+    columns = [history.whole(), before.whole(), history]
+    failed = np.concatenate([side.failed.sum(axis=1) for side in columns])
+    weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
+    n = np.concatenate([side.effective for side in columns])
     # A request that stands for many shows as much as one.
-    sizes = np.array([effective_requests(w) for w in windows])
-    size = effective_requests(reference)
-    p = exact_p(
-        round(float((rates * sizes).sum())), round(float(sizes.sum())), round(failed * size), round(size)
-    )
-    if failed > rates.max() + EXCLUDED_FLOOR and p < ALPHA:
-        yield QualityRow(
-            kind="history",
-            severe=True,
-            text=f"The reference is not normal: {percent(failed)} of its requests fail, in {len(windows)} "
-            f"ordinary windows at most {percent(rates.max())}.",
+    x = failed * np.divide(n, weight, out=np.zeros_like(n), where=weight > 0)
+    found = share_change(x[None], n[None], margin=settings.excluded_floor)
+    if found.change[0] > 0 and found.outside()[0] and found.p[0] < settings.sure:
+        share = after.failed.sum() / max(after.weight.sum(), 1e-300)
+        yield _not_normal(
+            f"{percent(float(found.after[0]))} of its requests fail, in {int(there.sum())} ordinary windows "
+            f"at most {percent(float(found.high[0]))}",
+            bool(share > found.high[0] + settings.excluded_floor),
         )
+
+
+def _not_normal(why: str, alike: bool) -> QualityRow:
+    more = " The problem period is like it: what is wrong was there before." if alike else ""
+    return QualityRow(kind="history", severe=True, text=f"The reference is not normal: {why}.{more}")
 
 
 _REFERENCE, _PROBLEM = 0, 1

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import fdtrc, stdtr
+from scipy.special import fdtrc
 
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, PeriodRequests
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.verdict.settings import VerdictSettings
+from analyze.population import Population
 from analyze.report.wording import percent
-from schemas.arrays import F8
-
-ALPHA = 0.001
-LOAD_FLOOR = 1.2
-"""Factor of an arrival rate that is worth a word."""
-MIX_FLOOR = 0.05
-"""Share of the requests that moved to other root types."""
+from analyze.stats.block_means import mean_change
+from schemas.arrays import B1, F8, I8
+from schemas.messages import is_message
 
 _LEAST_COUNT = 10.0
 """Requests of a root type in both periods together: five expected in each."""
+CLIENT_BLOCKS = 8
+"""Blocks of a period in which clients are counted: what comes in fewer than half of them is no client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,52 @@ class RateChange:
         return self.rate1 / self.rate0 if self.rate0 > 0 else math.inf
 
 
+def rate_changes(
+    before: PeriodBlocks,
+    after: PeriodBlocks,
+    roots: Sequence[str],
+    settings: VerdictSettings,
+    *,
+    tau: float = 0.0,
+) -> tuple[RateChange, ...]:
+    """Estimate the rates of all requests first, then of each root type.
+
+    tau: noise of the log of a window's rate, from history. A rate is no surer than chance lets its number of
+    requests be (Poisson), however alike the blocks are.
+    """
+    sides = [side.arrivals() for side in (before, after)]
+    found = mean_change(*sides, tau2=2 * tau**2)
+    n = [_effective(side) for side in (before, after)]
+    with np.errstate(divide="ignore"):
+        chance = 1 / n[0] + 1 / n[1]
+    # One block has no other to differ from.
+    blocks = np.where(np.isfinite(found.sampling), found.sampling, 0.0)
+    found = replace(found, sampling=np.maximum(blocks, chance))
+    rates = [side.total.sum(axis=1) / np.maximum(side.weight.sum(axis=1), 1e-300) for side in sides]
+    seconds = [max(float(side.seconds.sum()), 1e-300) for side in (before, after)]
+    p = found.p_with_noise
+    changes = []
+    for at, root in enumerate(["", *roots]):
+        rate0, rate1 = float(rates[0][at]), float(rates[1][at])
+        one = float(p[at])
+        if min(rate0, rate1) <= 0:  # chance that all requests fall into one of the two, two-sided
+            there = 0 if rate0 > 0 else 1
+            one = min(1.0, 2 * (seconds[there] / sum(seconds)) ** float(n[there][at]))
+        far = rate1 >= rate0 * settings.load_floor or rate1 * settings.load_floor <= rate0
+        changes.append(RateChange(root, rate0, rate1, one, one < settings.sure and far))
+    return tuple(changes)
+
+
+def _effective(side: PeriodBlocks) -> F8:
+    """[1 + roots] Kish's number of requests of a period."""
+    sums = side.response_times()
+    square = sums.weight2.sum(axis=1)
+    return np.where(square > 0, sums.weight.sum(axis=1) ** 2 / np.where(square > 0, square, 1.0), 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class MixChange:
-    """Shares of root types among all requests."""
+    """Shares of root types among all requests, [roots]."""
 
     moved: float
     """Half the sum of |share after - share before|: what moved to other root types."""
@@ -60,81 +102,9 @@ class MixChange:
     changed: bool
     share0: F8
     share1: F8
-    """[roots]"""
 
 
-def rate_changes(
-    reference: PeriodBlocks,
-    problem: PeriodBlocks,
-    roots: Sequence[str],
-    *,
-    tau: float = 0.0,
-    alpha: float = ALPHA,
-) -> tuple[RateChange, ...]:
-    """Of all requests first, then of each root type. tau: noise of the log of a window's rate, from history.
-
-    Quasi-Poisson: the log of a rate has variance φ/n, φ >= 1 from the counts of blocks, at least that of half
-    a request; Student's law with the blocks' degrees of freedom.
-    """
-    sides = [_with_total(reference), _with_total(problem)]
-    seconds = [reference.seconds, problem.seconds]
-    found = []
-    for at, root in enumerate(["", *roots]):
-        rates = [
-            _rate(weight[:, at], square[:, at], time)
-            for (weight, square), time in zip(sides, seconds, strict=True)
-        ]
-        before, after = rates
-        if before.n > 0 and after.n > 0:
-            error = math.sqrt(before.log_error**2 + after.log_error**2 + 2 * tau**2)
-            change = math.log(after.rate / before.rate)
-            p = float(2 * stdtr(before.freedom + after.freedom, -abs(change) / error))
-        else:
-            p = _none_p(before, after)
-        factor = after.rate / before.rate if before.n > 0 else math.inf
-        far = not 1 / LOAD_FLOOR < factor < LOAD_FLOOR
-        found.append(RateChange(root, before.rate, after.rate, p, p < alpha and far))
-    return tuple(found)
-
-
-def _with_total(side: PeriodBlocks) -> tuple[F8, F8]:
-    """(weight, squared weight) [blocks, 1 + roots]: all requests first."""
-    weight, square = side.weight, side.weight2
-    return (
-        np.concatenate((weight.sum(axis=1, keepdims=True), weight), axis=1),
-        np.concatenate((square.sum(axis=1, keepdims=True), square), axis=1),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Rate:
-    rate: float
-    log_error: float
-    freedom: int
-    n: float
-    """Effective requests."""
-    seconds: float
-
-
-def _rate(weight: F8, square: F8, seconds: F8) -> _Rate:
-    """Arrival rate from sums of blocks."""
-    total, time, freedom = float(weight.sum()), float(seconds.sum()), max(len(weight) - 1, 1)
-    if total <= 0:
-        return _Rate(0.0, math.inf, freedom, 0.0, time)
-    n = total**2 / float(square.sum())
-    expected = n * seconds / time
-    phi = max(1.0, float(((weight * (n / total) - expected) ** 2 / expected).sum()) / freedom)
-    return _Rate(total / time, math.sqrt(phi / n), freedom, n, time)
-
-
-def _none_p(before: _Rate, after: _Rate) -> float:
-    """Chance that all requests fall into one of the two periods, two-sided; 1 for no requests."""
-    there, absent = (before, after) if before.n > 0 else (after, before)
-    chance: float = (there.seconds / (there.seconds + absent.seconds)) ** there.n
-    return min(1.0, 2 * chance)
-
-
-def mix_change(reference: PeriodBlocks, problem: PeriodBlocks) -> MixChange:
+def mix_change(reference: PeriodBlocks, problem: PeriodBlocks, settings: VerdictSettings) -> MixChange:
     """χ² test of root types × periods, over φ from blocks (F law); root types of under five are put together.
 
     Rates may have changed alike: only shares are looked at.
@@ -162,10 +132,10 @@ def mix_change(reference: PeriodBlocks, problem: PeriodBlocks) -> MixChange:
         within_df = sum(int((side.weight.sum(axis=1) > 0).sum()) - 1 for side in sides)
     phi = max(1.0, within / within_df) if within_df else 1.0
     p = float(fdtrc(df, max(within_df, 1), statistic / df / phi)) if df else 1.0
-    return MixChange(moved, p, p < ALPHA and moved >= MIX_FLOOR, shares[0], shares[1])
+    return MixChange(moved, p, p < settings.sure and moved >= settings.mix_floor, shares[0], shares[1])
 
 
-def _merged(counts: F8, large: npt.NDArray[np.bool_]) -> F8:
+def _merged(counts: F8, large: B1) -> F8:
     """Columns of large root types, and one of all others."""
     if large.all():
         return counts
@@ -183,42 +153,28 @@ def _chi2(table: F8) -> tuple[float, int]:
     return statistic, (table.shape[0] - 1) * (table.shape[1] - 1)
 
 
-FEWER = 0.9
-"""A rate below this times the rate before is "less"."""
-FEWER_ALPHA = 0.01
-CLIENT_BLOCKS = 8
-"""Blocks of a period in which clients are counted: what comes in fewer than half of them is no client."""
-
-
 @dataclass(frozen=True, slots=True)
-class Arrivals:
-    """How requests arrived in a period."""
+class Requests:
+    """When requests of a period began and how long they took; arrays are [requests]."""
 
-    rate: float
-    """Requests a second, weighted."""
-    in_flight: float
-    """Mean number of requests at work, weighted (Little's law)."""
-    gap_us: float | None
-    """See `mean_gap_us`; None: not known (no requests at hand)."""
+    start_ns: I8
+    response_us: F8
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalCause:
-    """Both periods, and what follows."""
-
-    before: Arrivals
-    after: Arrivals
-    p: float
-    """Of the rates."""
-    fewer: bool
-    """Clients sent less, by test."""
-    external: bool
-    text: str
-    """One sentence; empty where it is not external."""
+def requests_of(population: Population, sample: int, *, asked: bool = False) -> Requests:
+    """Give the requests of a sample; `asked`: without what messages started, as nobody waits for it."""
+    parts = [
+        (category, category.rows(sample))
+        for category in population.categories
+        if not (asked and is_message(category.graph.root))
+    ]
+    start = np.concatenate([np.zeros(0, np.int64), *(c.start_ns[rows] for c, rows in parts)])
+    response = np.concatenate([np.zeros(0, np.int64), *(c.response_ns[rows] for c, rows in parts)])
+    return Requests(start, response / 1e3)
 
 
-def mean_gap_us(requests: PeriodRequests) -> float | None:
-    """Mean time from the end of everything before to the next start, 0 where requests overlap, µs.
+def mean_gap_us(requests: Requests) -> float | None:
+    """Give the mean time from the end of everything before to the next start, 0 where requests overlap, µs.
 
     None for fewer than two requests. Of sampled requests it is the gap between those kept. O(requests log
     requests).
@@ -232,8 +188,8 @@ def mean_gap_us(requests: PeriodRequests) -> float | None:
     return float(gaps.mean()) / 1e3
 
 
-def least_clients(requests: PeriodRequests, blocks: int = CLIENT_BLOCKS) -> float:
-    """How many clients there are at least, if each waits for its answer before it asks again.
+def least_clients(requests: Requests, blocks: int = CLIENT_BLOCKS) -> float:
+    """Count how many clients there are at least, if each waits for its answer before it asks again.
 
     The median over blocks of time, of which each says: as many as were in flight at once, and no more than
     N = 1 / (1 - E[k(k-1)] / E[k]^2) of the number k in flight, which is exact for N clients alike, or than
@@ -261,55 +217,42 @@ def least_clients(requests: PeriodRequests, blocks: int = CLIENT_BLOCKS) -> floa
     return max(1.0, float(np.median(np.minimum(most, alike))))
 
 
-def _arrivals(side: PeriodBlocks, gap_us: float | None) -> Arrivals:
-    seconds = max(float(side.seconds.sum()), 1e-300)
-    return Arrivals(float(side.weight.sum()) / seconds, float(side.time_us.sum()) / 1e6 / seconds, gap_us)
-
-
-def _rise_by_waiting(before: Arrivals, after: Arrivals, clients: float) -> float:
-    """Rise of the mean, relative, at which clients that wait for answers send that much less; inf if none."""
-    if after.rate <= 0 or before.in_flight <= 0:
-        return math.inf
-    return max(clients, before.in_flight) / before.in_flight * (before.rate / after.rate - 1)
-
-
-def external_cause(
-    reference: PeriodBlocks,
-    problem: PeriodBlocks,
+def clients_sent_less(
+    before: PeriodBlocks,
+    after: PeriodBlocks,
+    settings: VerdictSettings,
     *,
-    equivalent: bool,
+    as_fast: bool,
     gaps_us: tuple[float | None, float | None] = (None, None),
     clients: Callable[[], float] = lambda: 1.0,
     largest_rise: float = math.inf,
     tau_rate: float = 0.0,
-) -> ExternalCause:
-    """Decide. equivalent: response times were shown to be as before (`Equivalence.holds`).
+) -> str:
+    """Say that the service answered as before and clients sent less; empty where that is not so.
 
-    gaps_us: of `mean_gap_us`, where requests are at hand; gaps that became shorter contradict. clients:
-    `least_clients` of the reference, asked where it matters. largest_rise: of the mean, relative, that is
-    not excluded. tau_rate: noise of the log of a window's arrival rate, from history: traffic that follows
-    the hour is no cause.
+    as_fast: response times were shown to be as before. gaps_us: of `mean_gap_us`, where requests are at hand;
+    gaps that became shorter contradict. clients: `least_clients` of the reference, asked where it matters.
+    largest_rise: of the mean, relative, that is not excluded. tau_rate: noise of the log of a window's
+    arrival rate, from history: traffic that follows the hour is no cause.
     """
-    before, after = _arrivals(reference, gaps_us[0]), _arrivals(problem, gaps_us[1])
-    roots = [str(at) for at in range(reference.weight.shape[1])]
-    rate = rate_changes(reference, problem, roots, tau=tau_rate, alpha=FEWER_ALPHA)[0]
-    fewer = rate.p < FEWER_ALPHA and after.rate <= FEWER * before.rate
-    shorter = before.gap_us is not None and after.gap_us is not None and after.gap_us < before.gap_us
-    idle = after.in_flight <= before.in_flight * math.sqrt(1 / FEWER) and not shorter
-    text = ""
-    external = False
-    if fewer and idle and after.rate > 0:
-        less = (
-            f"{after.rate:.3g} requests a second after {before.rate:.3g}, "
-            f"with {after.in_flight:.2g} in flight after {before.in_flight:.2g}"
-        )
-        if equivalent:
-            external, text = True, f"The service answered as before; clients sent less: {less}."
-        elif largest_rise < (needed := _rise_by_waiting(before, after, clients())):
-            external = True
-            most = percent(max(largest_rise, 0.0))
-            text = (
-                f"Clients sent less: {less}. If they did so only because answers took longer, the mean would "
-                f"have risen by {percent(needed)} or more; it rose by {most} at most."
-            )
-    return ExternalCause(before, after, rate.p, fewer, external, text)
+    rate = rate_changes(before, after, ("",) * before.weight.shape[1], settings, tau=tau_rate)[0]
+    flying0, flying1 = (
+        float(side.time_us.sum()) / 1e6 / max(float(side.seconds.sum()), 1e-300) for side in (before, after)
+    )
+    shorter = gaps_us[0] is not None and gaps_us[1] is not None and gaps_us[1] < gaps_us[0]
+    no_more = flying1 <= flying0 / math.sqrt(settings.fewer) and not shorter
+    if not (rate.p < settings.alpha and 0 < rate.rate1 <= settings.fewer * rate.rate0 and no_more):
+        return ""
+    less = (
+        f"{rate.rate1:.3g} requests a second after {rate.rate0:.3g}, "
+        f"with {flying1:.2g} in flight after {flying0:.2g}"
+    )
+    if as_fast:
+        return f"The service answered as before; clients sent less: {less}."
+    needed = max(clients(), flying0) / flying0 * (1 / rate.ratio - 1) if flying0 > 0 else math.inf
+    if largest_rise >= needed:
+        return ""
+    return (
+        f"Clients sent less: {less}. If they did so only because answers took longer, the mean would have "
+        f"risen by {percent(needed)} or more; it rose by {percent(max(largest_rise, 0.0))} at most."
+    )

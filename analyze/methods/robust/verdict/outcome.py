@@ -1,31 +1,29 @@
-"""The outcome of a comparison, of five (ALGORITHMS L.6), and why.
+"""Decide the outcome of a comparison, one of five (ALGORITHMS L.6), and say why.
 
-Nothing passes for want of evidence: "unchanged" needs response times shown to be equivalent and no measure of
-the whole period open, or that no change that matters (by the user's bounds) is possible. Else nothing found
-is "cannot tell", with the largest change that is possible and the number of requests that lack.
+Nothing passes for want of evidence: "unchanged" needs that no measure of the whole period is significant and
+that no change that matters (by the user's bounds) is possible. Else nothing found is "cannot tell", with the
+largest change that is possible and the number of requests that lack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from analyze.methods.robust.verdict.load import ExternalCause
-from analyze.methods.robust.verdict.period_tests import ALPHA, NEEDED_SHARE, Equivalence, PeriodTest
-from analyze.methods.robust.verdict.sizes import (
-    Bounds,
-    LargestChange,
-    missing_for_equivalence,
-    missing_for_test,
-)
-from analyze.report.wording import change, duration, percent
+from analyze.methods.robust.settings import RobustSettings
+from analyze.methods.robust.verdict.sizes import LargestChange
+from analyze.methods.robust.verdict.whole import Measure
+from analyze.report.wording import change, counted, duration, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
 
-EXPLAINED: Final = 0.7
-"""Share of the change from which it counts as explained."""
-_NAMES: Final = {"mean": "mean response time", "tail": "share of slow requests", "errors": "error rate"}
+_NAMES: Final = {
+    "mean": "mean response time",
+    "tail": "share of slow requests",
+    "errors": "share of failed requests",
+    "failing": "share of requests with a failing call",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +31,21 @@ class Outcome:
     """See `VerdictSection` for the fields of the same names."""
 
     outcome: Word
-    external: bool
     reasons: tuple[str, ...]
-    missing_requests: int | None
+    external: bool = False
+    missing_requests: int | None = None
     by_load: bool = False
     """What changed is what more, or fewer, requests make."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What findings add to the mean together, and by how much it changed; µs."""
+    """What findings add to the mean together, and by how much it changed, with its interval; µs."""
 
     found_us: float
     change_us: float
     """Not 0."""
+    interval: tuple[float, float]
 
     @property
     def share(self) -> float:
@@ -56,165 +55,145 @@ class Explained:
     def text(self, said: str, one: bool) -> str:
         """`2 findings explain 92 % of the change of the mean (+40 of +43.5 ms).`
 
-        They may explain more than there is, where something else went the other way.
+        They may explain more than there is, where something else went the other way: that is said only beyond
+        what the change itself may be.
         """
         amounts = f"({change(self.found_us)} of {change(self.change_us)})"
         verb = "explains" if one else "explain"
-        if change(self.found_us) != change(self.change_us) and self.found_us / self.change_us > 1:
+        low, high = self.interval
+        if not low <= self.found_us <= high and self.found_us / self.change_us > 1:
             other = "took time away" if self.change_us > 0 else "added time"
             return f"{said} {verb} more than the change of the mean {amounts}: the rest {other}."
         return f"{said} {verb} {percent(self.share)} of the change of the mean {amounts}."
 
 
-def outcome(
-    *,
-    findings: int,
-    explained: Explained | None,
-    tests: Sequence[PeriodTest],
-    mix_changed: bool,
-    equivalent: Equivalence,
-    external: ExternalCause | None = None,
-    places_share: float = 0.0,
-    largest: LargestChange | None = None,
-    bounds: Bounds | None = None,
-    by_load: str = "",
-    torn: str = "",
-    silent: str = "",
-    n1: float | None = None,
-) -> Outcome:
-    """Decide.
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that the outcome is decided by."""
 
-    findings: how many there are. explained: what of the change of the mean they explain; None where the mean
-    did not change by test. tests: of `period_tests`; none means that a period has no
-    request. places_share: share of the time at places as fast as before. largest: what may have
-    changed unseen, held against bounds. by_load: what the load explains, a sentence. torn: what is missing of
-    a period's events, a sentence. silent: that nothing was recorded where requests were expected, a
-    sentence: what happened meanwhile is a change that nothing explains. n1: effective problem requests; None:
-    as the tests say.
-    """
-    changed = [test for test in tests if test.changed]
-    told = _once([(test, _changed_text(test)) for test in changed])
-    if mix_changed:
-        told.append("Another mix of request types arrived.")
-    if findings:
-        return _with_findings(findings, explained, changed, told)
-    if changed or mix_changed or by_load:
-        return _without_findings(told, by_load, torn)
-    if not tests:
-        return Outcome("cannot-tell", False, ("A period has no request that tests may use.",), None)
-    still = [test for test in tests if test.open]
-    known = _unchanged(equivalent, still, places_share)
-    from_outside = external is not None and external.external
-    if known and silent:
-        return Outcome("not-explained", False, _with_size((silent, f"Beside it: {known}"), largest), None)
-    outside = (external.text,) if external is not None and from_outside else ()
-    if known:
-        return Outcome("unchanged", from_outside, _with_size((*outside, known), largest), None)
-    if largest is not None and largest.within(bounds or Bounds()) and largest.usual:
-        matters = bounds or Bounds()
-        why = (
-            f"Nothing was found, and no change that matters (times by {percent(matters.time)}, "
-            f"{100 * matters.share:g} points of requests) is possible."
-        )
-        if silent:
-            return Outcome("not-explained", False, _with_size((silent, f"Beside it: {why}"), largest), None)
-        return Outcome("unchanged", from_outside, _with_size((*outside, why), largest), None)
-    found = _cannot_tell(still, equivalent, tests[0].n1 if n1 is None else n1)
-    reasons = tuple(filter(None, (silent, torn, *found.reasons)))
-    return replace(found, reasons=_with_size(reasons, largest))
+    findings: int
+    measures: tuple[Measure, ...]
+    """None: a period has no request."""
+    mix_changed: bool
+    largest: LargestChange
+    missing: int | None
+    """Problem requests that lack where it cannot be told."""
+    explained: Explained | None = None
+    """What findings explain of the change of the mean; None where the mean did not change by test."""
+    external: str = ""
+    """That clients sent less to a service that answered as before, a sentence; so are the others."""
+    by_load: str = ""
+    """What the load explains."""
+    torn: str = ""
+    """What is missing of a period's events."""
+    silent: str = ""
+    """That nothing was recorded where requests were expected: what happened meanwhile is a change."""
 
 
-def _without_findings(told: Sequence[str], by_load: str, torn: str) -> Outcome:
-    """Something changed by test, and no finding is left to say what."""
-    if torn:
-        why = "What is missing may be what changed."
-        return Outcome("cannot-tell", False, (torn, *told, why), None)
-    if by_load:
-        return Outcome("not-explained", False, (by_load, *told), None, by_load=True)
-    return Outcome("not-explained", False, (*told, "No finding accounts for it."), None)
-
-
-def _unchanged(equivalent: Equivalence, still: Sequence[PeriodTest], places_share: float) -> str:
-    """The positive evidence that nothing changed, a sentence; empty where there is none."""
-    if equivalent.holds and not still:
-        return (
-            f"Mean response times of root types with {percent(equivalent.share)} of the time are the same to "
-            f"within {percent(equivalent.band)}, and nothing was found."
-        )
-    # A mean is open where a few slow requests blur it; they are not more, and all places are as fast.
-    if places_share >= NEEDED_SHARE and all(test.measure == "mean" for test in still):
-        return (
-            f"Places with {percent(places_share)} of the time are as fast as before to within "
-            f"{percent(equivalent.band)}, no more requests are slow, and nothing was found."
-        )
-    return ""
-
-
-def _with_size(reasons: Sequence[str], largest: LargestChange | None) -> tuple[str, ...]:
-    told = "" if largest is None else largest.text()
-    return (*reasons, told) if told else tuple(reasons)
-
-
-def _with_findings(
-    findings: int, explained: Explained | None, changed: Sequence[PeriodTest], told: Sequence[str]
-) -> Outcome:
-    said = "1 finding" if findings == 1 else f"{findings} findings"
-    if explained is None:
-        mean = next((test for test in changed if test.measure == "mean"), None)
-        if mean is None:
-            return Outcome("changed", False, (*told, f"{said}; the mean did not change by test."), None)
-        explained = Explained(0.0, mean.after - mean.before)
-    reasons = (*told, explained.text(said, findings == 1))
-    word: Word = "changed" if explained.share >= EXPLAINED else "partly-explained"
-    return Outcome(word, False, reasons, None)
-
-
-def _cannot_tell(still: Sequence[PeriodTest], equivalent: Equivalence, n1: float) -> Outcome:
-    said: list[tuple[PeriodTest, str]] = []
-    missing: list[int | None] = []
-    for test in still:
-        more = missing_for_test(test, alpha=ALPHA)
-        said.append((test, _open_text(test, more)))
-        missing.append(more)
-    reasons = _once(said)
-    if not equivalent.holds:
-        more = missing_for_equivalence(equivalent, n1)
-        missing.append(more)
-        reasons.append(
-            f"Mean response times are shown to be the same (to within {percent(equivalent.band)}) for root "
-            f"types with {percent(equivalent.share)} of the time only; {percent(NEEDED_SHARE)} are needed"
-            f"{_more_text(more)}."
-        )
-    known = [more for more in missing if more is not None]
-    return Outcome("cannot-tell", False, tuple(reasons), max(known) if known else None)
-
-
-def _once(said: Sequence[tuple[PeriodTest, str]]) -> list[str]:
-    """The sentences, one a measure: of several levels of the tail that of the lowest, the first."""
-    first: dict[str, str] = {}
-    for test, text in said:
-        first.setdefault(test.measure, text)
-    return list(first.values())
-
-
-def _changed_text(test: PeriodTest) -> str:
-    name = _NAMES[test.measure]
-    return f"The {name} changed by test: {_value(test, test.before)} → {_value(test, test.after)}."
-
-
-def _open_text(test: PeriodTest, more: int | None) -> str:
-    return (
-        f"The {_NAMES[test.measure]} is {_value(test, test.after)} after {_value(test, test.before)}: "
-        f"too few requests to tell a change from chance{_more_text(more)}."
+def outcome(evidence: Evidence, settings: RobustSettings) -> Outcome:
+    """Decide."""
+    found = _decided(evidence, settings)
+    size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
+    below = () if found.outcome == "unchanged" else tuple(_insignificant(evidence.measures, settings))
+    return Outcome(
+        found.outcome,
+        tuple(filter(None, (*found.reasons, *below, size))),
+        found.external,
+        found.missing_requests,
+        found.by_load,
     )
 
 
-def _more_text(more: int | None) -> str:
-    if more is None:
-        return ""
-    noun = "request" if more == 1 else "requests"
-    return f" (about {more:,} more problem {noun} would tell, with the reference grown in proportion)"
+def _decided(evidence: Evidence, settings: RobustSettings) -> Outcome:
+    changed = _once([(test.name, _changed_text(test)) for test in evidence.measures if test.changed])
+    if evidence.mix_changed:
+        changed.append("Another mix of request types arrived.")
+    if evidence.findings:
+        return _with_findings(evidence, changed, settings)
+    if evidence.torn and (changed or evidence.by_load):
+        return Outcome("cannot-tell", (evidence.torn, *changed, "What is missing may be what changed."))
+    if evidence.by_load:
+        return Outcome("not-explained", (evidence.by_load, *changed), by_load=True)
+    if changed:
+        return Outcome("not-explained", (*changed, "No finding accounts for it."))
+    if not evidence.measures:
+        return Outcome("cannot-tell", ("A period has no request that tests may use.",))
+    if not evidence.largest.within(settings):
+        return Outcome(
+            "cannot-tell",
+            (evidence.silent, evidence.torn, _too_few(evidence.largest, evidence.missing, settings)),
+            missing_requests=evidence.missing,
+        )
+    why = (
+        f"Nothing was found, and no change that matters (times by {percent(settings.matters_time)}, "
+        f"{100 * settings.matters_share:g} points of requests) is possible."
+    )
+    if evidence.silent:
+        return Outcome("not-explained", (evidence.silent, f"Beside it: {why}"))
+    return Outcome("unchanged", (evidence.external, why), external=bool(evidence.external))
 
 
-def _value(test: PeriodTest, value: float) -> str:
-    return duration(value) if test.measure == "mean" else percent(value)
+def _with_findings(evidence: Evidence, changed: Sequence[str], settings: RobustSettings) -> Outcome:
+    said = counted(evidence.findings, "finding")
+    explained = evidence.explained
+    if explained is None:
+        return Outcome("changed", (*changed, f"{said}; the mean did not change by test."))
+    word: Word = "changed" if explained.share >= settings.verdict.explained else "partly-explained"
+    return Outcome(word, (*changed, explained.text(said, evidence.findings == 1)))
+
+
+def _once(said: Sequence[tuple[str, str]]) -> list[str]:
+    """The sentences, one a measure: of several levels of the tail that of the lowest, the first."""
+    first: dict[str, str] = {}
+    for name, text in said:
+        first.setdefault(name, text)
+    return list(first.values())
+
+
+def _changed_text(test: Measure) -> str:
+    return (
+        f"The {_NAMES[test.name]} changed by test: {_value(test, test.before)} → {_value(test, test.after)}."
+    )
+
+
+def _insignificant(measures: Sequence[Measure], settings: RobustSettings) -> list[str]:
+    """Why a change whose interval excludes 0 is not significant."""
+    said = []
+    for test in measures:
+        low, high = test.interval(settings.verdict.level)
+        if test.changed or low <= 0 <= high:
+            continue
+        chance, asked = (f"once in {round(1 / max(p, 1e-9)):,} times" for p in (test.p, test.alpha))
+        why = f"chance alone does as much {chance}, and {asked} is asked for"
+        if abs(float(test.estimate.change[0])) <= test.floor:
+            why = f"under the {percent(test.floor)} that count"
+        elif test.p < test.alpha:
+            why = "ordinary periods differ nearly as much"
+        values = f"{_value(test, test.before)} → {_value(test, test.after)}"
+        said.append((test.name, f"The {_NAMES[test.name]} is no significant change ({values}): {why}."))
+    return _once(said)
+
+
+def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettings) -> str:
+    """What may have changed unseen, and how many requests would tell: one number."""
+    times, share = settings.matters_time, settings.matters_share
+    open_ = [
+        what
+        for what, size, most in (
+            ("the mean response time", largest.mean, times),
+            ("requests that pass one place", largest.place, times),
+            ("the share of slow requests", largest.slow or 0.0, share),
+            ("the share of failing requests", largest.errors, share),
+            ("the share of a path", largest.path, share),
+        )
+        if size > most
+    ]
+    about = f"{', '.join(open_)} may have changed by as much as matters"
+    if not open_:
+        about = "what was measured differs by more than ordinary periods do"
+    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
+    return f"Too few requests to tell a change from chance: {about}{more}."
+
+
+def _value(test: Measure, value: float) -> str:
+    return duration(value) if test.name == "mean" else percent(value)

@@ -1,40 +1,23 @@
-"""Cut a period into blocks of equal time, as sums: what every test of a whole period works on (L.5).
+"""Cut a period into blocks of time, as sums: what every question about a whole period is asked of (L.5).
 
 Requests near each other in time are alike, so a period's mean is known as well as its blocks agree, not as
-well as its number of requests says. Sums of blocks can be kept and added; windows of a lake can serve.
+well as its number of requests says. Blocks are slots of a profile, or ordinary windows of several slots each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from analyze.population import Population
 from analyze.profile.profile import Profile
+from analyze.stats.block_means import BlockSums
 from analyze.stats.log_bins import value_of
-from schemas.arrays import B1, F8, I4, I8
+from schemas.arrays import B1, F8, I8
 
-TAIL_LEVELS = (0.95, 0.99)
-"""Quantiles of the reference above which a response counts as slow."""
-LEAST_TAIL = 5.0
-"""Requests expected above a quantile in the reference; a level with fewer says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodRequests:
-    """The requests of one sample; arrays are [requests], in no particular order."""
-
-    start_ns: I8
-    response_us: F8
-    weight: F8
-    failed: B1
-    """The root has a status other than `ok`."""
-    root: I4
-    """Index into `roots` of `period_requests`."""
+_US = 1e-3
+"""One ns in µs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +39,11 @@ class PeriodBlocks:
     log_square: F8
     """Weighted sum of its square."""
     failed: F8
-    """Weighted number of failing requests."""
+    """Weighted number of failed requests: their root did not end `ok`."""
+    failing: F8
+    """Weighted number of requests with a failing call: the root, or a call inside of it."""
     slow: F8
-    """[blocks, levels] weighted number of requests over each threshold, all roots."""
+    """[blocks, thresholds] weighted number of requests over each threshold, all roots."""
     thresholds_us: tuple[float, ...]
 
     @property
@@ -66,165 +51,104 @@ class PeriodBlocks:
         """Number of requests."""
         return int(self.requests.sum())
 
+    @property
+    def effective(self) -> F8:
+        """[blocks] Kish's number of requests; 0 where there are none."""
+        weight, square = self.weight.sum(axis=1), self.weight2.sum(axis=1)
+        return np.where(square > 0, weight**2 / np.where(square > 0, square, 1.0), 0.0)
 
-def root_types(population: Population) -> tuple[str, ...]:
-    """Root types, ascending: the order of the roots in everything here."""
-    return tuple(sorted({category.graph.root for category in population.categories}))
+    def whole(self) -> PeriodBlocks:
+        """Put all blocks together into one."""
+        names = [field.name for field in fields(self) if field.name != "thresholds_us"]
+        return replace(self, **{name: getattr(self, name).sum(axis=0, keepdims=True) for name in names})
 
+    def response_times(self) -> BlockSums:
+        """Give response times of all requests (place 0) and of each root type (1 and on)."""
+        return BlockSums(*(_with_all(v) for v in (self.time_us, self.square_us2, self.weight, self.weight2)))
 
-def period_requests(population: Population, sample: int) -> PeriodRequests:
-    """The requests of a sample. O(requests)."""
-    codes = {root: code for code, root in enumerate(root_types(population))}
-    fine = population.statuses.index("ok") if "ok" in population.statuses else -1
-    parts = [(category, category.rows(sample)) for category in population.categories]
-    sizes = [rows.stop - rows.start for _, rows in parts]
-    return PeriodRequests(
-        start_ns=_joined([c.start_ns[rows] for c, rows in parts], np.int64),
-        response_us=_joined([c.response_ns[rows] for c, rows in parts], np.float64) / 1e3,
-        weight=_joined([c.weight[rows] for c, rows in parts], np.float64),
-        failed=_joined([c.status[rows] != fine for c, rows in parts], np.bool_),
-        root=np.repeat(np.array([codes[c.graph.root] for c, _ in parts], np.int32), sizes),
-    )
+    def log_times(self) -> BlockSums:
+        """Give logarithms of response times, likewise."""
+        return BlockSums(*(_with_all(v) for v in (self.log_us, self.log_square, self.weight, self.weight2)))
 
-
-def _joined(parts: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    joined: npt.NDArray[Any] = np.concatenate([np.zeros(0, dtype), *parts])
-    return joined
-
-
-@dataclass(frozen=True, slots=True)
-class BlockMeans:
-    """Means of a period and their sampling variance, arrays of one shape; NaN where there was nothing."""
-
-    mean: F8
-    variance: F8
-    """Of the mean; NaN for a single request."""
-    freedom: F8
-    """Degrees of freedom: blocks with requests, less one."""
+    def arrivals(self) -> BlockSums:
+        """Give requests over seconds, likewise: a mean of these sums is a rate."""
+        weight = _with_all(self.weight)
+        seconds = np.broadcast_to(self.seconds, weight.shape)
+        return BlockSums(weight, weight, seconds, seconds)
 
 
-def block_means(side: PeriodBlocks, *, by_root: bool, logs: bool = False) -> BlockMeans:
-    """Mean response time, µs: of each root type [roots], or of all requests []. logs: of its logarithm.
-
-    The variance is that of a ratio estimator, B/(B-1) · Σ (time_b - mean · weight_b)² / (Σ weight)², over the
-    B blocks that hold requests. It contains whatever requests of a block share. Where one block holds all (a
-    period that is one window of history long), it is that of independent requests.
-    """
-
-    def column(sums: F8) -> F8:
-        return sums if by_root else sums.sum(axis=1)
-
-    total, weight = column(side.log_us if logs else side.time_us), column(side.weight)
-    squares = side.log_square if logs else side.square_us2
-    sums = weight.sum(axis=0)
-    there = (weight > 0).sum(axis=0)
-    safe = np.where(sums > 0, sums, np.nan)
-    mean = total.sum(axis=0) / safe
-    residual = ((total - np.where(np.isnan(mean), 0.0, mean) * weight) ** 2).sum(axis=0)
-    # Kish's number of requests.
-    n = safe**2 / np.where(sums > 0, column(side.weight2).sum(axis=0), np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        single = np.maximum(column(squares).sum(axis=0) / safe - mean**2, 0.0) / (n - 1.0)
-        variance = np.where(there > 1, there / (there - 1.0) * residual / safe**2, single)
-    variance = np.where((there > 1) | (n > 1 + 1e-9), variance, np.nan)
-    return BlockMeans(mean, variance, np.where(there > 1, there - 1.0, n - 1.0))
+def _with_all(value: F8) -> F8:
+    """[1 + roots, blocks] of [blocks, roots]."""
+    return np.concatenate((value.sum(axis=1, keepdims=True), value), axis=1).T
 
 
-_US = 1e-3
-_LEAST_US = 1e-3
-"""1 ns: what a time of 0 is raised to before its logarithm is taken."""
-
-
-def profile_thresholds(
-    profile: Profile, reference: npt.NDArray[np.bool_], levels: Sequence[float] = TAIL_LEVELS
+def slow_thresholds(
+    profile: Profile, reference: B1, levels: Sequence[float], least_slow: float
 ) -> tuple[float, ...]:
-    """Response times over which a request is slow, µs: upper ends of the bins that hold the weighted
-    quantiles.
+    """Give response times over which a request is slow, µs: ends of the bins that hold weighted quantiles.
 
-    Of levels that enough recorded requests of the reference lie above. reference: [slots] which are its.
+    Of levels that at least so many recorded requests of the slots `reference` lie above.
     """
     table = profile.responses
     inside = reference[table["slot"].to_numpy()]
     weights = np.bincount(table["bin"].to_numpy()[inside], table["w"].to_numpy()[inside])
     total = table["n"].to_numpy()[inside].sum()
-    usable = [level for level in levels if total * (1 - level) >= LEAST_TAIL * (1 - 1e-9)]
+    usable = [level for level in levels if total * (1 - level) >= least_slow * (1 - 1e-9)]
     return tuple(float(value_of(quantile_bin(weights, level) + 1.0)) * _US for level in usable)
 
 
-def quantile_bin(weights: npt.NDArray[np.number], level: float) -> int:
-    """The bin that holds a quantile, in whatever order weights were added up. weights: [bins], not all 0."""
+def quantile_bin(weights: np.ndarray[tuple[int], np.dtype[np.number]], level: float) -> int:
+    """Find the bin that holds a quantile, in whatever order weights were added up: [bins], not all 0."""
     upto = np.cumsum(weights)
     return int(np.searchsorted(upto, level * upto[-1] * (1 - 1e-9)))
 
 
-def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:
-    """Sums over blocks of slots. block: [slots] number of each slot's block, -1 for none; ascending from 0.
+def each_slot(slots: B1) -> I8:
+    """Number the slots of a period, each a block of its own; -1 for the others."""
+    return np.where(slots, np.cumsum(slots) - 1, -1).astype(np.int64)
 
-    Requests count as slow from the bin on that begins at a threshold (of `profile_thresholds`) or after it.
-    Root types are the profile's, in its order. O(rows).
+
+def profile_blocks(profile: Profile, block: I8, thresholds_us: Sequence[float] = ()) -> PeriodBlocks:
+    """Add slots up by block. block: [slots] number of each slot's block, -1 for none; ascending from 0.
+
+    Requests count as slow from the bin on that begins at a threshold (of `slow_thresholds`) or after it. Root
+    types are the profile's, in its order. O(rows).
     """
     n_blocks, n_roots = int(block.max(initial=-1)) + 1, len(profile.names.roots)
-    seconds = np.zeros(n_blocks)
-    for slot, number in zip(profile.slots, block.tolist(), strict=True):
-        if number >= 0:
-            seconds[number] += slot.seconds
-    table = profile.responses
+    seconds = np.array([slot.seconds for slot in profile.slots], dtype=np.float64)
+    table, origins = profile.responses, profile.origins
     mine = block[table["slot"].to_numpy()]
     used = mine >= 0
     at = mine[used]
     cell = at * n_roots + table["root"].to_numpy()[used]
+    bins, weight = table["bin"].to_numpy()[used], table["w"].to_numpy()[used]
+    logs = np.log(value_of(bins + 0.5) * _US)
+    first_us = value_of(bins) * _US
+
+    def cells(cell: I8, values: F8) -> F8:
+        found = np.bincount(cell, values, n_blocks * n_roots).astype(np.float64)
+        return found.reshape(n_blocks, n_roots)
 
     def sums(name: str) -> F8:
-        values = table[name].to_numpy()[used]
-        found: F8 = (
-            np.bincount(cell, values, n_blocks * n_roots).reshape(n_blocks, n_roots).astype(np.float64)
-        )
-        return found
+        return cells(cell, table[name].to_numpy()[used])
 
-    first_us = value_of(table["bin"].to_numpy()[used]) * _US
-    weight = table["w"].to_numpy()[used]
+    began = block[origins["slot"].to_numpy()]
+    there = began >= 0
     # A bin's lower end against the upper end of another: equal but for rounding.
-    slow = [
-        np.bincount(at, weight * (first_us > limit * (1 - 1e-9)), n_blocks).astype(np.float64)
-        for limit in thresholds_us
-    ]
-    logs = np.log(value_of(table["bin"].to_numpy()[used] + 0.5) * _US)
-
-    def placed(values: F8) -> F8:
-        return np.bincount(cell, values, n_blocks * n_roots).reshape(n_blocks, n_roots).astype(np.float64)
-
+    slow = [np.bincount(at, weight * (first_us > us * (1 - 1e-9)), n_blocks) for us in thresholds_us]
     return PeriodBlocks(
-        seconds=seconds,
+        seconds=np.bincount(block[block >= 0], seconds[block >= 0], n_blocks).astype(np.float64),
         requests=sums("n"),
         weight=sums("w"),
         weight2=sums("w2"),
         time_us=sums("ns") * _US,
         square_us2=sums("ns2") * _US**2,
-        log_us=placed(weight * logs),
-        log_square=placed(weight * logs**2),
+        log_us=cells(cell, weight * logs),
+        log_square=cells(cell, weight * logs**2),
         failed=sums("failed"),
-        slow=np.stack(slow, axis=1) if slow else np.zeros((n_blocks, 0)),
+        failing=cells(
+            began[there] * n_roots + origins["root"].to_numpy()[there], origins["w"].to_numpy()[there]
+        ),
+        slow=np.stack(slow, axis=1).astype(np.float64) if slow else np.zeros((n_blocks, 0)),
         thresholds_us=tuple(thresholds_us),
     )
-
-
-def profile_log_spread(profile: Profile, used: npt.NDArray[np.bool_]) -> F8:
-    """[roots] `log_spread` of the response times of some slots, [slots], to the width of a bin."""
-    table = profile.responses
-    inside = used[table["slot"].to_numpy()]
-    middle = value_of(table["bin"].to_numpy()[inside] + 0.5) * _US
-    return log_spread(
-        middle, table["w"].to_numpy()[inside], table["root"].to_numpy()[inside], len(profile.names.roots)
-    )
-
-
-def log_spread(value: F8, weight: F8, root: npt.NDArray[np.integer], n_roots: int) -> F8:
-    """[roots] standard deviation of the natural log of response times; 0 for none. All arrays are [values].
-
-    Values may be those of requests, or of a profile's bins with the bins' weights.
-    """
-    logs = np.log(np.maximum(value, _LEAST_US))
-    total = np.maximum(np.bincount(root, weight, n_roots), 1e-300)
-    mean = np.bincount(root, weight * logs, n_roots) / total
-    spread: F8 = np.sqrt(np.bincount(root, weight * (logs - mean[root]) ** 2, n_roots) / total)
-    return spread

@@ -1,0 +1,245 @@
+"""Fill the section `browse-places`: call sites and hosts by time; what failed where, how often, when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from analyze.methods.browse.ranges import Ranges, failed_requests, site_c2, site_words
+from analyze.methods.browse.timeline import entries_of, time_edges
+from analyze.population import Category, Population
+from analyze.profile.call_sites import GraphSites
+from analyze.profile.times import AllPathTimes
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.report.browse import BrowsePlacesSection, ErrorRow, HostRow, SiteRow
+
+_MOST_SITES: Final = 60
+_MOST_HOSTS: Final = 60
+_MOST_ERRORS: Final = 40
+_MOST_COMPONENTS: Final = 6
+_TIMES: Final = 48
+"""Parts of the period by which errors are counted."""
+_MOST_ERROR_HOSTS: Final = 3
+
+
+class Places:
+    """All sites, hosts and errors of the last sample, uncut."""
+
+    def __init__(self, population: Population, times: AllPathTimes, ranges: Ranges) -> None:
+        sample = ranges.sample
+        self.sites: list[SiteRow] = _sites(population, times, ranges)
+        self.hosts, self.no_host = _hosts(population, times, sample, ranges)
+        edges = time_edges(entries_of(population, sample), population.samples[sample], _TIMES)
+        self.errors: list[ErrorRow]
+        self.errors, self.failed_inside = _error_rows(population, times, sample, edges)
+
+
+def places_section(population: Population, places: Places) -> BrowsePlacesSection:
+    """The section."""
+    return BrowsePlacesSection(
+        sample=population.samples[-1].name,
+        sites=tuple(places.sites[:_MOST_SITES]),
+        sites_total=len(places.sites),
+        hosts=tuple(places.hosts[:_MOST_HOSTS]),
+        hosts_total=len(places.hosts),
+        no_host=places.no_host,
+        errors=tuple(places.errors[:_MOST_ERRORS]),
+        errors_total=len(places.errors),
+        failed_inside=places.failed_inside,
+    )
+
+
+def _sites(population: Population, times: AllPathTimes, ranges: Ranges) -> list[SiteRow]:
+    bins = ranges.bins
+    us, weight = bins.site_us.sum(axis=1), bins.site_weight.sum(axis=1)
+    total = float(bins.us.sum())
+    failed = np.zeros(len(us), dtype=np.int64)
+    for category, mine in zip(population.categories, times.categories, strict=True):
+        failures = category.failures.of_rows(category.rows(ranges.sample))
+        if len(failures.row):
+            at = mine.graph.site_at(failures.position)
+            both = np.unique(np.stack([at, failures.row.astype(np.int64)]), axis=1)
+            failed += np.bincount(both[0], minlength=len(us))
+    rows = []
+    for site in np.lexsort((np.arange(len(us)), -us)).tolist():
+        if not bins.site_n[site]:
+            continue
+        label, caller = site_words(times, site)
+        rows.append(
+            SiteRow(
+                label=label,
+                caller=caller,
+                requests=int(bins.site_n[site]),
+                mean_us=float(us[site] / weight[site]),
+                c2=site_c2(bins, site),
+                share_of_time=float(us[site]) / total if total > 0 else 0.0,
+                failed=int(failed[site]),
+            )
+        )
+    return rows
+
+
+def _hosts(
+    population: Population, times: AllPathTimes, sample: int, ranges: Ranges
+) -> tuple[list[HostRow], float]:
+    found = host_times(population, times, sample)
+    total, weight = float(found.us.sum()), float(ranges.bins.weight.sum())
+    rows = [
+        HostRow(
+            host=host,
+            components=found.components[code][:_MOST_COMPONENTS],
+            requests=int(found.n[code]),
+            share_of_requests=float(found.weight[code]) / weight,
+            share_of_time=float(found.us[code]) / total if total > 0 else 0.0,
+            per_request_us=float(found.us[code] / found.weight[code]),
+            failed=int(found.failed[code]),
+        )
+        for code, host in enumerate(population.hosts)
+        if found.n[code]
+    ]
+    rows.sort(key=lambda row: (-row.share_of_time, row.host))
+    return rows, float(found.us[-1]) / total if total > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostTimes:
+    """One sample; arrays are [hosts + 1], the last one for what has no host."""
+
+    n: I8
+    """Requests with a node there."""
+    weight: F8
+    """The same, weighted."""
+    us: F8
+    """Weighted critical time of what a host did itself; over all the weighted sum of the response times."""
+    failed: I8
+    """Requests in which a node failed there."""
+    components: tuple[tuple[str, ...], ...]
+    """[hosts + 1] sorted."""
+
+
+def host_times(population: Population, times: AllPathTimes, sample: int) -> HostTimes:
+    """Times by host. O(requests · (nodes + edges))."""
+    n_hosts = len(population.hosts) + 1
+    n, failed = np.zeros(n_hosts, dtype=np.int64), np.zeros(n_hosts, dtype=np.int64)
+    weight, us = np.zeros(n_hosts), np.zeros(n_hosts)
+    components: list[set[str]] = [set() for _ in range(n_hosts)]
+    for category, mine in zip(population.categories, times.categories, strict=True):
+        rows = category.rows(sample)
+        if rows.start >= rows.stop:
+            continue
+        host = _host_codes(category, rows, n_hosts - 1)
+        w = category.weight[rows]
+        for edge, position in enumerate(_edge_positions(mine.graph, category).tolist()):
+            us += totals(host[position], w * mine.us[edge, rows], n_hosts)
+        # A host several of whose nodes a request has counts once.
+        seen = np.unique(host * len(w) + np.arange(len(w)))
+        n += np.bincount(seen // len(w), minlength=n_hosts)
+        weight += totals(seen // len(w), w[seen % len(w)], n_hosts)
+        for position, node in enumerate(category.graph.nodes):
+            for code in np.unique(host[position]).tolist():
+                components[code].add(node.component)
+        failures = category.failures.of_rows(rows)
+        if len(failures.row):
+            at = host[failures.position, failures.row]
+            failed += np.bincount(np.unique(at * len(w) + failures.row) // len(w), minlength=n_hosts)
+    return HostTimes(n, weight, us, failed, tuple(tuple(sorted(found)) for found in components))
+
+
+def _host_codes(category: Category, rows: slice, unknown: int) -> I8:
+    """[nodes, requests] host of each node, `unknown` where it is not known."""
+    if category.host is None:
+        return np.full((category.graph.n_nodes, rows.stop - rows.start), unknown, dtype=np.int64)
+    codes = category.host[:, rows].astype(np.int64)
+    return np.where(codes < 0, unknown, codes)
+
+
+def _edge_positions(sites: GraphSites, category: Category) -> I8:
+    """[edges] the node whose host an edge's time is spent on.
+
+    Of spans the start of the span whose own time it is, of records where the edge ends.
+    """
+    if sites.are_calls:
+        found: I8 = sites.start[sites.owner]
+        return found
+    return category.graph.edges[:, 1].astype(np.int64)
+
+
+def _error_rows(
+    population: Population, times: AllPathTimes, sample: int, edges_ns: I8
+) -> tuple[list[ErrorRow], float]:
+    """Rows by error class and place, most requests first; and the share of requests in which anything failed.
+
+    edges_ns: [times + 1] of the counts by time. O(failures log failures).
+    """
+    site, error, request, host = (np.zeros(0, np.int64) for _ in range(4))
+    start, ok, weights = np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0)
+    total, inside, before = 0.0, 0.0, 0
+    for category, mine in zip(population.categories, times.categories, strict=True):
+        rows = category.rows(sample)
+        weight = category.weight[rows]
+        total += float(weight.sum())
+        failures = category.failures.of_rows(rows)
+        if not len(failures.row):
+            before += len(weight)
+            continue
+        row = failures.row.astype(np.int64)
+        inside += float(weight[np.unique(row)].sum())
+        site = np.append(site, mine.graph.site_at(failures.position))
+        error = np.append(error, failures.error.astype(np.int64))
+        request = np.append(request, row + before)
+        start = np.append(start, category.start_ns[rows][row])
+        ok = np.append(ok, ~failed_requests(population, category, rows)[row])
+        weights = np.append(weights, weight[row])
+        hosts = (
+            np.full(len(row), -1)
+            if category.host is None
+            else category.host[:, rows][failures.position, row].astype(np.int64)
+        )
+        host = np.append(host, hosts)
+        before += len(weight)
+    key = site * max(len(population.errors), 1) + error
+    found = [
+        _row(
+            population,
+            times,
+            int(code),
+            (request[mine], start[mine], ok[mine], weights[mine], host[mine]),
+            total,
+            edges_ns,
+        )
+        for code in np.unique(key).tolist()
+        for mine in [key == code]
+    ]
+    found.sort(key=lambda row: (-row.requests, row.error, row.site))
+    return found, inside / total if total > 0 else 0.0
+
+
+def _row(
+    population: Population,
+    times: AllPathTimes,
+    code: int,
+    of: tuple[I8, I8, B1, F8, I8],
+    total: float,
+    edges_ns: I8,
+) -> ErrorRow:
+    request, start, ok, weights, host = of
+    site, error = divmod(code, max(len(population.errors), 1))
+    _, first = np.unique(request, return_index=True)  # once a request
+    names, counts = np.unique(host[host >= 0], return_counts=True)
+    leading = names[np.lexsort((names, -counts))][:_MOST_ERROR_HOSTS].tolist()
+    count = len(edges_ns) - 1
+    place = np.clip(np.searchsorted(edges_ns, start[first], side="right") - 1, 0, count - 1)
+    return ErrorRow(
+        error=population.errors[error],
+        site=site_words(times, site)[0],
+        requests=len(first),
+        share=float(weights[first].sum()) / total,
+        answered_ok=float(ok[first].mean()),
+        hosts=tuple(population.hosts[code] for code in leading),
+        first_ns=int(start.min()),
+        last_ns=int(start.max()),
+        by_time=tuple(np.bincount(place, minlength=count).tolist()),
+    )

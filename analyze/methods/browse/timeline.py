@@ -1,0 +1,363 @@
+"""Fill the section `browse-timeline`: each entry component by time, some seconds of it request by request.
+
+How many requests are at work, gaps without any, arrivals (TR §6.2, H.4). A request is at work from its start
+until before its end, [start, start + T). All by sorting and running sums: no loop over requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from analyze.methods.browse.ranges import failed_requests
+from analyze.methods.browse.settings import BrowseSettings
+from analyze.population import Population, Sample
+from analyze.stats.ks import block_ks
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+from schemas.report.browse import (
+    BrowseTimelineSection,
+    EntryBefore,
+    EntryTimeline,
+    TimelineRequest,
+    TimelineStrip,
+)
+from schemas.windows import NS_PER_US
+
+_Kind = Literal["usual", "busiest", "longest-gap"]
+_STRIP_REQUESTS: Final = 120
+"""Requests of a strip, about."""
+_MOST_DRAWN: Final = 1_000
+_MOST_LANES: Final = 40
+_NS_PER_S: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """All requests that came in at a component, by start; arrays are [requests]."""
+
+    component: str
+    flow: EntryFlow
+    failed: B1
+    weight: F8
+
+    @property
+    def response(self) -> I8:
+        """Response times, ns."""
+        times: I8 = self.flow.end - self.flow.start
+        return times
+
+
+def entries_of(population: Population, sample: int) -> list[Entry]:
+    """Entry components, those of most requests first. O(requests log requests)."""
+    parts: dict[str, list[int]] = {}
+    for number, category in enumerate(population.categories):
+        rows = category.rows(sample)
+        if rows.start < rows.stop:
+            parts.setdefault(category.graph.nodes[0].component, []).append(number)
+    found = [_entry(population, sample, component, numbers) for component, numbers in parts.items()]
+    return sorted(found, key=lambda entry: (-len(entry.failed), entry.component))
+
+
+def _entry(population: Population, sample: int, component: str, numbers: Sequence[int]) -> Entry:
+    chosen = [(c, c.rows(sample)) for c in (population.categories[number] for number in numbers)]
+    start = np.concatenate([c.start_ns[rows] for c, rows in chosen])
+    response = np.concatenate([c.response_ns[rows] for c, rows in chosen])
+    failed = np.concatenate([failed_requests(population, c, rows) for c, rows in chosen])
+    weight = np.concatenate([c.weight[rows] for c, rows in chosen])
+    order = np.argsort(start, kind="stable")
+    return Entry(component, EntryFlow.of(start[order], response[order]), failed[order], weight[order])
+
+
+def timeline_section(population: Population, sample: int, settings: BrowseSettings) -> BrowseTimelineSection:
+    """The section."""
+    entries = entries_of(population, sample)
+    named = population.samples[sample]
+    edges = time_edges(entries, named, settings.times)
+    return BrowseTimelineSection(
+        sample=named.name,
+        sampled=any(bool((entry.weight != 1.0).any()) for entry in entries),
+        entries=tuple(
+            _timeline(entry, edges, named, _before(population, entry, sample, settings.seed))
+            for entry in entries[: settings.entries]
+        ),
+        entries_total=len(entries),
+    )
+
+
+def time_edges(entries: Sequence[Entry], sample: Sample, times: int) -> I8:
+    """[times + 1] ns: from the first start to the last, which is less than the period where the recording is.
+
+    Of no request one bin of no length's worth: the sample's.
+    """
+    if not entries:
+        return np.array([sample.start_ns, max(sample.end_ns, sample.start_ns + 1)], dtype=np.int64)
+    first = min(int(entry.flow.start[0]) for entry in entries)
+    last = max(int(entry.flow.start[-1]) for entry in entries) + 1
+    count = max(min(times, last - first), 1)
+    return np.array([first + (last - first) * i // count for i in range(count + 1)], dtype=np.int64)
+
+
+def _watched_within(sample: Sample, edges: I8) -> F8:
+    """[bins] how much of each the sample has, ns."""
+    if not sample.ranges:
+        return np.diff(edges).astype(np.float64)
+    found = np.zeros(len(edges) - 1)
+    for start, end in sample.ranges:
+        found += np.maximum(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0)
+    return found
+
+
+def _idle_gaps(flow: EntryFlow, sample: Sample) -> tuple[I8, I8]:
+    """(gaps > 0, the request that ends each): time in which none was at work, ns.
+
+    Time between two ranges of the sample, which nobody watched, is no gap.
+    """
+    gaps = flow.gaps
+    ends = np.flatnonzero(gaps > 0) + 1
+    if sample.ranges:
+        begins = np.array([start for start, _ in sample.ranges], dtype=np.int64)
+        of = np.searchsorted(begins, flow.start, side="right")
+        ends = ends[of[ends] == of[ends - 1]]
+    return gaps[ends - 1], ends
+
+
+def _before(population: Population, entry: Entry, sample: int, seed: int) -> EntryBefore | None:
+    """The entry in the first sample; None where that is this one, or has no such entry."""
+    earlier = next((one for one in entries_of(population, 0) if one.component == entry.component), None)
+    if sample == 0 or earlier is None:
+        return None
+    named, flow = population.samples[0], earlier.flow
+    edges = time_edges([earlier], named, 1)
+    seconds = max(float(_watched_within(named, edges).sum()), 1.0)
+    gaps, _ = _idle_gaps(flow, named)
+    times = block_ks(earlier.response.astype(np.float64), entry.response.astype(np.float64), seed)
+    apart = block_ks(_apart(flow), _apart(entry.flow), seed)
+    return EntryBefore(
+        sample=named.name,
+        requests=len(flow.start),
+        rate_per_s=len(flow.start) / seconds * _NS_PER_S,
+        in_flight=float(time_within(flow.start, flow.end, edges).sum()) / seconds,
+        busy=min(float(time_within(*flow.runs, edges).sum()) / seconds, 1.0),
+        gap_us=None if not len(gaps) else _gap_row(gaps),
+        gaps_p=None if apart is None else apart.p,
+        times_p=None if times is None else times.p,
+    )
+
+
+def _apart(flow: EntryFlow) -> F8:
+    """From the end of everything before to each start; 0 where requests overlap."""
+    return np.maximum(flow.gaps, 0).astype(np.float64)
+
+
+def _timeline(entry: Entry, edges: I8, sample: Sample, before: EntryBefore | None) -> EntryTimeline:
+    flow, count = entry.flow, len(edges) - 1
+    watched = _watched_within(sample, edges)
+    seen = np.maximum(watched, 1.0)
+    place = np.clip(np.searchsorted(edges, flow.start, side="right") - 1, 0, count - 1)
+    at_work, busy = time_within(flow.start, flow.end, edges), time_within(*flow.runs, edges)
+    most = most_in_flight(flow, edges)
+    gaps, ends = _idle_gaps(flow, sample)
+    longest = np.zeros(count, dtype=np.int64)
+    np.maximum.at(longest, place[ends], gaps)
+    order = np.lexsort((entry.response, place))
+    median, p99 = _quantiles(entry.response[order], np.bincount(place, minlength=count))
+    total = max(float(watched.sum()), 1.0)
+    return EntryTimeline(
+        component=entry.component,
+        requests=len(flow.start),
+        rate_per_s=len(flow.start) / total * _NS_PER_S,
+        in_flight=float(at_work.sum()) / total,
+        most_in_flight=int(most.max()),
+        busy=min(float(busy.sum()) / total, 1.0),
+        gap_us=None if not len(gaps) else _gap_row(gaps),
+        gaps=len(gaps),
+        edges_ns=tuple(edges.tolist()),
+        watched=tuple((watched > 0).tolist()),
+        arrivals=tuple(np.bincount(place, minlength=count).tolist()),
+        failed=tuple(np.bincount(place[entry.failed], minlength=count).tolist()),
+        mean_in_flight=tuple(_short(at_work / seen)),
+        max_in_flight=tuple(most.tolist()),
+        busy_share=tuple(_short(np.minimum(busy / seen, 1.0))),
+        longest_gap_us=tuple(_short(longest / NS_PER_US)),
+        median_us=median,
+        p99_us=p99,
+        strips=tuple(_strips(entry, gaps, ends, most, edges)),
+        before=before,
+    )
+
+
+def _gap_row(gaps: I8) -> tuple[float, float, float]:
+    at = np.quantile(gaps / NS_PER_US, [0.5, 0.99, 1.0])
+    return float(at[0]), float(at[1]), float(at[2])
+
+
+def _short(values: F8) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def _quantiles(ordered: I8, counts: I8) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Lower quantiles of each run of `counts` ascending values, µs; None of an empty one."""
+    past = np.cumsum(counts)
+    found = []
+    for q in (0.5, 0.99):
+        at = past - counts + np.maximum(np.ceil(q * counts).astype(np.int64) - 1, 0)
+        found.append(
+            tuple(
+                None if n == 0 else float(ordered[i]) / NS_PER_US
+                for i, n in zip(at.tolist(), counts.tolist(), strict=True)
+            )
+        )
+    return found[0], found[1]
+
+
+def _strips(entry: Entry, gaps: I8, ends: I8, most: I8, edges: I8) -> list[TimelineStrip]:
+    """A usual stretch, the busiest, and that of the longest gap; one that lies over another is left out."""
+    flow = entry.flow
+    n = len(flow.start)
+    if n < 2:
+        return []
+    # As long as so many requests mostly take to arrive, which pauses do not change.
+    ahead = min(_STRIP_REQUESTS, n - 1)
+    length = max(int(np.median(flow.start[ahead:] - flow.start[:-ahead])), 1)
+    busiest = int(np.argmax(most))
+    chosen: list[tuple[_Kind, int, int]] = [
+        ("usual", _usual(flow, length), length),
+        ("busiest", int(edges[busiest] + edges[busiest + 1]) // 2, length),
+    ]
+    if len(gaps):
+        at = int(np.argmax(gaps))
+        # With what was before and after it.
+        long = int(gaps[at]) + max(length, int(gaps[at]) // 10)
+        chosen.append(("longest-gap", int(flow.start[ends[at]] - gaps[at] // 2), long))
+    found: list[TimelineStrip] = []
+    taken: list[tuple[int, int]] = []
+    for kind, middle, long in chosen:
+        begins = max(min(middle - long // 2, int(flow.start[-1]) - long), int(flow.start[0]))
+        if any(begins < past and begins + long > first for first, past in taken if kind != "longest-gap"):
+            continue
+        taken.append((begins, begins + long))
+        found.append(_strip(entry, kind, begins, long))
+    return found
+
+
+def _usual(flow: EntryFlow, length: int) -> int:
+    """The middle of a stretch with as many arrivals as most stretches of that length have."""
+    first = int(flow.start[0])
+    stretch = (flow.start - first) // length
+    _, counts = np.unique(stretch, return_counts=True)
+    numbers = np.unique(stretch)
+    typical = int(np.argmin(np.abs(counts - np.median(counts))))
+    return int(first + int(numbers[typical]) * length + length // 2)
+
+
+def _strip(entry: Entry, kind: _Kind, begins: int, length: int) -> TimelineStrip:
+    flow, past = entry.flow, begins + length
+    # Who began long before and is still at work is in sight, too.
+    seen = np.flatnonzero((flow.start < past) & (flow.end > begins))
+    inside = seen[:_MOST_DRAWN]
+    lanes = pack_lanes(flow.start[inside], flow.end[inside], _MOST_LANES)
+    drawn = inside[lanes < _MOST_LANES]
+    return TimelineStrip(
+        kind=kind,
+        start_ns=begins,
+        length_us=length / NS_PER_US,
+        requests=tuple(
+            TimelineRequest(
+                start_us=(start - begins) / NS_PER_US,
+                us=(end - start) / NS_PER_US,
+                lane=lane,
+                failed=failed,
+            )
+            for start, end, lane, failed in zip(
+                flow.start[drawn].tolist(),
+                flow.end[drawn].tolist(),
+                lanes[lanes < _MOST_LANES].tolist(),
+                entry.failed[drawn].tolist(),
+                strict=True,
+            )
+        ),
+        lanes=int(lanes[lanes < _MOST_LANES].max(initial=-1)) + 1,
+        left_out=len(seen) - len(drawn),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFlow:
+    """Requests by start; arrays are [requests], ns."""
+
+    start: I8
+    end: I8
+    reached: I8
+    """Latest end of the requests up to and with this one."""
+
+    @classmethod
+    def of(cls, start: I8, response: I8) -> EntryFlow:
+        """From starts and response times in any order. O(n log n)."""
+        order = np.argsort(start, kind="stable")
+        first = start[order]
+        end = first + response[order]
+        return cls(first, end, np.maximum.accumulate(end) if len(end) else end)
+
+    @property
+    def gaps(self) -> I8:
+        """[requests - 1] from the end of everything before to each next start, ns; negative: it began while
+        others were at work, that much before the last of them ended."""
+        between: I8 = self.start[1:] - self.reached[:-1]
+        return between
+
+    @property
+    def runs(self) -> tuple[I8, I8]:
+        """Begins and ends of the stretches in which any was at work; between two of them there is a gap."""
+        if not len(self.start):
+            return self.start, self.end
+        first = np.flatnonzero(np.concatenate(([True], self.gaps > 0)))
+        return self.start[first], self.reached[np.append(first[1:] - 1, len(self.start) - 1)]
+
+
+def time_within(begin: I8, end: I8, edges: I8) -> F8:
+    """[bins] how much of the intervals [begin, end) lies in each bin, added up, ns. O(n log bins).
+
+    edges: [bins + 1] ascending. What lies outside of them is not counted.
+    """
+    count = len(edges) - 1
+    first, last = np.clip(begin, edges[0], edges[-1]), np.clip(end, edges[0], edges[-1])
+    at = np.clip(np.searchsorted(edges, first, side="right") - 1, 0, count - 1)
+    to = np.clip(np.searchsorted(edges, last, side="right") - 1, 0, count - 1)
+    # From the begin to the end of its bin, from the begin of its last bin to the end, and whole bins between.
+    whole = np.cumsum(np.bincount(at, minlength=count + 1) - np.bincount(to, minlength=count + 1))[:-1]
+    parts = totals(to, last - edges[to], count) - totals(at, first - edges[at], count)
+    found: F8 = parts + whole * np.diff(edges)
+    return found
+
+
+def most_in_flight(flow: EntryFlow, edges: I8) -> I8:
+    """[bins] the largest number at work at any instant of each bin [edges[i], edges[i + 1]). O(n log n)."""
+    n, m = len(flow.start), len(edges)
+    when = np.concatenate([flow.end, edges, flow.start])
+    step = np.repeat(np.array([-1, 0, 1], dtype=np.int64), [n, m, n])
+    # At one instant: who ends leaves, then the edge counts, then who starts comes.
+    order = np.lexsort((np.repeat([0, 1, 2], [n, m, n]), when))
+    level = np.cumsum(step[order])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    found: I8 = np.maximum.reduceat(level, place[n : n + m])[:-1]
+    return found
+
+
+def pack_lanes(start: I8, end: I8, most: int) -> I8:
+    """[requests] lane of each, the first that is free at its start; `most` where all are taken.
+
+    start: ascending. O(requests · lanes): for a strip of some hundred.
+    """
+    free = [np.iinfo(np.int64).min] * most
+    lanes = []
+    for begins, ends in zip(start.tolist(), end.tolist(), strict=True):
+        lane = next((i for i, since in enumerate(free) if since <= begins), most)
+        if lane < most:
+            free[lane] = max(ends, begins + 1)
+        lanes.append(lane)
+    return np.array(lanes, dtype=np.int64)

@@ -1,0 +1,394 @@
+"""Put what paper mode found into the report: mutations with edges and precursors, categories, roots, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from analyze.methods.paper.mutations import EdgeEvidence, MutationCandidates, PaperResult, Ranked
+from analyze.methods.paper.timing import KsTests
+from analyze.paths.critical_path import Attribution, edge_latency_ns, recoverable_us
+from analyze.population import Category, Population
+from analyze.report import wording
+from analyze.report.drawing.accounts import structural_account, structure_account, timing_account
+from analyze.report.drawing.graph_views import difference, graph_view
+from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import canonical, moments_row, number, response_histogram, stored
+from analyze.stats.histogram import log_histogram
+from analyze.stats.moments import SampleMoments, pooled
+from schemas.arrays import F8
+from schemas.report.categories import CategoryRow, Role
+from schemas.report.drawn_graphs import GraphView
+from schemas.report.mutations import (
+    Direction,
+    EdgeRow,
+    Mutation,
+    MutationKind,
+    MutationsSection,
+    PrecursorRow,
+    RankedList,
+)
+from schemas.report.parts import Histogram, KsResult
+from schemas.report.roots import RootRow
+from schemas.report.step_account import StepAccount
+from schemas.report.sums import SumsSection
+from schemas.windows import NS_PER_US
+
+
+def mutations_section(result: PaperResult, population: Population, limits: ReportLimits) -> MutationsSection:
+    """All mutations within the report's bounds."""
+    mutations, graphs = _mutation_rows(result, population, limits)
+    kinds = [m.kind for m in result.mutations]
+    structural = kinds.count(MutationKind.STRUCTURAL)
+    return MutationsSection(
+        lists=_lists(result, mutations),
+        mutations=mutations,
+        mutations_total=len(kinds),
+        structural_total=structural,
+        response_time_total=len(kinds) - structural,
+        precursors_total=len(result.sets.precursors),
+        graphs=graphs,
+    )
+
+
+def _lists(result: PaperResult, listed: Sequence[Mutation]) -> tuple[RankedList, ...]:
+    """The lists of the result, as far as the report has their mutations."""
+    lists = []
+    first = 1
+    for found in result.lists:
+        past = first + len(found.mutations)
+        ranks = tuple(m.rank for m in listed if first <= m.rank < past)
+        if ranks:
+            lists.append(RankedList(direction=found.direction, ranks=ranks, total=past - first))
+        first = past
+    return tuple(lists)
+
+
+def _mutation_rows(
+    result: PaperResult, population: Population, limits: ReportLimits
+) -> tuple[tuple[Mutation, ...], dict[str, GraphView]]:
+    """The best mutations of each direction, by rank, and the graphs of the detailed ones (keys sorted)."""
+    listed = sum(abs(m.contribution_us) for m in result.mutations)
+    total_change = float(result.moments.total_us[1].sum() - result.moments.total_us[0].sum())
+    ways = [result.direction(found) for found in result.mutations]
+    places = _places_in_direction(result.mutations, ways)
+    listed_of, detailed_of = fair_shares(ways, limits.mutations), fair_shares(ways, limits.detailed)
+    graphs: dict[str, GraphView] = {}
+    rows = []
+    for place, (found, way) in enumerate(zip(result.mutations, ways, strict=True)):
+        in_direction = places[place]
+        if in_direction > listed_of[way]:
+            continue
+        detailed = in_direction <= detailed_of[way]
+        if detailed:
+            _add_graphs(found, population, graphs, limits)
+        rows.append(
+            _mutation(
+                found,
+                result,
+                population,
+                limits,
+                rank=place + 1,
+                direction=way,
+                rank_in_direction=in_direction,
+                share_of_change=found.contribution_us / total_change if total_change else None,
+                share_of_listed=abs(found.contribution_us) / listed if listed else 0.0,
+                graphs=graphs if detailed else {},
+            )
+        )
+    return tuple(rows), {key: graphs[key] for key in sorted(graphs)}
+
+
+def _places_in_direction(mutations: Sequence[Ranked], ways: Sequence[Direction]) -> list[int]:
+    """From 1, largest |contribution| first among those of the same direction; ties by rank.
+
+    That is the order of the papers' separate lists; in a signed list the largest decreases come last.
+    """
+    places = [0] * len(ways)
+    seen = dict.fromkeys(Direction, 0)
+    for place in sorted(range(len(ways)), key=lambda place: -abs(mutations[place].contribution_us)):
+        seen[ways[place]] += 1
+        places[place] = seen[ways[place]]
+    return places
+
+
+def fair_shares(ways: Sequence[Direction], limit: int) -> dict[Direction, int]:
+    """How many of each direction, in order of rank, `limit` places hold.
+
+    Half each, the odd place to the better ranked direction; the other gets what one does not need.
+    """
+    total = {way: ways.count(way) for way in Direction}
+    first = ways[0] if ways else Direction.INCREASE
+    (other,) = (way for way in Direction if way is not first)
+    own = min(total[first], max(limit - total[other], (limit + 1) // 2))
+    return {first: own, other: min(total[other], limit - own)}
+
+
+def _add_graphs(
+    found: Ranked, population: Population, graphs: dict[str, GraphView], limits: ReportLimits
+) -> None:
+    drawn = [found.category]
+    if found.candidates is not None:
+        drawn += found.candidates.category[:1].tolist()
+    for index in drawn:
+        category = population.categories[index]
+        if category.graph.key not in graphs:
+            graphs[category.graph.key] = graph_view(category, limits.graph_nodes)
+
+
+def _mutation(
+    found: Ranked,
+    result: PaperResult,
+    population: Population,
+    limits: ReportLimits,
+    *,
+    rank: int,
+    direction: Direction,
+    rank_in_direction: int,
+    share_of_change: float | None,
+    share_of_listed: float,
+    graphs: dict[str, GraphView],
+) -> Mutation:
+    """One row; graphs empty: not detailed."""
+    category = population.categories[found.category]
+    graph, edges, candidates = category.graph, found.edges, found.candidates
+    precursors = (
+        tuple(
+            _precursor_row(population, result.moments, candidates, place, limits)
+            for place in range(min(limits.precursors, len(candidates.category)))
+        )
+        if candidates is not None
+        else ()
+    )
+    return Mutation(
+        rank=rank,
+        rank_in_direction=rank_in_direction,
+        kind=found.kind,
+        direction=direction,
+        category=graph.key,
+        root=graph.root,
+        stored=stored(category, limits),
+        stored_total=len(category.stored),
+        canonical=canonical(graph.canonical, limits),
+        n_nodes=graph.n_nodes,
+        before=moments_row(result.moments, 0, found.category),
+        after=moments_row(result.moments, 1, found.category),
+        ks=_ks_row(result.times, found.category),
+        contribution_us=found.contribution_us,
+        contribution_nsdi_us=found.contribution_nsdi_us,
+        contribution_tr_us=found.contribution_tr_us,
+        share_of_change=share_of_change,
+        share_of_listed=share_of_listed,
+        virtual=found.virtual,
+        no_precursor=candidates is not None and len(candidates.category) == 0,
+        one_to_n_relaxed=candidates is not None and candidates.relaxed,
+        baseline_mean_us=number(found.baseline_mean_us),
+        edges=() if edges is None else _edges(category, edges, limits, detailed=bool(graphs)),
+        edges_total=0 if edges is None else len(graph.edges),
+        edges_changed=0 if edges is None else int(edges.tests.changed.sum()),
+        displaced_us=None if edges is None else _displaced_us(edges),
+        recoverable_us=recoverable_us(category, edges.tests.changed)
+        if edges is not None and graphs
+        else None,
+        precursors=precursors,
+        precursors_total=0 if candidates is None else len(candidates.category),
+        histograms=_histograms(population, found, limits) if graphs else (),
+        account=_account(found, population, limits) if graphs else None,
+        difference=difference(graphs[graph.key], graphs[precursors[0].category])
+        if graphs and precursors
+        else None,
+    )
+
+
+def _account(found: Ranked, population: Population, limits: ReportLimits) -> StepAccount:
+    """Where its time went; of a structural mutation without a precursor its own steps alone."""
+    category = population.categories[found.category]
+    if found.edges is not None:
+        return timing_account(
+            category, found.edges.attribution, found.edges.tests.changed, limits.graph_nodes
+        )
+    if found.candidates is None or len(found.candidates.category) == 0:
+        return structure_account(category, limits.graph_nodes)
+    best = population.categories[int(found.candidates.category[0])]
+    return structural_account(category, best, limits.graph_nodes)
+
+
+def _edges(
+    category: Category, evidence: EdgeEvidence, limits: ReportLimits, *, detailed: bool
+) -> tuple[EdgeRow, ...]:
+    """Edges of one mutation, changed first; where it is not detailed, changed ones only."""
+    order = _edge_order(evidence)
+    if not detailed:
+        order = order[: min(limits.brief_edges, int(evidence.tests.changed.sum()))]
+    return tuple(_edge_row(category, evidence, int(e)) for e in order[: limits.edges])
+
+
+def _ks_row(tests: KsTests, index: int) -> KsResult:
+    """One test."""
+    return KsResult(
+        n0=int(tests.n0[index]),
+        n1=int(tests.n1[index]),
+        d=number(tests.d[index]),
+        p=number(tests.p[index]),
+    )
+
+
+def _edge_order(evidence: EdgeEvidence) -> npt.NDArray[np.intp]:
+    """Edges as a report lists them: changed first, then by |A_e|, then by position."""
+    size = np.abs(evidence.attribution.contribution_us)
+    return np.lexsort((np.arange(len(size)), -size, ~evidence.tests.changed))
+
+
+def critical_means(a: Attribution) -> tuple[F8, F8]:
+    """[edges] mean latency where critical, of each period; NaN where the edge never was."""
+    return (
+        np.where(a.criticality_0 > 0, a.critical_mean_0_us, np.nan),
+        np.where(a.criticality_1 > 0, a.critical_mean_1_us, np.nan),
+    )
+
+
+def _edge_row(category: Category, evidence: EdgeEvidence, edge: int) -> EdgeRow:
+    """One edge of a response-time mutation."""
+    graph, a = category.graph, evidence.attribution
+    src, dst = (int(x) for x in graph.edges[edge])
+    mean0, mean1 = critical_means(a)
+    return EdgeRow(
+        src=src,
+        dst=dst,
+        src_label=graph.labels[src],
+        dst_label=graph.labels[dst],
+        mean0_us=number(mean0[edge]),
+        mean1_us=number(mean1[edge]),
+        criticality0=float(a.criticality_0[edge]),
+        criticality1=float(a.criticality_1[edge]),
+        ks=_ks_row(evidence.tests, edge),
+        changed=bool(evidence.tests.changed[edge]),
+        attribution_us=float(a.contribution_us[edge]),
+        latency_us=float(a.latency_part_us[edge]),
+        criticality_us=float(a.criticality_part_us[edge]),
+        skewed=bool(category.skewed_edges[edge]),
+    )
+
+
+def _displaced_us(evidence: EdgeEvidence) -> float:
+    """Sum of A_e over the edges that did not change by test (B.10)."""
+    return float(evidence.attribution.contribution_us[~evidence.tests.changed].sum())
+
+
+def _precursor_row(
+    population: Population,
+    moments: SampleMoments,
+    found: MutationCandidates,
+    place: int,
+    limits: ReportLimits,
+) -> PrecursorRow:
+    """The candidate at `place` of the ranking by distance."""
+    index = int(found.category[place])
+    graph = population.categories[index].graph
+    return PrecursorRow(
+        category=graph.key,
+        root=graph.root,
+        stored=stored(population.categories[index], limits),
+        stored_total=len(population.categories[index].stored),
+        canonical=canonical(graph.canonical, limits),
+        n_nodes=graph.n_nodes,
+        before=moments_row(moments, 0, index),
+        after=moments_row(moments, 1, index),
+        edits=int(found.edits[place]),
+        distance=float(found.distance[place]),
+        share=float(found.weight[place]),
+    )
+
+
+def _histograms(population: Population, mutation: Ranked, limits: ReportLimits) -> tuple[Histogram, ...]:
+    """T of the mutation; then its best precursor's T, or the latencies of its reddest edges."""
+    category = population.categories[mutation.category]
+    drawn = [response_histogram("Response time", category, limits)]
+    if mutation.candidates is not None and len(mutation.candidates.category):
+        best = population.categories[int(mutation.candidates.category[0])]
+        title = f"Response time of the most likely precursor, {wording.short(best.graph.key)}"
+        drawn.append(response_histogram(title, best, limits))
+    if mutation.edges is not None:
+        reddest = _edge_order(mutation.edges)[: limits.edge_histograms]
+        red = [int(e) for e in reddest if mutation.edges.tests.changed[e]]
+        latency = edge_latency_ns(category) / NS_PER_US if red else np.zeros((0, 0))
+        problem = category.sample == 1
+        for e in red:
+            src, dst = category.graph.edges[e]
+            title = f"{category.graph.labels[src]} → {category.graph.labels[dst]} ({src}→{dst})"
+            drawn.append(log_histogram(title, latency[~problem, e], latency[problem, e], limits.bins))
+    return tuple(drawn)
+
+
+def category_rows(result: PaperResult, population: Population) -> list[CategoryRow]:
+    """Every category, by |change of its summed response time|, ties by key; canonical text whole."""
+    change = result.moments.total_us[1] - result.moments.total_us[0]
+    roles = _roles(result)
+    keys = [c.graph.key for c in population.categories]
+    order = sorted(range(len(keys)), key=lambda i: (-abs(change[i]), keys[i]))
+    return [
+        CategoryRow(
+            category=keys[i],
+            root=population.categories[i].graph.root,
+            canonical=population.categories[i].graph.canonical,
+            n_nodes=population.categories[i].graph.n_nodes,
+            before=moments_row(result.moments, 0, i),
+            after=moments_row(result.moments, 1, i),
+            ks=_ks_row(result.times, i),
+            roles=roles.get(i, ()),
+            change_us=float(change[i]),
+        )
+        for i in order
+    ]
+
+
+def _roles(result: PaperResult) -> dict[int, tuple[Role, ...]]:
+    sets: Sequence[tuple[Role, list[int]]] = (
+        (Role.STRUCTURAL, result.sets.mutations.tolist()),
+        (Role.PRECURSOR, result.sets.precursors.tolist()),
+        (Role.RESPONSE_TIME, np.flatnonzero(result.times.changed).tolist()),
+    )
+    roles: dict[int, tuple[Role, ...]] = {}
+    for role, members in sets:
+        for i in members:
+            roles[i] = (*roles.get(i, ()), role)
+    return roles
+
+
+def root_rows(result: PaperResult, population: Population) -> list[RootRow]:
+    """Root types, busiest first, ties by name."""
+    rows = []
+    for code in np.unique(result.root):
+        members = np.flatnonzero(result.root == code)
+        together = pooled(result.moments, members)
+        rows.append(
+            RootRow(
+                root=population.categories[int(members[0])].graph.root,
+                before=moments_row(together, 0, 0),
+                after=moments_row(together, 1, 0),
+            )
+        )
+    return sorted(rows, key=lambda r: (-(r.before.count + r.after.count), r.root))
+
+
+def sums(result: PaperResult) -> SumsSection:
+    """What the contributions add up to, beside the exact change they approximate (B.1b, C.7)."""
+    moments = result.moments
+    filled = np.nan_to_num(moments.filled_mean_us())
+    structural = float((filled[1] * (moments.count[1] - moments.count[0])).sum())
+    timing = float((moments.count[0] * (filled[1] - filled[0])).sum())
+    estimates = {
+        kind: sum(m.contribution_us for m in result.mutations if m.kind is kind) for kind in MutationKind
+    }
+    guess_s, guess_t = estimates[MutationKind.STRUCTURAL], estimates[MutationKind.RESPONSE_TIME]
+    return SumsSection(
+        total_change_us=float(moments.total_us[1].sum() - moments.total_us[0].sum()),
+        structural_estimate_us=guess_s,
+        structural_exact_us=structural,
+        structural_error=(guess_s - structural) / abs(structural) if structural else None,
+        response_time_estimate_us=guess_t,
+        response_time_exact_us=timing,
+        response_time_error=(guess_t - timing) / abs(timing) if timing else None,
+    )

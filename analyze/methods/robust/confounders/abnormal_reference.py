@@ -1,0 +1,32 @@
+"""Explain what differs from the history and not from the reference: it was there before (L.10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyze.methods.robust.changes import Change
+from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
+
+
+class AbnormalReference(Unadjusted):
+    """Explains changes against the history that do not show against the reference."""
+
+    name = "abnormal-reference"
+    doc = "An incident that began before the reference is no change of the problem period."
+    case = "recordings: the same incident on both sides"
+
+    def explains(self, changes: Sequence[Change], comparison: Comparison) -> Explained | None:
+        """Explain changes that were there before."""
+        found = tuple(change for change in changes if change.there_before)
+        if not found:
+            return None
+        names = comparison.profiled.profile.names
+        first = names.operation(max(found, key=lambda change: abs(change.z)).site)
+        them = "it was" if len(found) == 1 else "they were"
+        return Explained(
+            "quality",
+            f"The reference is not normal: {counted_changes(found)} (first {first.component}/{first.point}) "
+            f"differ from the history and not from the reference, so {them} there before the problem period.",
+            found,
+            severe=True,
+        )

@@ -1,0 +1,119 @@
+"""Find few calls that take far longer than any ordinary one did (B.8): a second of back-off in one read of
+100.
+
+Ranks say little of them: five of five largest values in one period are chance once in 32 times. How far
+they lie says the rest. Beyond the largest ordinary time the tail is continued by Pareto's law of index 1,
+heavier than any whose mean exists: ten times as long is then ten times as rare. A rare way of its own (a
+checkpoint that holds a lock now and then) is not of that tail: so there must be several, not in one burst,
+unlikely by rank as well, and they must take much of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import pdtrc
+
+from analyze.methods.robust.settings import RobustSettings
+from analyze.stats.histograms import Histograms
+from analyze.stats.log_bins import N_BINS, bin_of, value_of
+from analyze.stats.proportions import fisher
+from analyze.stats.sums import totals
+from schemas.arrays import B1, F8, I8
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The requests of the problem that touch each call site; arrays are [sites]."""
+
+    visits: F8
+    """Their weight."""
+    calls: F8
+    """Calls a request."""
+    response_ns: F8
+    """Mean response time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FarCalls:
+    """Arrays are [sites]; ordinary times have no such call."""
+
+    threshold: I8
+    """Bin over which a call is far slower than any."""
+    n: F8
+    """Requests over it, problem."""
+    p: F8
+    """Of as many at the site and its like by the continued tails; 1 where there is none."""
+    passes: B1
+    excess_ns: F8
+    """Time beyond the end of that bin, a call of the problem."""
+
+
+def far_calls(
+    values: Histograms, alike: Sequence[I8], side: I8, touched: Touched, settings: RobustSettings
+) -> FarCalls:
+    """Test every site with its like: who calls a slow one, or what follows a slow step, does not matter.
+
+    values: own times given their patterns, by site and slot; side: [slots] 0 before, 1 after, -1 neither.
+    alike: ways to put sites together, [sites] number of a site's set in each. A site's own ordinary times
+    say what is far there; of a set that counts all sites do that have such a call. O(rows).
+    """
+    n_sites = len(alike[0])
+    side = side[values.column]
+    n0, n1 = (totals(values.place[side == period], values.n[side == period], n_sites) for period in (0, 1))
+    known = n0 >= settings.min_requests
+    ordinary = side == 0
+    largest = np.zeros(n_sites, dtype=np.int64)
+    np.maximum.at(largest, values.place[ordinary], values.bin[ordinary])
+    # What is next to nothing of a response is no measure of "far".
+    least_ns = np.maximum(value_of(largest + 1), settings.time_share * touched.response_ns)
+    threshold = bin_of(settings.far_times * least_ns)
+    far = values.where((side == 1) & (values.bin > threshold[values.place]) & known[values.place])
+    n = totals(far.place, far.n, n_sites)
+    late_ns = value_of(far.bin + 0.5) - value_of(threshold[far.place] + 1)
+    excess_ns = np.where(n > 0, totals(far.place, far.n * late_ns, n_sites) / np.maximum(n1, 1e-300), 0.0)
+    nearest = np.full(n_sites, N_BINS)
+    np.minimum.at(nearest, far.place, far.bin)
+    # The k-th largest is that far away or farther, if k are.
+    beyond = np.minimum(least_ns / value_of(nearest), 1 / settings.far_times)
+    seen = _Seen(far, n, np.where(known, n0, 0.0), np.where(known, n1, 0.0), beyond, excess_ns)
+    tested = [_tested(seen, sets, touched, settings) for sets in alike]
+    return FarCalls(
+        threshold,
+        n,
+        np.minimum(1.0, len(alike) * np.minimum.reduce([p for p, _ in tested])),
+        np.logical_or.reduce([passes for _, passes in tested]) & (n > 0),
+        excess_ns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Calls that are far slower than any, and sums [sites] of sites that ordinary times know."""
+
+    far: Histograms
+    n: F8
+    n0: F8
+    n1: F8
+    beyond: F8
+    """Chance of the largest ordinary one to be as far away as the nearest of these."""
+    excess_ns: F8
+
+
+def _tested(seen: _Seen, sets: I8, touched: Touched, settings: RobustSettings) -> tuple[F8, B1]:
+    """([sites] p, whether it passes) of each site's set."""
+    n_sets = int(sets.max(initial=-1)) + 1
+    expected = totals(sets, seen.n1 * seen.beyond / (seen.n0 + 1), n_sets)
+    count, before, after = (
+        np.rint(totals(sets, values, n_sets)).astype(np.int64) for values in (seen.n, seen.n0, seen.n1)
+    )
+    p = np.where(count > 0, pdtrc(np.maximum(count - 1, 0), expected), 1.0)
+    times = np.unique(np.stack([sets[seen.far.place], seen.far.column]), axis=1)[0]
+    passes = (before >= settings.far_known) & (np.bincount(times, minlength=n_sets) >= settings.far_blocks)
+    passes &= fisher(np.zeros_like(count), before, count, after).p_more <= settings.far_rank_p
+    excess_ns = totals(sets, touched.visits * seen.excess_ns * touched.calls, n_sets)
+    whole_ns = totals(sets, touched.visits * (seen.n > 0) * touched.response_ns, n_sets)
+    passes &= excess_ns > settings.far_time * whole_ns
+    return p[sets], passes[sets]

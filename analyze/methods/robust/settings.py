@@ -1,0 +1,125 @@
+"""Settings of robust mode: defaults were measured on simulated and on real faults (docs/evaluation.md)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.verdict.settings import VerdictSettings
+from schemas.config import Config
+
+
+class ConfounderSettings(Config):
+    """What explains a change that the service did not make."""
+
+    load_ratio: float = Field(default=1.15, gt=1, le=100)
+    """Factor of the load that requests meet from which waiting is looked at."""
+    load_room: float = Field(default=1.5, ge=1, le=100)
+    """A place may slow down by so many times what one server with random arrivals does; bursts do more."""
+    clock_room: float = Field(default=1.2, ge=1, le=100)
+    """A change may be so many times as large as the clocks moved."""
+    clock_share: float = Field(default=0.5, gt=0, le=1)
+    """Share of a site's times that must lie between hosts whose clocks moved."""
+    rename_requests: int = Field(default=20, ge=1)
+    """Fewest recorded requests of either period that pass the name: fewer could be two rare things."""
+    rename_share: float = Field(default=0.1, ge=0, le=1)
+    """Relative difference of the share of requests that pass; more is forgiven where chance explains it."""
+    rename_z: float = Field(default=3.0, ge=0, le=30)
+    """Standard errors that chance may explain of that difference."""
+    rename_ways: float = Field(default=0.8, gt=0, le=1)
+    """Part of the ways to and from the name that must lead to the same neighbours."""
+    nameless_time: float = Field(default=1.25, gt=1, le=100)
+    """Factor of the mean time of a call up to which it is no other call."""
+    nameless_p: float = Field(default=0.01, ge=0, le=1)
+    """Its failures may differ with this p or more."""
+    nameless_share: float = Field(default=0.1, gt=0, le=1)
+    """A call without a name was there before if it was so often, relative to what it is now."""
+    lost_p: float = Field(default=0.001, gt=0, lt=1)
+    """Of the share of flows with something missing."""
+    lost_difference: float = Field(default=0.005, gt=0, lt=1)
+    """Difference of that share from which loss is looked for."""
+    lost_places: int = Field(default=5, ge=1)
+    """Calls that must agree on how much is lost; with fewer, that share stands in."""
+    lost_always: float = Field(default=0.9, gt=0, le=1)
+    """A call that at least so many requests make is one whose lack shows a loss."""
+    lost_requests: int = Field(default=50, ge=1)
+    """Fewest recorded requests of either period at such a call."""
+    lost_room: float = Field(default=1.5, ge=1, le=100)
+    """Times what loss makes on average that one place may lack: places differ, and losses come together."""
+    lost_z: float = Field(default=2.0, ge=0, le=30)
+    """Standard errors beside it."""
+    lost_mixed: float = Field(default=0.2, gt=0, le=1)
+    """Part of a step's requests that came by loss from which its typical time is theirs."""
+
+
+class RobustSettings(Config):
+    """What counts as a change.
+
+    Upper bounds are far beyond what is of use, and where exponentials and squares still are numbers: a τ of
+    10 is a factor of 22,000.
+    """
+
+    q: float = Field(default=0.003, gt=0, lt=1)
+    """Share of false ones among the changes that pass by p-value alone (Benjamini-Hochberg)."""
+    min_z: float = Field(default=3.0, gt=0, le=30)
+    """A change counts when it is this many standard errors, the noise between windows included."""
+    min_requests: int = Field(default=4, ge=2)
+    """Fewest requests of a period that touch a site for it to be tested."""
+    time_floor: float = Field(default=0.10, ge=0, le=1_000)
+    """Smallest relative change of a site's time that counts."""
+    time_share: float = Field(default=0.01, ge=0, le=1_000)
+    """And its smallest part of the response time of the requests that touch the site."""
+    shape_floor: float = Field(default=0.05, ge=0, le=1)
+    """Smallest change of a path's share that counts."""
+    new_floor: float = Field(default=0.01, ge=0, le=1)
+    """The same for a path that is new or gone, and for errors."""
+    tail_floor: float = Field(default=0.05, ge=0, le=1)
+    """Smallest rise of the share of very slow calls that counts."""
+    tail_time: float = Field(default=0.05, ge=0, le=1_000)
+    """A smaller rise counts where very slow calls take this part of the response time of all that touch."""
+    min_tau: float = Field(default=0.06, ge=0, le=10)
+    """Noise of a site's log median between windows is taken to be this at least."""
+    cold_tau: float = Field(default=0.20, ge=0, le=10)
+    """The same where neither history nor a long reference tells."""
+    cold_calls_tau: float = Field(default=0.10, ge=0, le=10)
+    """Noise of a mean number of calls where nothing tells: half that of times, as how often a loop turns
+    does not follow from how fast a machine is today."""
+    cold_phi: float = Field(default=3.0, ge=1, le=1e6)
+    """Over-dispersion of shares where nothing tells."""
+    share_margin: float = Field(default=0.02, ge=0, le=1)
+    """A share must leave what ordinary times show by this much."""
+    least_affected: int = Field(default=3, ge=1)
+    """Fewest requests in which a change of a share must show."""
+    least_slow: int = Field(default=5, ge=1)
+    """Fewest very slow calls that may count by their time alone (`tail_time`)."""
+    least_blocks: int = Field(default=4, ge=2)
+    """Blocks of the problem from which one is left out, where a burst could be all there is."""
+    far_times: float = Field(default=10.0, gt=1, le=1e6)
+    """A call is far slower than any ordinary one from so many times the longest of them on."""
+    far_known: int = Field(default=100, ge=1)
+    """Ordinary calls from which their tail is continued."""
+    far_blocks: int = Field(default=3, ge=1)
+    """Blocks of the problem that must have such a call: a burst is one event."""
+    far_rank_p: float = Field(default=0.2, gt=0, le=1)
+    """What chance may make of it by rank alone: three of three in one of two periods, 1.4 times as long."""
+    far_time: float = Field(default=0.2, ge=0, le=1)
+    """Part of the response time of all that touch the site that such calls must take."""
+    matters_time: float = Field(default=1.0, gt=0, le=1_000)
+    """No change is told where times of requests may have changed by this part at most (1: twice as long)."""
+    matters_share: float = Field(default=0.10, gt=0, le=1)
+    """And no more than this share of requests may be slow, fail or take another path than before."""
+    exclude: tuple[str, ...] = ()
+    """Parameters that explanations leave out: `key`, or `component/point key`."""
+    explained: int = Field(default=5, ge=0)
+    """Findings that are explained by parameters, the most important first."""
+    paths: bool = True
+    """Whole paths as a second view: mutations, precursors, and what requests moved between them."""
+    blocks: int = Field(default=8, ge=2)
+    """A reference without history is cut into this many blocks of time."""
+    confounders: ConfounderSettings = ConfounderSettings()
+    verdict: VerdictSettings = VerdictSettings()
+    """What counts of a whole period."""
+    without: tuple[str, ...] = ()
+    """Rules that are left out by name: to see what each is for (`make evaluate WITHOUT=name`)."""
+    causes: CausesSettings = CausesSettings()
+    """What counts as a consequence, and what comes first."""

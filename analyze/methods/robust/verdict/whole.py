@@ -1,0 +1,243 @@
+"""Estimate what changed of whole periods: mean response time, slow, failed and failing requests, root types.
+
+A gate rests on these (ALGORITHMS L.6): no comparison passes while one of them is significant, however small
+its categories are. "Significant" counts what ordinary windows differ by in the error; "as before" counts it
+in the margin, and in the error only what is inside of the periods: counted twice, nothing is ever the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.verdict.settings import VerdictSettings
+from analyze.stats.block_means import mean_change
+from analyze.stats.estimate import Estimate, share_change
+from analyze.stats.noise import LEAST_FOR_ENVELOPE, SHRINKAGE_WEIGHT, LogMedians, window_noise
+from schemas.arrays import F8
+
+Name = Literal["mean", "tail", "errors", "failing"]
+"""`errors`: requests whose root failed; `failing`: with a failing call, the root or one inside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What two ordinary periods differ by, beyond chance inside of them."""
+
+    tau: float
+    """Standard deviation of the log of an ordinary window's mean."""
+    freedom: float = np.inf
+    phi: float = 1.0
+    """Over-dispersion of shares that is assumed at least."""
+    windows: tuple[int, int] = (1, 1)
+    """How many such windows the periods are long."""
+
+    @property
+    def tau2(self) -> float:
+        """Variance of a difference of log means of the periods."""
+        return self.tau**2 * (1 / max(self.windows[0], 1) + 1 / max(self.windows[1], 1))
+
+    def band(self, settings: VerdictSettings) -> float:
+        """Give the relative change of a mean that ordinary periods may have (B.4, H.6).
+
+        Bounded where one window stands for all before: many windows are no guess.
+        """
+        most = settings.most_band if self.windows[0] < LEAST_FOR_ENVELOPE else np.inf
+        return min(max(settings.mean_floor, 2 * math.sqrt(self.tau2)), most)
+
+
+def window_tau(windows: PeriodBlocks | None, settings: VerdictSettings) -> tuple[float, float]:
+    """Give (τ, its degrees of freedom) of ordinary windows, a block each; the assumed one where too few tell.
+
+    Robust, as history holds faults; less what chance does in the windows; shrunk to the assumed one.
+    """
+    if windows is None:
+        return settings.cold_tau, np.inf
+    sums = windows.response_times()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = sums.total[:1] / sums.weight[:1]
+        n = sums.weight[:1] ** 2 / sums.weight2[:1]
+        chance = (sums.square[:1] / sums.weight[:1] / mean**2 - 1) / np.maximum(n - 1, 1)
+        medians = LogMedians(np.log(mean), chance)
+    noise = window_noise(medians, floor=settings.min_tau, prior_tau2=np.array([settings.cold_tau**2]))
+    known = float(noise.windows[0])
+    return math.sqrt(noise.tau2[0]), SHRINKAGE_WEIGHT + known - 1 if known > 2 else np.inf
+
+
+def rate_tau(windows: PeriodBlocks | None) -> float:
+    """Give the robust standard deviation of the log of ordinary windows' arrival rates; 0 for too few."""
+    if windows is None:
+        return 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(windows.weight.sum(axis=1) / windows.seconds)[None]
+    logs = np.where(np.isfinite(logs), logs, np.nan)
+    return math.sqrt(np.nan_to_num(window_noise(LogMedians(logs, 0 * logs), floor=0.0).raw_tau2[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of the whole period, before and after."""
+
+    name: Name
+    estimate: Estimate
+    """Of one place: a logarithm of µs, or a share."""
+    alpha: float
+    floor: float
+    """Smallest change that counts, in the estimate's unit."""
+    margin: float
+    """Change that two ordinary periods may have."""
+    threshold_us: float | None = None
+    """Tail: slow is above this."""
+
+    @property
+    def z(self) -> float:
+        """Standard errors that are as unlikely as the level."""
+        return float(ndtri(1 - self.alpha / 2))
+
+    @property
+    def before(self) -> float:
+        """Mean, µs; or a share."""
+        return self._shown(self.estimate.before)
+
+    @property
+    def after(self) -> float:
+        """Mean, µs; or a share."""
+        return self._shown(self.estimate.after)
+
+    def _shown(self, value: F8) -> float:
+        return float(np.exp(value[0]) if self.estimate.unit == "log" else value[0])
+
+    @property
+    def p(self) -> float:
+        """Of no change, by chance alone."""
+        return float(self.estimate.p[0])
+
+    @property
+    def changed(self) -> bool:
+        """Whether the change is significant, the noise between windows included, and passes the floor."""
+        return self.p < self.alpha and self.shown_by(self.estimate)
+
+    def shown_by(self, estimate: Estimate) -> bool:
+        """Whether an estimate clears the level and the floor."""
+        return bool(estimate.clears(self.z, self.floor)[0])
+
+    @property
+    def usual(self) -> bool:
+        """Whether what was measured is no more than two ordinary periods differ by."""
+        return bool(abs(self.estimate.change[0]) <= self.margin) and not self.changed
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is shown not to have changed by more than the margin (TOST)."""
+        return bool(self.estimate.within().equivalent(self.margin)[0]) and not self.changed
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Give the interval of after less before, µs or a share; infinite where nothing is known."""
+        low, high = (float(end[0]) for end in self.estimate.interval(level))
+        if self.estimate.unit == "share":
+            return low, high
+        return self.before * float(np.expm1(low)), self.before * float(np.expm1(min(high, 700.0)))
+
+    def largest(self, level: float, estimate: Estimate | None = None) -> float:
+        """Give the largest change that is possible: relative, or a share."""
+        return float((self.estimate if estimate is None else estimate).largest_ratio(level)[0])
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Two periods as wholes."""
+
+    measures: tuple[Measure, ...]
+    """The mean, slow requests at each threshold, failed and failing ones; none where a period is empty."""
+    responses: Estimate
+    """Mean response times, logarithms: of all requests, then of each root type."""
+    noise: Noise
+    band: float
+    time_share: F8
+    """[roots] of the time, each period counting the same."""
+
+    def of(self, name: Name) -> Measure | None:
+        """Find the first measure of a name."""
+        return next((measure for measure in self.measures if measure.name == name), None)
+
+    @property
+    def changed(self) -> tuple[Measure, ...]:
+        """The measures that changed by test."""
+        return tuple(measure for measure in self.measures if measure.changed)
+
+    @property
+    def tails_settled(self) -> bool:
+        """Whether no more requests are slow, shown at every threshold."""
+        tails = [measure for measure in self.measures if measure.name == "tail"]
+        return bool(tails) and all(tail.settled for tail in tails)
+
+    @cached_property
+    def equivalent_share(self) -> float:
+        """Share of the time in root types whose mean is shown to be the same (TOST; H.6)."""
+        return float(self.time_share @ self.responses.within().equivalent(float(np.log1p(self.band)))[1:])
+
+
+def whole_change(
+    before: PeriodBlocks,
+    after: PeriodBlocks,
+    windows: PeriodBlocks | None,
+    noise: Noise,
+    settings: VerdictSettings,
+) -> Whole:
+    """Estimate everything of two periods. All blocks have the same roots and thresholds."""
+    band = noise.band(settings)
+    responses = mean_change(
+        before.response_times(), after.response_times(), tau2=noise.tau2, tau_freedom=noise.freedom
+    )
+    time = np.stack([side.time_us.sum(axis=0) / max(side.time_us.sum(), 1e-300) for side in (before, after)])
+    measures: list[Measure] = []
+    if before.n_requests and after.n_requests:
+        floor, margin = float(np.log1p(settings.mean_floor)), float(np.log1p(band))
+        measures = [
+            Measure("mean", responses.take(np.array([0])), settings.alpha, floor, margin),
+            *_shares(before, after, windows, noise, settings),
+        ]
+    return Whole(tuple(measures), responses, noise, band, time.mean(axis=0))
+
+
+def _shares(
+    before: PeriodBlocks,
+    after: PeriodBlocks,
+    windows: PeriodBlocks | None,
+    noise: Noise,
+    settings: VerdictSettings,
+) -> list[Measure]:
+    """Slow requests at each threshold, failed ones, and those with a failing call."""
+    columns = [before.whole(), after.whole(), before if windows is None else windows]
+    held = np.concatenate(
+        [np.column_stack((side.slow, side.failed.sum(axis=1), side.failing.sum(axis=1))) for side in columns]
+    ).T
+    weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
+    n = np.concatenate([side.effective for side in columns])
+    worth = np.where(weight > 0, n / np.where(weight > 0, weight, 1.0), 0.0)
+    found = share_change(held * worth, np.broadcast_to(n, held.shape), prior_phi=noise.phi)
+    limits = before.thresholds_us
+    slow = settings.slow_least, settings.slow_floor
+    failed = settings.failed_least, settings.failed_floor
+    rows: list[tuple[Name, float, tuple[float, float], float | None]] = [
+        *(("tail", settings.alpha / len(limits), slow, limit) for limit in limits),
+        ("errors", settings.alpha, failed, None),
+        ("failing", settings.alpha, failed, None),
+    ]
+    return [
+        Measure(
+            name,
+            found.take(np.array([at])),
+            alpha,
+            float(np.clip(found.before[at], *floors)),
+            floors[1],
+            threshold,
+        )
+        for at, (name, alpha, floors, threshold) in enumerate(rows)
+    ]

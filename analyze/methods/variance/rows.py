@@ -1,0 +1,560 @@
+"""Put variance into the report's model: split, sites, categories, C² curve, markers, parts, advice.
+
+The first tier is the sample as a whole, the second the categories that are looked into.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from analyze.methods.variance.bimodality import Advice, explained, merged_parts
+from analyze.methods.variance.covariance import (
+    CorrelatedPair,
+    CovarianceShares,
+    GroupParts,
+    correlated_pairs,
+    covariance_shares,
+    group_parts,
+    queue_hints,
+)
+from analyze.methods.variance.markers import MarkedLabels, suggested
+from analyze.methods.variance.request_groups import NOWHERE, RequestGroups
+from analyze.methods.variance.settings import VarianceSettings
+from analyze.methods.variance.variance_decomposition import (
+    WIDEST,
+    Measured,
+    SampleVariance,
+    coefficient,
+    deviation,
+    log_coefficient,
+)
+from analyze.population import Population
+from analyze.profile.names import SiteKind, site_name
+from analyze.profile.times import AllPathTimes
+from analyze.report.limits import ReportLimits
+from analyze.report.moment_rows import canonical
+from analyze.stats.histogram import log_histogram
+from analyze.stats.jackknife import jackknife
+from analyze.stats.moments import HIGH, LARGE, c2_curve
+from schemas.arrays import F8, I8
+from schemas.errors import ConfigError
+from schemas.report.columns import arrow_schema, stored
+from schemas.report.findings import Interval
+from schemas.report.variance import (
+    C2Curve,
+    EdgeAdvice,
+    EdgePair,
+    MarkerKind,
+    MarkerSuggestion,
+    VariableCategory,
+    VariableEdge,
+    VariableSite,
+    VarianceDetail,
+    VarianceDetailsSection,
+    VariancePart,
+    VarianceSection,
+    WatchedSource,
+)
+
+MOST_SITES: Final = 100
+_HIGHEST = 3
+"""Parts of the highest variance that are marked: what the paper highlights."""
+_MOST_PAIRS = 20
+_LEAST_SUGGESTED = 0.02
+"""Share of the variance from which a marker is suggested."""
+
+
+SPREAD: Final = (
+    stored("requests", "count", "recorded requests"),
+    stored("mean_us", "us", "weighted mean, µs"),
+    stored("sd_us", "us", "weighted standard deviation, µs"),
+    stored("c2", "number", "squared coefficient of variation; more than 10 requests only", null=True),
+    stored("c2_low", "number", "end of its 95 % interval", null=True),
+    stored("c2_high", "number", "other end", null=True),
+)
+
+
+MARKER: Final = stored("marker", "text", "intentional, intrinsic, inadvertent; null without one", null=True)
+
+
+_SITES_SCHEMA: Final = arrow_schema(
+    (
+        stored("rank", "place", "from 1"),
+        stored("label", "name", "edge between two trace points, or call"),
+        stored("caller", "name", "who calls", null=True),
+        *SPREAD,
+        stored("within", "share", "part of the variance: within paths"),
+        stored("within_low", "number", "end of its 95 % interval", null=True),
+        stored("within_high", "number", "other end", null=True),
+        stored("paths", "share", "between paths of a root type"),
+        stored("roots", "share", "between root types"),
+        stored("total", "share", "all three; 1 over all sites"),
+        stored("residual", "share", "part of what is left without marked sources", null=True),
+        MARKER,
+    )
+)
+
+
+def site_table(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> pa.Table:
+    """Table of SITES_SCHEMA, a row a site."""
+    whole = shown.whole
+    sites, order, n = whole.sites, np.asarray(shown.site_order, np.int64), whole.sites.n
+    sums = sites.touched.sum(axis=1)
+    c2 = coefficient(sums)
+    told = (n > LARGE) & np.isfinite(c2)
+    low, high = log_coefficient(sites.touched).interval()
+    with np.errstate(invalid="ignore", over="ignore"):
+        # An interval that is wider says nothing.
+        spread = (n > LARGE) & (high - low <= WIDEST)
+        low, high = np.exp(low), np.exp(high)
+    parts = {
+        name: _parts_of(part, whole.split.total)
+        for name, part in (
+            ("within", sites.within),
+            ("paths", sites.paths),
+            ("roots", sites.roots),
+            ("total", sites.total),
+        )
+    }
+    within_low, within_high = _share_interval(shown)
+    known = np.isfinite(within_low) & np.isfinite(within_high) & (whole.split.total > 0)
+    # NaN where nothing is known: null.
+    columns: dict[str, I8 | F8] = {
+        "requests": n,
+        "mean_us": np.divide(sums[:, 1], sums[:, 0], out=np.zeros(len(n)), where=sums[:, 0] > 0),
+        "sd_us": deviation(sums),
+        "c2": np.where(told, c2, np.nan),
+        "c2_low": np.where(spread, low, np.nan),
+        "c2_high": np.where(spread, high, np.nan),
+        "within": parts["within"],
+        "within_low": np.where(known, within_low, np.nan),
+        "within_high": np.where(known, within_high, np.nan),
+        "paths": parts["paths"],
+        "roots": parts["roots"],
+        "total": parts["total"],
+        "residual": _residual(shown),
+    }
+    listed = order.tolist()
+    names = times.names
+    calls = [names.caller(s) if names.sites[s].kind == SiteKind.CALL else None for s in listed]
+    texts: dict[str, Any] = {
+        "rank": np.arange(1, len(listed) + 1, dtype=np.int32),
+        "label": [site_name(site, names).text for site in listed],
+        "caller": [None if caller is None else caller.text for caller in calls],
+        "marker": [labels.of_site(site) for site in listed],
+    }
+    return pa.table(
+        [
+            pa.array(texts[f.name], f.type) if f.name in texts else _column(columns[f.name][order], f)
+            for f in _SITES_SCHEMA
+        ],
+        schema=_SITES_SCHEMA,
+    )
+
+
+def _column(values: I8 | F8, of: pa.Field) -> pa.Array:
+    return pa.array(values, of.type, mask=np.isnan(values) if of.nullable else None)
+
+
+def _parts_of(part: F8, whole: float) -> F8:
+    return part / whole if whole > 0 else np.zeros(len(part))
+
+
+def _share_interval(shown: SampleVariance) -> tuple[F8, F8]:
+    """Ends of the 95 % intervals of the parts within paths, over the variance."""
+    blocks, total = shown.whole.sites.within_blocks, shown.whole.split.block_total
+    both = np.stack([blocks, np.broadcast_to(total, blocks.shape)], axis=2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return jackknife(both, lambda parts: parts[..., 0] / parts[..., 1]).interval()
+
+
+def _residual(shown: SampleVariance) -> F8:
+    """[sites] parts of the variance within paths that is left; NaN without markers that hold."""
+    if shown.residual is None:
+        return np.full(len(shown.whole.sites.n), np.nan)
+    return _parts_of(shown.residual.sites.within, float(shown.residual.split.within.sum()))
+
+
+def _site_rows(table: pa.Table, most: int) -> Iterator[VariableSite]:
+    """The first rows of a `site_table`."""
+    for row in table.slice(0, most).to_pylist():
+        del row["rank"]
+        c2, within = (_interval(row.pop(f"{name}_low"), row.pop(f"{name}_high")) for name in ("c2", "within"))
+        yield VariableSite(c2_interval=c2, within_interval=within, **row)
+
+
+def _interval(low: float | None, high: float | None) -> Interval | None:
+    return None if low is None or high is None else Interval(low=low, high=high)
+
+
+def variance_section(
+    population: Population,
+    times: AllPathTimes,
+    samples: Sequence[SampleVariance],
+    labels: MarkedLabels,
+    sites: pa.Table,
+    categories: Sequence[VariableCategory],
+    limits: ReportLimits,
+) -> VarianceSection:
+    """The section about the last sample, whose rows are given; the curves are of all."""
+    shown = samples[-1]
+    whole, residual = shown.whole, shown.residual
+    total = whole.split.total
+    sums = whole.by_group.n
+    return VarianceSection(
+        sample=population.samples[shown.groups.sample].name,
+        mean_us=whole.at.mean,
+        sd_us=math.sqrt(total),
+        c2=total / whole.at.mean**2 if whole.at.mean > 0 else 0.0,
+        residual_sd_us=None if residual is None else math.sqrt(residual.split.total),
+        residual_within=None
+        if residual is None
+        else _over(residual.split.within.sum(), residual.split.total),
+        marked_share=None if residual is None else 1.0 - _over(residual.split.total, total),
+        parts=_parts(shown),
+        sites=tuple(_site_rows(sites, MOST_SITES)),
+        sites_total=sites.num_rows,
+        categories=tuple(
+            row.model_copy(update={"canonical": canonical(row.canonical, limits)})
+            for row in categories[: limits.categories]
+        ),
+        categories_total=len(categories),
+        curves=tuple(_curve(population, sample) for sample in samples),
+        rare_requests=_over(sums[shown.groups.category == NOWHERE].sum(), sums.sum()),
+        markers=labels.rows,
+        watched=_watched(times, shown, labels),
+    )
+
+
+def _over(part: float, whole: float) -> float:
+    return float(part) / float(whole) if whole > 0 else 0.0
+
+
+def _parts(shown: SampleVariance) -> tuple[VariancePart, ...]:
+    split, groups = shown.whole.split, shown.groups
+    found = [
+        VariancePart(kind="roots", root=None, share=_over(split.roots.sum(), split.total)),
+        VariancePart(kind="paths", root=None, share=_over(split.paths.sum(), split.total)),
+        VariancePart(kind="within", root=None, share=_over(split.within.sum(), split.total)),
+    ]
+    for number, root in enumerate(groups.roots):
+        mine = groups.root == number
+        if not mine.any():
+            continue
+        found += [
+            VariancePart(kind="roots", root=root, share=_over(split.roots[number], split.total)),
+            VariancePart(kind="paths", root=root, share=_over(split.paths[mine].sum(), split.total)),
+            VariancePart(kind="within", root=root, share=_over(split.within[mine].sum(), split.total)),
+        ]
+    return tuple(found)
+
+
+def c2_interval(ends: tuple[F8, F8], place: int) -> Interval | None:
+    """Interval of exp of a logarithm, `ends` being that of all logarithms; None where it tells nothing."""
+    low, high = float(ends[0][place]), float(ends[1][place])
+    if not (math.isfinite(low) and math.isfinite(high)) or high - low > WIDEST:
+        return None
+    return Interval(low=math.exp(low), high=math.exp(high))
+
+
+def category_rows(
+    population: Population, shown: SampleVariance, settings: VarianceSettings
+) -> list[VariableCategory]:
+    """All groups in the order asked for."""
+    groups, whole = shown.groups, shown.whole
+    sums = whole.by_group.sums.sum(axis=1)
+    c2, sd = coefficient(sums), deviation(sums)
+    spread = log_coefficient(whole.by_group.sums).interval()
+    left = None if shown.residual is None else shown.residual.by_group.c2
+    rows = []
+    for group in range(groups.n_groups):
+        alone = int(groups.category[group])
+        n = int(whole.by_group.n[group])
+        told = n > LARGE and math.isfinite(c2[group])
+        graph = None if alone == NOWHERE else population.categories[alone].graph
+        rows.append(
+            VariableCategory(
+                category=None if graph is None else graph.key,
+                members=len(groups.members(group)),
+                root=groups.roots[groups.root[group]],
+                canonical="" if graph is None else graph.canonical,
+                requests=n,
+                mean_us=_over(sums[group, 1], sums[group, 0]),
+                sd_us=float(sd[group]),
+                c2=float(c2[group]) if told else None,
+                c2_interval=c2_interval(spread, group) if told else None,
+                c2_residual=None
+                if left is None or not told or not math.isfinite(left[group])
+                else float(left[group]),
+                impact=_over(whole.split.within[group], whole.split.total),
+            )
+        )
+    return sorted(rows, key=lambda row: _rank(row, settings))
+
+
+def _rank(row: VariableCategory, settings: VarianceSettings) -> tuple[float, float, float, str, str]:
+    c2 = row.c2 if row.c2 is not None else -1.0
+    key = (row.root, row.category or "")
+    if settings.sort == "c2":
+        return (0.0 if row.category else 1.0, -c2, -row.impact, *key)
+    return (0.0 if c2 > HIGH else 1.0, -row.impact, -c2, *key)
+
+
+def _curve(population: Population, sample: SampleVariance) -> C2Curve:
+    groups, found = sample.groups, sample.whole.by_group
+    large = groups.category != NOWHERE
+    return c2_curve(population.samples[groups.sample].name, found.c2[large], found.n[large])
+
+
+def _watched(times: AllPathTimes, shown: SampleVariance, labels: MarkedLabels) -> tuple[WatchedSource, ...]:
+    """Sources marked inadvertent, those of high C² first, each by what it adds."""
+    sums = shown.whole.sites.touched.sum(axis=1)
+    c2 = coefficient(sums)
+    found = []
+    for row, sites in labels.sites:
+        if row.kind is not MarkerKind.INADVERTENT or row.state != "holds":
+            continue
+        for site in sites:
+            if not shown.whole.sites.n[site]:
+                continue
+            value = float(c2[site]) if math.isfinite(c2[site]) else None
+            found.append(
+                WatchedSource(
+                    marker=row,
+                    site=site_name(site, times.names).text,
+                    c2=value,
+                    within=shown.whole.part_within(site),
+                    resolved=value is not None and value < HIGH,
+                )
+            )
+    return tuple(sorted(found, key=lambda one: (one.resolved, -one.within, one.site)))
+
+
+def _impact_order(measured: Measured) -> list[int]:
+    """Groups by their part of the variance within paths."""
+    found: list[int] = np.argsort(-measured.split.within, kind="stable").tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One group, looked into."""
+
+    group: int
+    parts: GroupParts
+    shares: CovarianceShares
+    pairs: tuple[CorrelatedPair, ...]
+
+
+def _chosen_groups(
+    population: Population, groups: RequestGroups, order: Sequence[int], settings: VarianceSettings
+) -> list[int]:
+    """Groups to look into. Raises ConfigError for a key that no large category begins with."""
+    if not settings.category:
+        return list(order[: settings.details])
+    found = []
+    for asked in settings.category:
+        mine = [
+            group
+            for group in order
+            if groups.category[group] != NOWHERE
+            and population.categories[int(groups.category[group])].graph.key.startswith(asked)
+        ]
+        if not mine:
+            raise ConfigError(
+                f"--category {asked}: no category of more than 10 requests has a key that begins so.",
+                remedy="Keys are in the report's table of categories; refinement may give other keys than "
+                "`flowdiff categories` does.",
+            )
+        found += mine
+    return list(dict.fromkeys(found))
+
+
+def details_section(
+    population: Population,
+    times: AllPathTimes,
+    shown: SampleVariance,
+    labels: MarkedLabels,
+    sites: pa.Table,
+    settings: VarianceSettings,
+    limits: ReportLimits,
+) -> tuple[VarianceDetailsSection, list[Looked]]:
+    """The section, and what it was made of."""
+    groups, split = shown.groups, shown.whole.split
+    order = [group for group in _impact_order(shown.whole) if split.within[group] > 0]
+    looked = [
+        _look(population, times, groups, group, labels, settings)
+        for group in _chosen_groups(population, groups, order, settings)
+    ]
+    impact = split.within / split.total if split.total > 0 else split.within
+    advice = explained(
+        population,
+        [
+            one
+            for look in looked
+            for one in merged_parts(
+                look.group,
+                look.parts,
+                look.shares.share,
+                float(impact[look.group]),
+                least_share=settings.advice_share,
+                seed=settings.seed,
+            )
+        ],
+        {look.group: look.parts for look in looked},
+        settings.explained,
+    )
+    section = VarianceDetailsSection(
+        details=tuple(
+            _detail(population, times, shown, look, labels, float(impact[look.group]), settings, limits)
+            for look in looked
+        ),
+        advice=tuple(_advice(population, groups, one) for one in advice),
+        suggestions=tuple(_suggestions(times, shown, sites)),
+    )
+    return section, looked
+
+
+def _look(
+    population: Population,
+    times: AllPathTimes,
+    groups: RequestGroups,
+    group: int,
+    labels: MarkedLabels,
+    settings: VarianceSettings,
+) -> Looked:
+    parts = group_parts(population, times, groups, group, labels.rules, by_sites=settings.by == "sites")
+    shares = covariance_shares(parts.us, parts.weight)
+    pairs = correlated_pairs(parts.us, parts.weight, shares.share)
+    return Looked(group, parts, shares, pairs)
+
+
+def _part_order(look: Looked) -> list[int]:
+    """Parts by share; what compensates last."""
+    found: list[int] = np.argsort(-look.shares.share, kind="stable").tolist()
+    return found
+
+
+def _detail(
+    population: Population,
+    times: AllPathTimes,
+    shown: SampleVariance,
+    look: Looked,
+    labels: MarkedLabels,
+    impact: float,
+    settings: VarianceSettings,
+    limits: ReportLimits,
+) -> VarianceDetail:
+    alone = int(shown.groups.category[look.group])
+    edges = edge_rows(population, times, shown, look, labels)
+    listed = edges[: limits.brief_edges]
+    number = {part: place + 1 for place, part in enumerate(_part_order(look))}
+    pairs = [
+        EdgePair(
+            one=min(number[p.one], number[p.other]),
+            other=max(number[p.one], number[p.other]),
+            rho=p.rho,
+            q=p.q,
+            covariance_us2=p.covariance,
+        )
+        for p in look.pairs
+        if max(number[p.one], number[p.other]) <= len(listed)
+    ]
+    c2 = float(shown.whole.by_group.c2[look.group])
+    first = _part_order(look)[:1]
+    return VarianceDetail(
+        category=None if alone == NOWHERE else population.categories[alone].graph.key,
+        root=shown.groups.roots[shown.groups.root[look.group]],
+        requests=len(look.parts.row),
+        impact=impact,
+        c2=c2 if math.isfinite(c2) and len(look.parts.row) > 10 else None,
+        by="edges" if alone != NOWHERE and settings.by == "edges" else "sites",
+        sd_us=math.sqrt(look.shares.variance),
+        kept=look.shares.kept,
+        edges=tuple(listed),
+        edges_total=len(edges),
+        edges_share=float(sum(edge.share for edge in listed)),
+        pairs=tuple(pairs[:_MOST_PAIRS]),
+        pairs_total=len(look.pairs),
+        histogram=None
+        if not first
+        else log_histogram(
+            look.parts.names[first[0]].text,
+            np.zeros(0),
+            look.parts.us[first[0]][look.parts.us[first[0]] > 0],
+            limits.bins,
+        ),
+    )
+
+
+def edge_rows(
+    population: Population, times: AllPathTimes, shown: SampleVariance, look: Looked, labels: MarkedLabels
+) -> list[VariableEdge]:
+    """All parts of a group, by share."""
+    alone = int(shown.groups.category[look.group])
+    parts, shares, order = look.parts, look.shares, _part_order(look)
+    number = {part: place + 1 for place, part in enumerate(order)}
+    hints = {}
+    if alone != NOWHERE and parts.names and parts.names[0].src >= 0:
+        graph = population.categories[alone].graph
+        hints = {hint.waiting: hint.serving for hint in queue_hints(graph, parts.names, look.pairs)}
+    loudest = np.argsort(-shares.part_variance, kind="stable")[:_HIGHEST]
+    p = parts.weight / parts.weight.sum()
+    critical = (parts.us > 0) @ p
+    rows = []
+    for part in order:
+        name = parts.names[part]
+        marker = labels.rules.marker_of(name)
+        rows.append(
+            VariableEdge(
+                number=number[part],
+                label=name.text,
+                site=name.text if name.site < 0 else site_name(name.site, times.names).text,
+                mean_us=float(shares.mean[part]),
+                sd_us=math.sqrt(max(float(shares.part_variance[part]), 0.0)),
+                critical=min(float(critical[part]), 1.0),
+                share=float(shares.share[part]),
+                share_winsorised=float(shares.share_winsorised[part]),
+                highest=bool(part in loudest and shares.part_variance[part] > 0),
+                inherits=number[hints[part]] if part in hints else None,
+                marker=None if marker is None else marker.kind,
+            )
+        )
+    return rows
+
+
+def _advice(population: Population, groups: RequestGroups, one: Advice) -> EdgeAdvice:
+    alone = int(groups.category[one.group])
+    return EdgeAdvice(
+        category=None if alone == NOWHERE else population.categories[alone].graph.key,
+        categories=one.groups,
+        label=one.name.text,
+        worth=one.worth,
+        delta_bic=one.found.delta_bic,
+        low_us=one.found.low_us,
+        high_us=one.found.high_us,
+        high_share=one.found.high_share,
+        cut_us=one.found.cut_us,
+        explanation=one.explanation,
+    )
+
+
+def _suggestions(times: AllPathTimes, shown: SampleVariance, sites: pa.Table) -> list[MarkerSuggestion]:
+    """Markers for what adds much and has none, by name."""
+    found: dict[str, MarkerSuggestion] = {}
+    within, unmarked = sites["within"].to_numpy(), sites["marker"].is_null().to_numpy()
+    order = shown.site_order
+    for place in np.flatnonzero((within >= _LEAST_SUGGESTED) & unmarked).tolist():
+        name = site_name(order[place], times.names)
+        if told := suggested(name):
+            found.setdefault(
+                name.text,
+                MarkerSuggestion(label=name.text, kind=told[0], why=told[1], within=float(within[place])),
+            )
+    return list(found.values())

@@ -1,0 +1,399 @@
+"""Request-flow graphs as SVG: boxes, arrows, latencies before → after. All text is escaped here.
+
+Spans that call nothing become one box, long unchanged stretches one pill.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from markupsafe import Markup
+
+from analyze.report import wording
+from analyze.report.drawing.layout import Box, lay_out
+from schemas.report.drawn_graphs import GraphView
+from schemas.report.parts import NodeName
+
+FOLD_LEAST = 3
+"""A stretch of fewer steps is drawn as it is: a pill would hide more than it saves."""
+
+
+class StepKind(StrEnum):
+    """How a step is drawn."""
+
+    NODE = "node"
+    SPAN = "span"
+    """Start and end of an operation with nothing between: one box, the latency inside."""
+    FOLD = "fold"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One box of the drawing."""
+
+    kind: StepKind
+    members: tuple[int, ...]
+    """Canonical positions, ascending."""
+    names: tuple[NodeName, ...]
+    """Of the members."""
+    marked: bool
+    """Has no partner in the other graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A drawing's boxes, in topological order, and its arrows between box indices."""
+
+    steps: tuple[Step, ...]
+    arrows: Mapping[tuple[int, int], tuple[int, int] | None]
+    """(box, box) -> the edge (src, dst) it stands for; None where it stands for several, into or out of a
+    fold of branches."""
+
+
+def all_steps(view: GraphView, marked: Set[int]) -> Steps:
+    """Every step, spans that call nothing joined into one box."""
+    heads = _leaf_spans(view, marked)
+    groups: list[tuple[int, ...]] = [
+        (node, heads[node]) if node in heads else (node,)
+        for node in range(len(view.nodes))
+        if node not in set(heads.values())
+    ]
+    return _group(view, groups, marked, folds=frozenset())
+
+
+def folded_steps(view: GraphView, marked: Set[int], changed: Set[tuple[int, int]]) -> Steps:
+    """Steps with regions in which nothing happens folded.
+
+    Kept are boxes that touch a changed edge or stand beside one that does, the first and the last, and those
+    where marked and unmarked meet. The others are merged by series-parallel reduction: boxes in series, and
+    branches between the same two boxes; such a region has one entry and one exit, so the drawing stays a
+    DAG. Regions of `FOLD_LEAST` boxes or more become one pill. No position is ever dropped.
+    """
+    whole = all_steps(view, marked)
+    regions = reduce_series_parallel(
+        len(whole.steps),
+        whole.arrows,
+        quiet=set(range(len(whole.steps))) - _kept(whole, changed),
+        colour=[step.marked for step in whole.steps],
+    )
+    groups: list[tuple[int, ...]] = []
+    folds: set[int] = set()
+    for region in regions:
+        if len(region) >= FOLD_LEAST:
+            folds.add(len(groups))
+            groups.append(tuple(sorted(p for i in region for p in whole.steps[i].members)))
+        else:
+            groups += [whole.steps[i].members for i in region]
+    return _group(view, groups, marked, folds=frozenset(folds))
+
+
+def _kept(whole: Steps, changed: Set[tuple[int, int]]) -> set[int]:
+    """Boxes that never go into a fold."""
+    hot = {i for arrow, edge in whole.arrows.items() if edge in changed for i in arrow}
+    hot |= {i for i, step in enumerate(whole.steps) if step.kind is StepKind.SPAN and step.members in changed}
+    kept = set(hot)
+    for a, b in whole.arrows:
+        if a in hot or b in hot or whole.steps[a].marked != whole.steps[b].marked:
+            kept |= {a, b}
+    return kept
+
+
+def reduce_series_parallel(
+    n: int, arrows: Iterable[tuple[int, int]], *, quiet: Set[int], colour: Sequence[bool]
+) -> list[list[int]]:
+    """Regions of the boxes 0..n-1, singletons but for quiet boxes of one colour that could be merged.
+
+    In series: a box and its only successor, whose only predecessor it is. In parallel: boxes with the same
+    only predecessor and the same only successor. Boxes without predecessor or successor stay alone. Repeated
+    until nothing more merges; O(n · rounds), at most n rounds, few in practice.
+    """
+    after: dict[int, set[int]] = {i: set() for i in range(n)}
+    before: dict[int, set[int]] = {i: set() for i in range(n)}
+    for a, b in arrows:
+        after[a].add(b)
+        before[b].add(a)
+    members = {i: [i] for i in range(n)}
+    merged = True
+    while merged:
+        merged = False
+        between: dict[tuple[int, int, bool], int] = {}
+        for i in sorted(members):
+            if i not in members or i not in quiet or len(before[i]) != 1 or len(after[i]) != 1:
+                continue
+            (source,), (target,) = before[i], after[i]
+            twin = between.setdefault((source, target, colour[i]), i)
+            if twin != i:
+                after[source].discard(i)
+                before[target].discard(i)
+            elif (
+                source in quiet and colour[source] == colour[i] and len(after[source]) == 1 and before[source]
+            ):
+                twin = source
+                del between[source, target, colour[i]]
+                after[source] = {target}
+                before[target] = before[target] - {i} | {source}
+            else:
+                continue
+            members[twin] += members.pop(i)
+            merged = True
+    return [sorted(members[i]) for i in sorted(members)]
+
+
+def _leaf_spans(view: GraphView, marked: Set[int]) -> dict[int, int]:
+    """Start -> end of operations whose start leads to their end and nowhere else."""
+    outs = [0] * len(view.nodes)
+    ins = [0] * len(view.nodes)
+    for src, dst in ((e.src, e.dst) for e in view.edges):
+        outs[src] += 1
+        ins[dst] += 1
+    pairs = {}
+    for src, dst in ((e.src, e.dst) for e in view.edges):
+        start, end = view.nodes[src], view.nodes[dst]
+        alone = outs[src] == 1 and ins[dst] == 1
+        if (
+            alone
+            and (start.side, end.side) == ("start", "end")
+            and start.model_copy(update={"side": "end"}) == end
+            and (src in marked) == (dst in marked)
+        ):
+            pairs[src] = dst
+    return pairs
+
+
+def _group(
+    view: GraphView, groups: list[tuple[int, ...]], marked: Set[int], *, folds: frozenset[int]
+) -> Steps:
+    """Boxes of the given groups of positions, put into topological order by their first position."""
+    order = sorted(range(len(groups)), key=lambda g: groups[g][0])
+    box = {position: i for i, g in enumerate(order) for position in groups[g]}
+    steps = []
+    for g in order:
+        members = groups[g]
+        kind = StepKind.FOLD if g in folds else StepKind.SPAN if len(members) == 2 else StepKind.NODE
+        names = tuple(view.nodes[position] for position in members)
+        steps.append(Step(kind, members, names, members[0] in marked))
+    arrows: dict[tuple[int, int], tuple[int, int] | None] = {}
+    for src, dst in ((e.src, e.dst) for e in view.edges):
+        if box[src] != box[dst]:
+            arrow = (box[src], box[dst])
+            arrows[arrow] = None if arrow in arrows else (src, dst)
+    return Steps(tuple(steps), arrows)
+
+
+MOST_UNFOLDED = 24
+"""Boxes up to which every changed edge keeps its place; in larger graphs the minor ones may be folded."""
+CHAR_PX = 7.8
+"""Mean width of a bold 12 px letter in the widest of the usual system fonts."""
+LABEL_CHARS = 36
+MARGIN = 10
+LATENCY_PX = 6.8
+
+
+_ONLY = {"+": "gained", "−": "lost"}
+_WIDTH_CLASSES = ((560, "narrow"), (900, "medium"), (1400, "wide"))
+"""Widest drawing, px, of each class: the style sheet says how far each may be shrunk to fit."""
+
+
+class Heat(StrEnum):
+    """How an edge is coloured."""
+
+    QUIET = "quiet"
+    SLOWER = "slower"
+    FASTER = "faster"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeMark:
+    """What is written at an edge, and its colour."""
+
+    text: str
+    heat: Heat = Heat.QUIET
+    minor: bool = False
+    """Changed, but carries little of the change: drawn thin, and may be folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a drawing points out."""
+
+    only_here: frozenset[int] = frozenset()
+    """Positions without a partner in the other graph."""
+    sign: str = ""
+    """Badge of such a box: `+` in a mutation, `−` in a precursor."""
+    edges: Mapping[tuple[int, int], EdgeMark] = field(default_factory=dict)
+    """By (src, dst)."""
+
+    @property
+    def changed(self) -> frozenset[tuple[int, int]]:
+        """Edges that are coloured."""
+        return frozenset(link for link, mark in self.edges.items() if mark.heat is not Heat.QUIET)
+
+    @property
+    def major(self) -> frozenset[tuple[int, int]]:
+        """Coloured edges that carry much of the change."""
+        return frozenset(link for link in self.changed if not self.edges[link].minor)
+
+
+def draw_graph(view: GraphView, marks: Marks, title: str) -> Markup:
+    """SVG of a graph, stretches in which nothing happens folded."""
+    whole = all_steps(view, marks.only_here)
+    kept = marks.changed if len(whole.steps) <= MOST_UNFOLDED else marks.major
+    return _svg(folded_steps(view, marks.only_here, kept), marks, title)
+
+
+def _svg(drawn: Steps, marks: Marks, title: str) -> Markup:
+    steps = drawn.steps
+    layout = lay_out([_box(step, marks) for step in steps], drawn.arrows)
+    width = layout.width + 2 * MARGIN + _label_room(drawn, marks)
+    height = layout.height + 2 * MARGIN
+    parts = [
+        Markup(
+            '<svg class="graph {c}" role="img" width="{w}" height="{h}" viewBox="{x} {x} {w} {h}">'
+            "<title>{title}</title>"
+        ).format(
+            c=next((name for limit, name in _WIDTH_CLASSES if width <= limit), "vast"),
+            w=_px(width),
+            h=_px(height),
+            x=-MARGIN,
+            title=title,
+        )
+    ]
+    for link, edge in drawn.arrows.items():
+        a, b = link
+        start = (layout.x[a], layout.y[a] + _box(steps[a], marks).height / 2)
+        end = (layout.x[b], layout.y[b] - _box(steps[b], marks).height / 2)
+        parts.append(
+            _arrow([start, *layout.bends[link], end], marks.edges.get(edge) if edge is not None else None)
+        )
+    for i, step in enumerate(steps):
+        parts.append(_step(step, marks, layout.x[i], layout.y[i]))
+    parts.append(Markup("</svg>"))
+    return Markup("").join(parts)
+
+
+def _label_room(drawn: Steps, marks: Marks) -> float:
+    """Room right of the boxes for latencies beside a straight column of arrows."""
+    shown = [edge for edge in drawn.arrows.values() if edge is not None and edge in marks.edges]
+    texts = [marks.edges[edge].text for edge in shown]
+    return max((len(t) * LATENCY_PX / 2 for t in texts), default=0.0)
+
+
+def _lines(step: Step) -> tuple[str, str]:
+    """The two lines of a box that is not a fold, clipped: component, and what it does."""
+    name = step.names[0]
+    where, what = (wording.visible(text) for text in (name.where, name.what))
+    if not what:
+        where, what = "", where
+    happens = f" {name.happens}" if name.side and step.kind is StepKind.NODE else ""
+    return wording.clip(where, LABEL_CHARS), wording.clip(what, LABEL_CHARS - len(happens)) + happens
+
+
+def _title(step: Step) -> str:
+    """All a box stands for, in full: what the pointer shows."""
+    if step.kind is StepKind.SPAN:
+        return step.names[0].text
+    return " · ".join(f"{name.text} {name.happens}".rstrip() for name in step.names)
+
+
+def _box(step: Step, marks: Marks) -> Box:
+    if step.kind is StepKind.FOLD:
+        return Box(len(_fold_text(step, marks)) * LATENCY_PX + 24, 24)
+    component, rest = _lines(step)
+    row = _inner_edge(step, marks)
+    widest = max(
+        len(component) * CHAR_PX * 0.92,
+        len(rest) * CHAR_PX,
+        len(row.text) * LATENCY_PX if row is not None else 0,
+    )
+    return Box(max(90.0, widest + 26), 24.0 + (14 if component else 0) + (15 if row is not None else 0))
+
+
+def _inner_edge(step: Step, marks: Marks) -> EdgeMark | None:
+    """Latency of a span drawn as one box."""
+    if step.kind is not StepKind.SPAN:
+        return None
+    return marks.edges.get((step.members[0], step.members[1]))
+
+
+def _heat(mark: EdgeMark | None) -> str:
+    """Classes of an edge or of a span's box."""
+    if mark is None:
+        return Heat.QUIET
+    return f"{mark.heat} minor" if mark.minor else mark.heat
+
+
+def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
+    box = _box(step, marks)
+    row = _inner_edge(step, marks)
+    left, top = x - box.width / 2, y - box.height / 2
+    classes = f"step {step.kind} {_heat(row)}" + (f" only {_ONLY[marks.sign]}" if step.marked else "")
+    parts = [
+        Markup(
+            '<g class="{c}"><title>{t}</title><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{r}"/>'
+        ).format(
+            c=classes,
+            t=wording.visible(_title(step)),
+            x=_px(left),
+            y=_px(top),
+            w=_px(box.width),
+            h=_px(box.height),
+            r=12 if step.kind is StepKind.FOLD else 5,
+        )
+    ]
+    if step.kind is StepKind.FOLD:
+        what = _fold_text(step, marks)
+        parts.append(_text(x, y + 4, what, "pill"))
+    else:
+        component, rest = _lines(step)
+        line = top + 16
+        if component:
+            parts.append(_text(x, line - 1, component, "where"))
+            line += 14
+        parts.append(_text(x, line, rest, "what"))
+        if row is not None:
+            parts.append(_text(x, line + 15, row.text, "latency"))
+    if step.marked:
+        parts.append(
+            Markup('<circle cx="{x}" cy="{y}" r="8"/>').format(x=_px(left), y=_px(top))
+            + _text(left, top + 4, marks.sign, "sign")
+        )
+    parts.append(Markup("</g>"))
+    return Markup("").join(parts)
+
+
+def _fold_text(step: Step, marks: Marks) -> str:
+    """What a pill says: how many steps it hides, and whether edges inside changed by test."""
+    n, inside = len(step.members), set(step.members)
+    changed = sum(1 for src, dst in marks.changed if src in inside and dst in inside)
+    if step.marked:
+        return f"… {n} steps, only here"
+    return f"… {n} steps, {changed} changed slightly" if changed else f"… {n} unchanged steps"
+
+
+def _arrow(points: list[tuple[float, float]], mark: EdgeMark | None) -> Markup:
+    """A smooth line through `points`, an arrow head, and the latency beside its middle."""
+    path = f"M{_px(points[0][0])} {_px(points[0][1])}"
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        middle = _px((y0 + y1) / 2)
+        path += f"C{_px(x0)} {middle} {_px(x1)} {middle} {_px(x1)} {_px(y1)}"
+    x, y = points[-1]
+    head = f"M{_px(x - 4)} {_px(y - 7)}L{_px(x)} {_px(y)}L{_px(x + 4)} {_px(y - 7)}"
+    drawn = Markup('<g class="arrow {c}"><path d="{p}"/><path class="head" d="{h}"/>').format(
+        c=_heat(mark), p=path, h=head
+    )
+    if mark is not None:
+        k = len(points) // 2
+        (xa, ya), (xb, yb) = points[k - 1], points[k]
+        drawn += _text((xa + xb) / 2 + 7, (ya + yb) / 2 + 4, mark.text, "latency")
+    return drawn + Markup("</g>")
+
+
+def _text(x: float, y: float, text: str, kind: str) -> Markup:
+    return Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(k=kind, x=_px(x), y=_px(y), t=text)
+
+
+def _px(value: float) -> str:
+    return f"{value:.1f}".rstrip("0").rstrip(".")

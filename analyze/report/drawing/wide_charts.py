@@ -1,0 +1,354 @@
+"""Drawings as wide as the page: densities, values by time, requests in lanes, train schedules.
+
+Lines and areas are stretched, texts and line widths are not: inside lies a second drawing of WIDE units
+across whatever the width; texts stand in percent beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+
+from analyze.report import wording
+from analyze.report.drawing.charts import log_ticks
+from schemas.report.schedules import TrainSchedule
+
+WIDE: Final = 1000.0
+
+
+def px(value: float) -> str:
+    """A coordinate with as many digits as can be seen."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+@dataclass(slots=True)
+class Stretched:
+    """What is drawn; x is a share of the width from 0 to 1, y are pixels from the top."""
+
+    height: int
+    kind: str
+    """CSS class."""
+    title: str
+    """What a screen reader says; fit to be shown."""
+    _below: list[Markup] = field(default_factory=list)
+    _inside: list[Markup] = field(default_factory=list)
+    _beside: list[Markup] = field(default_factory=list)
+
+    def path(self, kind: str, d: str) -> None:
+        """A path by its commands, x from 0 to WIDE."""
+        if d:
+            self._inside.append(Markup('<path class="{k}" d="{d}"/>').format(k=kind, d=d))
+
+    def text(self, kind: str, x: float, y: float, text: str, link: str = "") -> None:
+        """A text at a share of the width; with `link` one to an id of the page."""
+        one = Markup('<text class="{k}" x="{x}%" y="{y}">{t}</text>').format(
+            k=kind, x=px(100 * x), y=px(y), t=text
+        )
+        self._beside.append(Markup('<a href="#{h}">{t}</a>').format(h=link, t=one) if link else one)
+
+    def line(self, kind: str, x0: float, y0: float, x1: float, y1: float, *, below: bool = False) -> None:
+        """A straight line between two places, over or below areas."""
+        (self._below if below else self._beside).append(
+            Markup('<line class="{k}" x1="{a}%" y1="{b}" x2="{c}%" y2="{d}"/>').format(
+                k=kind, a=px(100 * x0), b=px(y0), c=px(100 * x1), d=px(y1)
+            )
+        )
+
+    def box(self, kind: str, x0: float, x1: float, y: float, height: float) -> None:
+        """A rectangle from one share of the width to another, below everything else."""
+        self._below.append(
+            Markup('<rect class="{k}" x="{x}%" width="{w}%" y="{y}" height="{h}"/>').format(
+                k=kind, x=px(100 * x0), w=px(100 * max(x1 - x0, 0.0)), y=px(y), h=px(height)
+            )
+        )
+
+    def svg(self) -> Markup:
+        """The drawing."""
+        return Markup(
+            '<svg class="stretched {k}" role="img" width="100%" height="{h}"><title>{t}</title>{below}'
+            '<svg class="wide" viewBox="0 0 {w} {h}" width="100%" height="{h}" preserveAspectRatio="none">'
+            "{inside}</svg>{beside}</svg>"
+        ).format(
+            k=self.kind,
+            h=self.height,
+            t=self.title,
+            w=f"{WIDE:.0f}",
+            below=Markup("").join(self._below),
+            inside=Markup("").join(self._inside),
+            beside=Markup("").join(self._beside),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A value on an axis."""
+
+    at: float
+    """Share of the width."""
+    text: str
+
+
+def draw_ticks(drawing: Stretched, ticks: Sequence[Tick], top: float, floor: float) -> None:
+    """Lines and texts below; on narrow screens every second text is left out (CSS class `odd`)."""
+    for number, tick in enumerate(ticks):
+        drawing.line("grid", tick.at, top, tick.at, floor, below=True)
+        end = " first" if tick.at < 0.03 else " last" if tick.at > 0.97 else ""
+        drawing.text(f"tick{' odd' if number % 2 else ''}{end}", tick.at, floor + 15, tick.text)
+
+
+def steps_path(heights: Iterable[float | None], count: int, floor: float, room: float) -> str:
+    """Area of a step curve of values from 0 to 1, `count` of the same width; None is a hole."""
+    width = WIDE / max(count, 1)
+    parts = []
+    is_open = False
+    for number, value in enumerate(heights):
+        if value is None:
+            parts.append(f"V{px(floor)}" if is_open else "")
+            is_open = False
+            continue
+        if not is_open:
+            parts.append(f"M{px(number * width)} {px(floor)}")
+        parts.append(f"V{px(floor - room * value)}H{px((number + 1) * width)}")
+        is_open = True
+    return "".join(parts) + (f"V{px(floor)}" if is_open else "")
+
+
+def points_path(points: Iterable[tuple[float, float]]) -> str:
+    """A line through points: (share of the width, y)."""
+    return "".join(
+        f"{'M' if number == 0 else 'L'}{px(WIDE * x)} {px(y)}" for number, (x, y) in enumerate(points)
+    )
+
+
+_DENSITY_HEIGHT: Final = 230
+_DENSITY_TOP: Final = 26
+_DENSITY_BOTTOM: Final = 22
+_LEAST_US: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnDensity:
+    """A curve."""
+
+    kind: str
+    """CSS class: `before` or `after`."""
+    points: tuple[tuple[float, float], ...]
+    """(µs > 0, density), ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mode, or another range."""
+
+    text: str
+    low_us: float
+    high_us: float
+    peak_us: float | None
+    link: str
+    """Id of what is told of it."""
+
+
+def draw_density(
+    title: str, axis_us: tuple[float, float], curves: Sequence[DrawnDensity], marks: Sequence[Mark]
+) -> Markup:
+    """Curves on one axis, each as high as the highest of all; marks as bands under their curve.
+
+    axis_us: ends of the axis, those of the bins. Without a curve the bands are there alone.
+    """
+    low, high = max(axis_us[0], _LEAST_US), max(axis_us[1], 2 * _LEAST_US)
+    if high <= low:
+        high = 2 * low
+    floor = _DENSITY_HEIGHT - _DENSITY_BOTTOM
+    highest = max((y for curve in curves for _, y in curve.points), default=1.0) or 1.0
+
+    def x(us: float) -> float:
+        return min(max(math.log(max(us, low) / low) / math.log(high / low), 0.0), 1.0)
+
+    drawing = Stretched(_DENSITY_HEIGHT, "density", wording.visible(title))
+    for number, mark in enumerate(marks):
+        drawing.box(
+            "band odd" if number % 2 else "band",
+            x(mark.low_us),
+            x(mark.high_us),
+            _DENSITY_TOP,
+            floor - _DENSITY_TOP,
+        )
+    draw_ticks(
+        drawing, [Tick(x(us), wording.duration(us)) for us in log_ticks(low, high, 9)], _DENSITY_TOP, floor
+    )
+    for curve in curves:
+        # What lies beyond the axis is the kernel's, not the data's: it ends at the axis.
+        points = [
+            (x(us), floor - (floor - _DENSITY_TOP) * y / highest)
+            for us, y in curve.points
+            if low <= us <= high
+        ]
+        if not points:
+            continue
+        line = points_path(points)
+        if curve.kind == "after":
+            line += f"L{px(WIDE * points[-1][0])} {px(floor)}L{px(WIDE * points[0][0])} {px(floor)}Z"
+        drawing.path(f"curve {curve.kind}", line)
+    for mark in marks:
+        if mark.peak_us is not None:
+            drawing.line("peak", x(mark.peak_us), _DENSITY_TOP, x(mark.peak_us), floor)
+            drawing.text(
+                "mark", min(max(x(mark.peak_us), 0.012), 0.988), _DENSITY_TOP - 9, mark.text, mark.link
+            )
+        else:
+            drawing.text("mark last", 1.0, _DENSITY_TOP - 9, mark.text, mark.link)
+    drawing.line("axis", 0, floor, 1, floor)
+    return drawing.svg()
+
+
+_TIME_ROW: Final = 58
+_TIME_BOTTOM: Final = 20
+_TIME_TOP: Final = 16
+_TIME_LANE: Final = 8
+_TIME_TICKS: Final = 7
+_LEAST_WIDTH: Final = 0.6
+"""Of WIDE: a shorter request can still be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One value by time."""
+
+    kind: str
+    """CSS class."""
+    values: Sequence[float | None]
+    """None: not watched, or nothing there."""
+
+
+def draw_by_time(
+    name: str, told: str, series: Sequence[Series], edges_ns: tuple[int, int], *, axis: bool
+) -> Markup:
+    """Series of one unit over each other, as high as the largest; `told` stands at the right.
+
+    edges_ns: the ends. axis: whether times stand below.
+    """
+    floor = _TIME_ROW
+    highest = max((v for one in series for v in one.values if v is not None), default=0.0) or 1.0
+    drawing = Stretched(_TIME_ROW + (_TIME_BOTTOM if axis else 3), "by-time", f"{name}: {told}")
+    ticks = clock_ticks(*edges_ns)
+    draw_ticks(drawing, ticks if axis else [Tick(tick.at, "") for tick in ticks], _TIME_TOP, floor)
+    for one in series:
+        heights = [None if v is None else v / highest for v in one.values]
+        drawing.path(one.kind, steps_path(heights, len(heights), floor, floor - _TIME_TOP))
+    drawing.line("axis", 0, floor, 1, floor)
+    drawing.text("name", 0, 11, name)
+    drawing.text("told", 1, 11, told)
+    return drawing.svg()
+
+
+def clock_ticks(start_ns: int, end_ns: int) -> list[Tick]:
+    """Times of day, UTC, as fine as the length asks for."""
+    length = max(end_ns - start_ns, 1)
+    digits = 0 if length >= 20 * 10**9 else 3 if length >= 20 * 10**6 else 6
+    minutes = length >= 6 * 3600 * 10**9
+    days = length >= 3 * 86_400 * 10**9
+    found = []
+    for number in range(_TIME_TICKS):
+        at = start_ns + length * number // (_TIME_TICKS - 1)
+        when = datetime.fromtimestamp(at // 10**9, UTC)
+        if days:
+            text = f"{when:%m-%d %H:%M}"
+        elif minutes:
+            text = f"{when:%H:%M}"
+        else:
+            text = f"{when:%H:%M:%S}"
+        if digits:
+            text += f".{at % 10**9:09d}"[: digits + 1]
+        found.append(Tick(number / (_TIME_TICKS - 1), text))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBox:
+    """A request: shares of the width, and its lane."""
+
+    start: float
+    end: float
+    lane: int
+    failed: bool
+
+
+def draw_lanes(title: str, blocks: Sequence[RequestBox], lanes: int, ends_ns: tuple[int, int]) -> Markup:
+    """Rectangles in lanes, the first lane at the bottom, so that height is how many are at work."""
+    floor = 6 + max(lanes, 1) * _TIME_LANE
+    drawing = Stretched(floor + _TIME_BOTTOM, "lanes", wording.visible(title))
+    draw_ticks(drawing, clock_ticks(*ends_ns), 4, floor)
+    for kind, failed in (("ok", False), ("failed", True)):
+        parts = []
+        for block in blocks:
+            if block.failed is not failed:
+                continue
+            start, end = max(block.start, 0.0) * WIDE, min(block.end, 1.0) * WIDE
+            width, y = max(end - start, _LEAST_WIDTH), floor - (block.lane + 1) * _TIME_LANE
+            parts.append(f"M{px(start)} {y + 1}h{width:.2f}v{_TIME_LANE - 2}h{-width:.2f}z")
+        drawing.path(kind, "".join(parts))
+    drawing.line("axis", 0, floor, 1, floor)
+    return drawing.svg()
+
+
+_TRAIN_LANE: Final = 38
+"""As high as a row of the list of names beside it (style sheet)."""
+_TRAIN_TOP: Final = 6
+_TRAIN_BOTTOM: Final = 20
+_LEAST_BAR: Final = 1.2
+"""Of WIDE: the shortest bar that is drawn as such."""
+
+
+def draw_train(schedule: TrainSchedule, title: str) -> Markup:
+    """The schedule zoomed out: no point inside a component, only when it worked and who called whom."""
+    floor = _TRAIN_TOP + _TRAIN_LANE * len(schedule.lanes)
+    # Deferred work may go on after the response.
+    last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
+    whole = last or 1.0
+    drawing = Stretched(floor + _TRAIN_BOTTOM, "train", wording.visible(title))
+    draw_ticks(drawing, even_ticks(last), _TRAIN_TOP, floor)
+
+    def y(lane: int) -> float:
+        return _TRAIN_TOP + _TRAIN_LANE * (lane + 0.5)
+
+    for number in range(len(schedule.lanes)):
+        drawing.line("rail", 0, y(number), 1, y(number), below=True)
+    for waited, kind in ((False, "message"), (True, "message waited")):
+        drawing.path(
+            kind,
+            "".join(
+                f"M{px(WIDE * m.start_us / whole)} {px(y(m.source))}"
+                f"L{px(WIDE * m.end_us / whole)} {px(y(m.target))}"
+                for m in schedule.messages
+                if m.waited is waited
+            ),
+        )
+    for waited, kind in ((False, "work"), (True, "work waited")):
+        parts = []
+        for bar in schedule.bars:
+            if bar.waited is waited and bar.end_us > bar.start_us:
+                start = WIDE * bar.start_us / whole
+                parts.append(
+                    f"M{px(start)} {px(y(bar.lane))}h{max(WIDE * bar.end_us / whole - start, _LEAST_BAR):.2f}"
+                )
+        drawing.path(kind, "".join(parts))
+    return drawing.svg()
+
+
+def even_ticks(last_us: float) -> list[Tick]:
+    """Round times from 0, at most eight; 0 alone where nothing takes time."""
+    if last_us <= 0:
+        return [Tick(0.0, wording.duration(0.0))]
+    step = 10.0 ** _power(last_us / 7)
+    step *= next(times for times in (1, 2, 5, 10) if 7 * step * times >= last_us)
+    return [Tick(i * step / last_us, wording.duration(i * step)) for i in range(int(last_us / step) + 1)]
+
+
+def _power(value: float) -> int:
+    """The power of ten below a value."""
+    return int(f"{value:e}".partition("e")[2])

@@ -1,0 +1,77 @@
+"""Options of every command that talks to Kafka, and the settings made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from flowdiff.cli.streams import say
+from flowdiff.settings.effective import CONFIG_VARIABLE, kafka_of
+
+if TYPE_CHECKING:
+    from ingest.kafka.kafka_settings import KafkaSettings
+    from ingest.kafka.produce import Told, Written
+
+BootstrapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="Brokers to ask first. How to reach them: [kafka] of --config, FLOWDIFF_KAFKA_….",
+    ),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help=f"Configuration as of `ingest`; else {CONFIG_VARIABLE}.")
+]
+MESSAGE_FLAG: Final = {"message": "--message-bytes"}
+"""Of ProduceSettings."""
+
+
+def kafka_settings(bootstrap: list[str] | None, config: Path | None, **fields: object) -> KafkaSettings:
+    """Settings of a flag, the environment and a configuration. Warns where nothing is encrypted.
+
+    Raises ConfigError, InputError.
+    """
+    flags = {"kafka.bootstrap": ",".join(bootstrap)} if bootstrap else {}
+    settings = kafka_of(flags, os.environ, config, **fields)
+    if not settings.security.protocol.has_tls:
+        say("the connection to Kafka is not encrypted")
+    return settings
+
+
+@contextmanager
+def told_progress(what: str) -> Iterator[Told]:
+    """A line on a terminal with what was written; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what)
+
+        def told(written: Written) -> None:
+            rate = written.items / max(written.seconds, 1e-9)
+            bar.update(
+                task, description=f"{what}: {written.items:,} in {written.messages:,} messages, {rate:,.0f}/s"
+            )
+
+        yield told
+
+
+def print_written(written: Written) -> None:
+    """What a command wrote, in one line."""
+    rate = written.items / max(written.seconds, 1e-9)
+    typer.echo(
+        f"{written.items:,} spans or records in {written.messages:,} messages, {written.bytes:,} bytes, "
+        f"{written.seconds:.1f} s ({rate:,.0f} a second)"
+    )
+    if written.unread:
+        typer.echo(f"{written.unread:,} of them cannot be read, or have no id: passed on as they are")
+    if written.refused:
+        typer.echo(f"{written.refused:,} left out: empty, too large, damaged or not of their format")

@@ -1,0 +1,222 @@
+"""Rows for people: a table as wide as the terminal, or one block a row where it does not fit.
+
+A number, a time or a heading is never cut and a column never dropped. Texts give way, with `…`, down to
+LEGIBLE cells; where that is not enough every row becomes a block of `column │ value`. Without a
+terminal nothing is shortened, so that what reads it gets all of it; COLUMNS sets a width anyhow.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from schemas.quality import Quality
+
+LEGIBLE: Final = 12
+"""Cells that a text keeps at the least, if it has as many."""
+LEGIBLE_PROSE: Final = 30
+"""The same for a sentence, which is broken into lines instead of being cut."""
+GAPS: Final = (2, 1)
+"""Blanks between columns, and where it is tight."""
+BAR: Final = " │ "
+
+
+class Kind(Enum):
+    """What a column may suffer."""
+
+    NUMBER = "number"
+    """Right-aligned, never cut."""
+    EXACT = "exact"
+    """Times, keys: never cut."""
+    TEXT = "text"
+    """May end in `…`."""
+    PROSE = "prose"
+    """May be broken into lines. The last column only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Name and kind of a column."""
+
+    name: str
+    kind: Kind = Kind.TEXT
+
+
+def width_of_output() -> int | None:
+    """Cells of a line on standard output; None: no terminal, as long as it takes."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return None
+
+
+def print_rows(columns: Sequence[Heading], rows: Sequence[Sequence[str]], width: int | None = None) -> None:
+    """Print rows of text, one a column; what in them would steer a terminal is shown and not done.
+
+    width: cells of a line; None takes what `width_of_output` says.
+    """
+    shown = [[visible(cell) for cell in row] for row in rows]
+    named = [Heading(visible(column.name), column.kind) for column in columns]
+    limit = width_of_output() if width is None else width
+    fitted = fitted_widths(named, shown, limit)
+    lines = _blocks(named, shown, limit) if fitted is None else _table(named, shown, *fitted)
+    console = Console()
+    for line in lines:
+        # Soft: rich neither wraps nor cuts what is fitted already.
+        console.print(line, soft_wrap=True)
+
+
+def fitted_widths(
+    columns: Sequence[Heading], rows: Sequence[Sequence[str]], limit: int | None
+) -> tuple[list[int], int] | None:
+    """Cells of each column and of the gaps, so that a line takes `limit` at most; None where it cannot."""
+    natural = [
+        max(cell_len(column.name), *(cell_len(row[i]) for row in rows), 0) for i, column in enumerate(columns)
+    ]
+    if limit is None:
+        return natural, GAPS[0]
+    least = [min(wide, _least(column)) for column, wide in zip(columns, natural, strict=True)]
+    for gap in GAPS:
+        room = limit - gap * (len(columns) - 1)
+        if sum(least) <= room:
+            return _capped(least, natural, room), gap
+    return None
+
+
+def _capped(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
+    """The widest give way first: the largest cap on all columns, but for what they cannot do without."""
+    cap = max(natural, default=0)
+    while sum(max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)) > room:
+        cap -= 1
+    return [max(low, min(wide, cap)) for low, wide in zip(least, natural, strict=True)]
+
+
+def _least(column: Heading) -> int:
+    """Cells that a column cannot do without."""
+    if column.kind is Kind.TEXT:
+        return max(LEGIBLE, cell_len(column.name))
+    return max(LEGIBLE_PROSE, cell_len(column.name)) if column.kind is Kind.PROSE else sys.maxsize
+
+
+def _table(
+    columns: Sequence[Heading], rows: Sequence[Sequence[str]], widths: Sequence[int], gap: int
+) -> list[Text]:
+    lines = [Text(_line(columns, [column.name for column in columns], widths, gap), style="bold")]
+    for row in rows:
+        cells = [
+            [cell] if column.kind is not Kind.PROSE else _wrapped(cell, wide)
+            for column, cell, wide in zip(columns, row, widths, strict=True)
+        ]
+        for number in range(max(map(len, cells), default=0)):
+            part = [cell[number] if number < len(cell) else "" for cell in cells]
+            lines.append(Text(_line(columns, part, widths, gap)))
+    return lines
+
+
+def _line(columns: Sequence[Heading], cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
+    padded = [
+        " " * (wide - cell_len(cell)) + cell if column.kind is Kind.NUMBER else _padded(cell, wide)
+        for column, cell, wide in zip(columns, cells, widths, strict=True)
+    ]
+    return (" " * gap).join(padded).rstrip(" ")
+
+
+def shortened(text: str, width: int) -> str:
+    """`text` in at most `width` cells; `…` stands for its middle, for names differ at either end."""
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, width // 2).rstrip(" ")
+    # Cells of the end, turned round: `set_cell_size` cuts at the right.
+    tail = set_cell_size(text[::-1], width - width // 2 - 1).rstrip(" ")[::-1]
+    return f"{head}…{tail}"
+
+
+def _padded(text: str, width: int) -> str:
+    short = shortened(text, width)
+    return short + " " * (width - cell_len(short))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """A sentence in lines of at most `width` cells, broken between words."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines if lines[0] else lines[1:] or [""]
+
+
+def _blocks(columns: Sequence[Heading], rows: Sequence[Sequence[str]], limit: int | None) -> list[Text]:
+    """One block a row; without rows, the names. Texts give way, a number may run past the line's end."""
+    names = max((cell_len(column.name) for column in columns), default=0)
+    if limit is not None:
+        names = min(names, max(LEGIBLE, limit // 2))
+    room = sys.maxsize if limit is None else max(LEGIBLE, limit - names - len(BAR))
+    lines: list[Text] = [] if rows else [Text(column.name, style="bold") for column in columns]
+    for number, row in enumerate(rows, 1):
+        lines.append(Text(f"── row {number} ".ljust(min(limit or 40, 40), "─"), style="dim"))
+        for column, cell in zip(columns, row, strict=True):
+            value = cell if column.kind in (Kind.NUMBER, Kind.EXACT) else shortened(cell, room)
+            line = Text(_padded(column.name, names), style="bold")
+            line.append(BAR, style="not bold dim").append(value, style="not bold")
+            lines.append(line)
+    return lines
+
+
+def print_sentence(text: str, style: str = "dim") -> None:
+    """A line beside a table; broken between words where it is longer than the output is wide."""
+    limit = width_of_output()
+    lines = [visible(text)] if limit is None else _wrapped(visible(text), limit)
+    console = Console()
+    for line in lines:
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def print_drawing(text: str) -> None:
+    """A text whose lines belong under each other: none is broken, nothing in it steers the terminal."""
+    console = Console()
+    for line in text.splitlines():
+        console.print(Text(visible(line)), soft_wrap=True)
+
+
+def print_flags(flags: Mapping[Quality, int], requests: int) -> None:
+    """Quality flags under a table: how many requests carry each, and whether that matters.
+
+    Nothing where no request has a flag. A request may carry several.
+    """
+    from analyze.report.wording import count, percent
+    from schemas.quality import MEANINGS, UNTESTABLE
+
+    if not flags:
+        return
+    out = sum(n for flag, n in flags.items() if flag & UNTESTABLE)
+    calm = "none of them keeps a request out of tests" if out == 0 else "some keep requests out of tests"
+    print()
+    print_sentence(f"Flags on requests ({calm}):", style="bold")
+    columns = [
+        Heading("flag", Kind.EXACT),
+        Heading("requests", Kind.NUMBER),
+        Heading("share", Kind.NUMBER),
+        Heading("meaning", Kind.PROSE),
+    ]
+    rows = [
+        [str(flag.name), count(n), percent(n / requests), MEANINGS[flag]]
+        for flag, n in sorted(flags.items(), key=lambda item: -item[1])
+    ]
+    print_rows(columns, rows)

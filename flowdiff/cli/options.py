@@ -1,0 +1,148 @@
+"""Declare the options that several subcommands share; nothing here brings more than help needs."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from flowdiff.cli.settings_options import Options
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from analyze.scope import LakePeriod
+
+LAKE_HELP = "Lake: a folder, or s3://BUCKET/PREFIX."
+LakeOption = Annotated[str, typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help=LAKE_HELP)]
+PERIOD_HELP = "Period: all, yesterday, 2026-11-19/1d, START/END, 'last 1h'."
+PeriodOption = Annotated[str, typer.Option(help=PERIOD_HELP)]
+WHERE_HELP = (
+    "Only requests for which this holds: \"status != 'ok' and duration > 250ms\". Keys: root, kind (spans, "
+    "records), status (ok or the root's error class), inner_status (of the first failure below an ok root), "
+    "error (of any node that failed), duration, host, component, or any parameter (service.version); = != < "
+    "<= > >= like in, joined by and. Grammar: docs/concepts.md."
+)
+WhereOption = Annotated[str | None, typer.Option(help=WHERE_HELP)]
+UnsealedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsealed", help="Take windows that still go on, too: what live ingestion knows of them so far."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+PeriodsLakeOption = Annotated[
+    str | None,
+    typer.Option("--lake", envvar="FLOWDIFF_LAKE", metavar="LAKE", help="Lake of periods that name none."),
+]
+ReferenceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference",
+        metavar="PERIOD",
+        help="Period before: ISO range, `2026-11-19/1d`, `LAKE@range`; several: repeated, `A,B`.",
+    ),
+]
+ProblemOption = Annotated[
+    list[str] | None,
+    typer.Option("--problem", metavar="PERIOD", help="Period after, written the same way."),
+]
+PeriodsWhereOption = Annotated[
+    str | None,
+    typer.Option("--where", help="Filter of all periods: \"service.version = 'v2' and host = 'a'\"."),
+]
+ReferenceWhereOption = Annotated[
+    str | None, typer.Option("--reference-where", help="Filter of the reference only.")
+]
+ProblemWhereOption = Annotated[
+    str | None, typer.Option("--problem-where", help="Filter of the problem period only.")
+]
+ReportJsonOption = Annotated[
+    str | None, typer.Option("--json", help="Write the report as JSON here too; `-` prints it.")
+]
+ReportHtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write the page here too; `-` prints it.")
+]
+SaveOption = Annotated[
+    bool, typer.Option("--save/--no-save", help="Keep the report in the lake, under reports/.")
+]
+OpenOption = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+REFINE_OPTIONS: Final = Options(
+    only=("level", "host_policy", "host_roles"),
+    flags={"host_policy": "--hosts", "host_roles": "--host-role"},
+    everyday=(),
+)
+"""Of RefineSettings, alike in every command that refines."""
+
+
+class TableFormat(StrEnum):
+    """Forms of a query's result."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+def period_of(
+    lake: str,
+    period: str,
+    where: str | None = None,
+    *,
+    may_be_empty: bool = False,
+    unsealed: bool = False,
+    at_most: int | None = None,
+) -> LakePeriod:
+    """The period that was asked for, found in the lake; `may_be_empty` and `at_most` as in `resolve`.
+
+    unsealed: windows that go on are taken too.
+
+    Says on standard error what an interrupted import keeps from it. Raises PeriodError, LakeError.
+    """
+    from analyze.scope import resolve
+    from schemas.periods import parse_period
+
+    asked = parse_period(period, now_ns=time.time_ns(), where=where)
+    found = resolve(
+        asked,
+        default_lake=lake,
+        may_be_empty=may_be_empty,
+        provisional=provisional_folder() if unsealed else None,
+        at_most=at_most,
+    )
+    warn_of_pending([found])
+    return found
+
+
+def own_filters(reference_where: str | None, problem_where: str | None) -> dict[str, str]:
+    """Filters of single samples, by the sample's name."""
+    asked = (("reference", reference_where), ("problem", problem_where))
+    return {name: text for name, text in asked if text is not None}
+
+
+def warn_of_pending(periods: Iterable[LakePeriod]) -> None:
+    """One line on standard error for each lake with an interrupted import, or windows that are not sealed."""
+    from analyze.scope import notes
+
+    say_notes(notes([*periods]))
+
+
+def say_notes(notes: Iterable[str]) -> None:
+    """One line each on standard error."""
+    for note in notes:
+        typer.echo(visible(f"flowdiff: {note}"), err=True)
+
+
+def provisional_folder() -> Path:
+    """A new folder for what is read of windows that go on; it is removed when the process ends."""
+    folder = mkdtemp(prefix="flowdiff-unsealed-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return Path(folder)

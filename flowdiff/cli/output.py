@@ -1,0 +1,79 @@
+"""Write a result to a file that takes its place whole, or to standard output."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from schemas.errors import InputError
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+STDOUT: Final = "-"
+"""The name of standard output, wherever a file is asked for."""
+_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def is_stdout(output: Path | None) -> bool:
+    """Whether a result goes to standard output: None, or the name `-`."""
+    return output is None or str(output) == STDOUT
+
+
+@contextmanager
+def open_output(output: Path | None) -> Iterator[BinaryIO]:
+    """A file to write a result to; standard output for None and `-`.
+
+    It is written beside its place and renamed at the end, so that a failure leaves what was there before.
+    A pipe, a device or a descriptor of this process (`/dev/stdout`, bash's `>(…)`) is written to directly.
+    Raises InputError where it cannot be written.
+    """
+    if output is None or is_stdout(output):
+        yield sys.stdout.buffer
+        return
+    try:
+        written, target = _places(output)
+        out = os.fdopen(os.dup(written), "wb") if isinstance(written, int) else written.open("wb")
+    except OSError as error:
+        raise _cannot_write(output, error) from error
+    try:
+        with out:
+            yield out
+        if target is not None and isinstance(written, Path):
+            _take_place(written, target, output)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise _cannot_write(output, error) from error
+    finally:
+        if target is not None and isinstance(written, Path):
+            written.unlink(missing_ok=True)
+
+
+def _places(output: Path) -> tuple[Path | int, Path | None]:
+    """(where it is written: a path or a descriptor, the place it takes in the end; None: it is there)."""
+    own = _DESCRIPTOR.fullmatch(str(output))
+    if own is not None or str(output) in _STREAMS:
+        return (_STREAMS[str(output)] if own is None else int(own[1])), None
+    if output.exists() and not output.is_file():
+        return output, None
+    target = output.resolve()
+    return target.with_name(f".{target.name}.{os.getpid()}.part"), target
+
+
+def _take_place(written: Path, target: Path, output: Path) -> None:
+    try:
+        if target.exists():
+            written.chmod(target.stat().st_mode)
+        written.replace(target)
+    except OSError as error:
+        raise _cannot_write(output, error) from error
+
+
+def _cannot_write(output: Path, error: OSError) -> InputError:
+    return InputError(f"'{output}' cannot be written: {error.strerror}.", remedy="Check the path.")

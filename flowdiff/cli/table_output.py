@@ -1,0 +1,167 @@
+"""Write tables as JSON, CSV or Parquet, for people's other tools."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from analyze.sql.values import python_values, times_as_text
+from flowdiff.cli.options import TableFormat
+from flowdiff.cli.output import is_stdout, open_output
+from schemas.errors import ConfigError, QueryError
+from schemas.visible import ESCAPED_CLASS, escaped
+
+# A spreadsheet runs a cell that begins with one of these as a formula; the wide forms too, where it reads
+# East Asian text.
+_FORMULA: Final = "=+-@\t\r\n＝＋－＠"
+_RUN_OR_HIDDEN: Final = f"^[{re.escape(_FORMULA)}]|{ESCAPED_CLASS}"
+
+
+def print_json(table: pa.Table) -> None:
+    """Rows as a JSON array on standard output, one object a line."""
+    write_json(table.to_reader(), sys.stdout.buffer)
+
+
+def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
+    """Rows as a JSON array, one object a line, batch by batch. NaN becomes null, times ISO 8601."""
+    separator = b"[\n"
+    for batch in reader:
+        for row in zip(*map(python_values, batch.columns), strict=True):
+            out.write(separator + _json(dict(zip(batch.schema.names, row, strict=True))).encode())
+            separator = b",\n"
+    out.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON in which nothing hides: what is invisible or steers a terminal is spelled `\\u200b`."""
+    plain = _plain(value)
+    try:
+        text = json.dumps(plain, ensure_ascii=False, indent=indent)
+    except TypeError:  # a number that only its own digits tell, which json writes none of
+        text = _spelled(plain)
+    return escaped(text, keep_line_ends=True)
+
+
+def _spelled(plain: Any) -> str:
+    """JSON of what `_plain` gives, a Decimal digit by digit."""
+    if isinstance(plain, dict):
+        inner = (f"{json.dumps(key, ensure_ascii=False)}: {_spelled(part)}" for key, part in plain.items())
+        return f"{{{', '.join(inner)}}}"
+    if isinstance(plain, list):
+        return f"[{', '.join(map(_spelled, plain))}]"
+    return f"{plain:f}" if isinstance(plain, Decimal) else json.dumps(plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """`value` in JSON's own types; a Decimal with a fraction that a double cannot hold stays one."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # DuckDB's sum of integers is one, without a fraction
+        number = int(value) if value == int(value) else float(value)
+        return number if Decimal(repr(number)) == value else value
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def write_csv(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
+    """Rows as CSV with a header; quotes only where a value needs them.
+
+    Null is nothing, the empty text `""`. Lists and structs are JSON. Text that a spreadsheet would run gets a
+    `'`, and characters that nobody sees or that steer a terminal are spelled `\\u200b` (line ends and tabs
+    aside): exact are JSON and Parquet. (Arrow's own writer quotes every text.)
+    """
+    names = pa.array([_csv_text(name) for name in reader.schema.names], pa.string())
+    out.write(",".join(_quoted(names).to_pylist()).encode() + b"\n")
+    for batch in reader:
+        cells = [pc.fill_null(_csv_cells(column), "") for column in batch.columns]
+        lines = pc.binary_join_element_wise(*cells, ",")
+        out.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())
+
+
+def _csv_cells(column: pa.Array) -> pa.Array:
+    """[rows] text of one column, quoted where needed."""
+    type_ = column.type
+    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        return column.cast(pa.string())
+    if pa.types.is_date(type_) or pa.types.is_time(type_) or pa.types.is_timestamp(type_):
+        return times_as_text(column)
+    if pa.types.is_string(type_) and not pc.any(pc.match_substring_regex(column, _RUN_OR_HIDDEN)).as_py():
+        return _quoted(column)
+    text = [None if value is None else _csv_text(value) for value in python_values(column)]
+    return _quoted(pa.array(text, pa.string()))
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    """Texts with a quote, comma or line end, and empty ones, in quotes."""
+    needs = pc.match_substring_regex(text, '^$|[",\r\n]')
+    inside = pc.replace_substring(text, '"', '""')
+    return pc.if_else(needs, pc.binary_join_element_wise('"', inside, '"', ""), text)
+
+
+def _csv_text(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    plain = _plain(value)
+    if not isinstance(plain, str):
+        return _json(plain)
+    text = escaped(plain, keep_line_ends=True)
+    return f"'{text}" if isinstance(value, str) and text.startswith(tuple(_FORMULA)) else text
+
+
+def write_table(reader: pa.RecordBatchReader, form: TableFormat, output: Path | None) -> None:
+    """Write a result as CSV, JSON or Parquet, to a file or (not Parquet) to standard output.
+
+    Raises ConfigError for Parquet on standard output, QueryError for a column that Parquet has no type for.
+    """
+    if is_stdout(output) and form is TableFormat.PARQUET:
+        raise ConfigError("Parquet does not go to a terminal.", remedy="Name a file with --output.")
+    with open_output(output) as out:
+        _write(reader, form, out)
+
+
+def _write(reader: pa.RecordBatchReader, form: TableFormat, out: BinaryIO) -> None:
+    if form is TableFormat.JSON:
+        write_json(reader, out)
+    elif form is TableFormat.PARQUET:
+        with _parquet(out, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+    else:
+        write_csv(reader, out)
+
+
+def _parquet(out: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer. Raises QueryError where Parquet has no type for a column."""
+    for field in schema:
+        try:
+            pq.ParquetWriter(io.BytesIO(), pa.schema([field])).close()
+        except pa.ArrowNotImplementedError as error:
+            raise QueryError(
+                f"Parquet has no type for the column '{field.name}' ({field.type}).",
+                remedy="Cast it, for example to VARCHAR.",
+            ) from error
+    return pq.ParquetWriter(out, schema, compression="zstd")
+
+
+def print_json_value(value: Any) -> None:
+    """One value as indented JSON on standard output."""
+    sys.stdout.buffer.write(f"{_json(value, indent=1)}\n".encode())

@@ -1,0 +1,67 @@
+"""What the commands of upkeep share: the store of the lake, its lock, the clock."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowdiff.cli.version import version
+from schemas.errors import LakeError
+from schemas.windows import parse_duration_ns
+
+if TYPE_CHECKING:
+    from stitch.lake.store import Store
+
+GraceOption = Annotated[
+    str,
+    typer.Option(
+        help="How long files stay for readers that had started before they left the lake; 0 for not at all.",
+        metavar="AGE",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepRun:
+    """One run."""
+
+    store: Store
+    now_ns: int
+    owner: str
+    created_by: str
+
+
+def duration_ns(text: str) -> int:
+    """Nanoseconds of a duration, or of `0`. Raises ConfigError."""
+    return 0 if text.strip() == "0" else parse_duration_ns(text)
+
+
+@contextmanager
+def upkeep(lake: str, what: str) -> Iterator[UpkeepRun]:
+    """The lake, held against imports where it is a folder. `what` is for messages. Raises LakeError."""
+    from stitch.lake.disk import exclusive_lock
+    from stitch.lake.layout import LAKE_FILE
+    from stitch.lake.place import is_bucket, open_store
+
+    if not is_bucket(lake) and not (Path(lake) / LAKE_FILE).is_file():
+        raise LakeError(f"There is no lake at '{lake}'.", remedy="Check the path.")
+    with ExitStack() as held:
+        try:
+            if not is_bucket(lake):
+                held.enter_context(exclusive_lock(Path(lake)))
+            yield UpkeepRun(
+                open_store(lake), time.time_ns(), f"{os.getpid()}-{uuid.uuid4().hex}", f"flowdiff {version()}"
+            )
+        except OSError as error:
+            raise LakeError(
+                f"{what} of '{lake}' failed: {error.strerror or error}.",
+                remedy="Nothing is lost: run the same command again.",
+            ) from error

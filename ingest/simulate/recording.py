@@ -1,0 +1,134 @@
+"""How a run is recorded: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+from ingest.simulate.faults import Injection, Mechanism
+from ingest.simulate.points import HOSTS, MDS_HOST, POINTS, Point
+from ingest.simulate.run import RunPlan
+from ingest.simulate.shard import SAMPLING
+from ingest.simulate.streams import mix, request_keys, unit_interval
+from ingest.simulate.trace import Structure, Trace, decode
+from schemas.arrays import B1, I8
+
+RENAMED = {"DISPATCH": "REQUEST_DISPATCH"}
+"""N6: new names of the metadata server's trace points."""
+_LOSS, _TRACE_ID = 11, 12
+"""Purposes of request keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequests:
+    """The requests of one shard that reach a trace, in order of their start. [requests] columns."""
+
+    rows: I8
+    """Rows of the trace."""
+    request_id: list[str]
+    trace_id: list[str]
+    start_ns: I8
+    """Since the epoch, by the entry host's clock."""
+    sample_rate: npt.NDArray[np.float64]
+    renamed: B1
+
+
+class Recording:
+    """Turns the simulator's time and numbers into what a tracing system would have recorded."""
+
+    def __init__(self, plan: RunPlan, start_ns: int) -> None:
+        """`start_ns`: when the run began, ns since the epoch."""
+        self.plan, self.start_ns = plan, start_ns
+        name = (
+            f"{plan.workload} {plan.seed} {start_ns} {[(c.name, c.injection.severity) for c in plan.causes]}"
+        )
+        self.tag = blake2b(name.encode(), digest_size=4).hexdigest()
+        injections = {c.injection.mechanism: c.injection for c in plan.causes}
+        self._sampling = injections.get(Mechanism.SAMPLING)
+        self._skew = injections.get(Mechanism.CLOCK_SKEW)
+        self._loss = injections.get(Mechanism.SPAN_LOSS)
+        self._rename = injections.get(Mechanism.RENAME)
+
+    def recorded(self, trace: Trace) -> RecordedRequests:
+        """Which requests are recorded, and under which names."""
+        begin = trace.time_ns[trace.first_step[:-1]]
+        rate = np.full(len(trace), self.plan.sample)
+        kept = np.ones(len(trace), dtype=bool)
+        if self._sampling is not None:
+            rate[begin >= self._sampling.start_ns] /= max(1.0, self._sampling.severity)
+            kept = unit_interval(request_keys(self.plan.seed, trace.uid, SAMPLING)) < rate
+        rows = np.flatnonzero(kept)
+        rows = rows[np.argsort(begin[rows], kind="stable")]
+        uids = trace.uid[rows]
+        salt = int(self.tag, 16)
+        high, low = (request_keys(self.plan.seed, uids, _TRACE_ID + salt + i).tolist() for i in range(2))
+        return RecordedRequests(
+            rows=rows,
+            request_id=[f"{self.tag}-{uid:x}" for uid in uids.tolist()],
+            trace_id=[f"{h:016x}{low_:016x}" for h, low_ in zip(high, low, strict=True)],
+            start_ns=begin[rows] + self.start_ns,
+            sample_rate=rate[rows],
+            renamed=self._active(self._rename, begin[rows]),
+        )
+
+    @staticmethod
+    def _active(fault: Injection | None, begin: I8) -> B1:
+        on = fault is not None and fault.severity > 0.0
+        return begin >= fault.start_ns if fault is not None and on else np.zeros(len(begin), dtype=bool)
+
+    def clock_offsets(self, structures: Sequence[Structure]) -> list[I8] | None:
+        """[steps] what each step's host adds to the time, by structure; None: all clocks agree."""
+        if self._skew is None or self._skew.severity == 0.0:
+            return None
+        ahead = {host: round(self._skew.severity * 1e6) if host == MDS_HOST else 0 for host in HOSTS}
+        return [
+            np.array([ahead[POINTS[s.code].host] for strand in structure.strands for s in strand])
+            for structure in structures
+        ]
+
+    def recorded_times(self, trace: Trace, structures: Sequence[Structure]) -> I8:
+        """[steps] of the trace: time on the recording host, ns since the epoch."""
+        times = trace.time_ns + self.start_ns
+        offsets = self.clock_offsets(structures)
+        if offsets is None or self._skew is None or len(trace) == 0:
+            return times
+        added = np.concatenate([offsets[s] for s in trace.structure.tolist()])
+        return np.where(trace.time_ns >= self._skew.start_ns, times + added, times)
+
+    def lost(self, trace: Trace) -> B1 | None:
+        """[steps] of the trace: the record never arrives; None: nothing is lost."""
+        if self._loss is None or self._loss.severity == 0.0:
+            return None
+        keys = np.repeat(
+            request_keys(self.plan.seed, trace.uid, _LOSS), np.diff(trace.first_step).astype(np.int64)
+        )
+        step = np.arange(len(keys), dtype=np.uint64)
+        unlucky = unit_interval(mix(keys + step)) < self._loss.severity
+        return unlucky & (trace.time_ns >= self._loss.start_ns)
+
+
+def recorded_point(code: int, renamed: bool) -> Point:
+    """A trace point's name and host as recorded; `renamed` after the deploy of N6."""
+    point = POINTS[code]
+    if renamed and point.host == MDS_HOST and point.name in RENAMED:
+        return Point(
+            point.host,
+            point.component,
+            RENAMED[point.name],
+            point.label,
+            point.kind,
+            point.span,
+            point.span_name,
+            point.status,
+            point.params,
+        )
+    return point
+
+
+def decoded(trace: Trace) -> list[Structure]:
+    """Every structure of a trace, decoded."""
+    return [decode(raw) for raw in trace.structures]

@@ -1,0 +1,150 @@
+"""Blocks of any texts and numbers: inert on the page, within its width on a terminal, the same in Parquet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import StringIO
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles.page_reader import Reader
+from rich.console import Console
+
+from analyze.report.blocks import (
+    Blocks,
+    Column,
+    Details,
+    Fact,
+    Facts,
+    Items,
+    Only,
+    Part,
+    Run,
+    Table,
+    Text,
+    Words,
+    cell,
+)
+from analyze.report.page_templates import blocks_html
+from analyze.report.terminal import print_blocks
+from schemas.report.columns import arrow_schema, arrow_table, stored
+
+TEXT = st.text(st.sampled_from("ab/._:<>&\"'[]\x1b\x00\n\u202e é漢…→"), max_size=200)
+US = st.floats(0, 1e12)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    n0: int
+    n1: int
+    mean0_us: float | None
+    mean1_us: float
+    q: float
+
+
+ROWS = st.lists(
+    st.builds(Row, TEXT, st.integers(0, 10**12), st.integers(0, 10**12), st.none() | US, US, st.floats(0, 1)),
+    max_size=5,
+)
+COLUMNS = (
+    stored("name", "name", "what it is called", label="Call site"),
+    stored("n{}", "count", "requests, {}", label="Requests"),
+    stored("mean{}_us", "us", "mean, {}", label="Mean", far=1, null=True),
+    stored("q", "p", "p, corrected", label="q", far=2),
+    Column("", "Twice", "text", lambda row: (Run(row.name, "code"), " ", row.name)),
+)
+
+
+def blocks(text: str, rows: list[Row]) -> Blocks:
+    """One of each kind."""
+    words: Words = (text, Run(text, "strong"), Run(text, "tag", title=text), Run("x", href="#here"))
+    table = Table(text, COLUMNS, rows, total=len(rows) + 1, first=2, tone=lambda _row: "up")
+    inner = (
+        Text(words),
+        Items([words, text], ordered=True),
+        Facts([Fact(text, words)]),
+        Facts([Fact(text, words)], "numbers"),
+        table,
+        Details(words, (table,)),
+        Only("page", (Text(text, "pre"),)),
+        Only("terminal", (Text(text, "dim"),)),
+    )
+    return (Part(words, inner, note=words, anchor="here"), Part(words, inner, look="card", open=True))
+
+
+@settings(max_examples=60)
+@given(TEXT, ROWS, st.integers(60, 120))
+def test_any_text_is_inert_and_fits(text: str, rows: list[Row], width: int) -> None:
+    out = StringIO()
+    print_blocks(blocks(text, rows), Console(file=out, width=width, color_system=None, legacy_windows=False))
+    told = out.getvalue()
+    assert not set(told) & {"\x1b", "\x00", "\u202e"}
+    assert all(len(line.rstrip()) <= width for line in told.splitlines())
+    page = blocks_html(blocks(text, rows), "-2")
+    seen = Reader(page)
+    assert seen.open == []
+    assert not set(page) & {"\x1b", "\x00", "\u202e"}
+    assert {tag for tag, _ in seen.tags} <= {
+        *(
+            "section",
+            "article",
+            "div",
+            "details",
+            "summary",
+            "h2",
+            "h3",
+            "span",
+            "strong",
+            "code",
+            "a",
+            "wbr",
+        ),
+        *("p", "pre", "ul", "ol", "li", "dl", "dt", "dd", "table", "thead", "tbody", "tr", "th", "td"),
+    }
+    ids = [attrs["id"] for _, attrs in seen.tags if "id" in attrs]
+    assert ids == ["here-2", "here-title-2"]
+    assert {attrs["href"] for tag, attrs in seen.tags if tag == "a"} <= {"#here-2"}
+
+
+@given(ROWS)
+def test_what_is_stored_is_what_the_rows_hold(rows: list[Row]) -> None:
+    table = arrow_table(COLUMNS, rows)
+    assert table.schema.equals(arrow_schema(COLUMNS), check_metadata=True)
+    assert table.to_pylist() == [
+        {
+            "name": row.name,
+            "n0": row.n0,
+            "n1": row.n1,
+            "mean0_us": row.mean0_us,
+            "mean1_us": row.mean1_us,
+            "q": row.q,
+        }
+        for row in rows
+    ]
+
+
+def test_a_stored_pair_is_two_described_fields() -> None:
+    before, after = arrow_schema(COLUMNS[1:2])
+    assert (before.name, after.name) == ("n0", "n1")
+    assert before.type == after.type == pa.int64()
+    assert after.metadata == {b"doc": b"requests, problem"}
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (COLUMNS[1], "29 → 3\u202f174"),
+        (COLUMNS[2], "– → 1.5\u00a0ms"),
+        (COLUMNS[3], "0.031"),
+        (Column("n1", "", "key", lambda _row: "a" * 32), "a" * 10),
+        (Column("", "", "gain", lambda _row: 0.12), "+12\u00a0%"),
+        (Column("", "", "p", lambda _row: None), "not run"),
+    ],
+)
+def test_a_value_reads_by_its_unit(column: Column, text: str) -> None:
+    words = cell(column, Row("a", 29, 3_174, None, 1_500.0, 0.031))
+    parts = [words] if isinstance(words, str | Run) else [*words]
+    assert "".join(part.text if isinstance(part, Run) else part for part in parts) == text

@@ -1,0 +1,79 @@
+"""A history is for noise and for what is usual, never for the value before (ALGORITHMS L.10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from oracles.refined import MINUTE_NS, Call, call, request_events, stored, table
+from oracles.span_events import T0
+
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.population import Sample
+from analyze.refine.pipeline import refine
+from analyze.refine.settings import RefineSettings
+from schemas.report.findings import ChangeKind
+
+REQUESTS = 120
+WITHOUT = ("abnormal-reference",)
+
+
+def pages(us: float, failing: int = 0) -> list[Call]:
+    """A minute of requests whose read takes about that long; some of the reads fail."""
+    rng = np.random.default_rng(int(us))
+    took = us * np.exp(rng.normal(0, 0.2, REQUESTS))
+    status = ["x"] * failing + ["ok"] * (REQUESTS - failing)
+    return [
+        call("web/get", 0, 500 + took[n], call("db/read", 10, took[n], status=status[n]))
+        for n in range(REQUESTS)
+    ]
+
+
+def run(reference: Sequence[Call], problem: Sequence[Call], without: tuple[str, ...] = ()) -> RobustRun:
+    """With a history of eight minutes in which a read takes a millisecond, more or less."""
+    periods = (reference, problem, *(pages(1_000 + 10 * n) for n in range(8)))
+    batches = [
+        table(
+            [
+                row
+                for n, request in enumerate(requests)
+                for row in request_events(request, f"{at:08x}{n:024x}", T0 + at * MINUTE_NS + n * 10**9 // 3)
+            ]
+        )
+        for at, requests in enumerate(periods)
+    ]
+    samples = tuple(
+        Sample(str(at), "", T0 + at * MINUTE_NS, T0 + (at + 1) * MINUTE_NS) for at in range(len(periods))
+    )
+    whole = refine(*stored(batches), RefineSettings(), samples=samples)
+    settings = RobustSettings(paths=False, without=without)
+    return robust_run(whole.of_samples(0, 2), whole.of_samples(2, len(periods)), settings)
+
+
+@pytest.mark.parametrize(
+    ("reference", "problem"), [(pages(9_000), pages(9_900)), (pages(1_000, 60), pages(1_000, 78))]
+)
+def test_the_same_incident_on_both_sides_is_no_finding(reference: list[Call], problem: list[Call]) -> None:
+    found = run(reference, problem)
+    assert not found.confounded.kept
+    assert "there before" in found.confounded.text("abnormal-reference")
+    assert run(reference, problem, without=WITHOUT).confounded.kept, "the rule pays its rent"
+
+
+def test_faster_than_an_abnormal_reference_is_not_slower() -> None:
+    found = run(pages(18_000), pages(12_000))
+    assert ChangeKind.SLOWER not in {change.kind for change in found.confounded.kept}
+
+
+def test_what_got_worse_than_an_abnormal_reference_is_found_with_its_value() -> None:
+    found = run(pages(9_000), pages(40_000))
+    (slower,) = [c for c in found.confounded.kept if c.kind is ChangeKind.SLOWER]
+    assert slower.before == pytest.approx(9_000, rel=0.1)
+    assert slower.after == pytest.approx(40_000, rel=0.1)
+
+
+def test_of_an_ordinary_reference_all_ordinary_times_say_what_was_before() -> None:
+    (slower,) = [c for c in run(pages(1_020), pages(3_000)).confounded.kept if c.kind is ChangeKind.SLOWER]
+    assert slower.n0 == REQUESTS * 9
