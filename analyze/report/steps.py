@@ -200,7 +200,7 @@ def _text(stretch: Sequence[Line | StepRow], fates: Sequence[Fate]) -> str:
     told = [f"{wording.count(fates.count(fate))} {word}" for fate, word in words.items() if fate in fates]
     tested = sum(part.tested for part in stretch)
     if tested:
-        told.append(f"{wording.count(tested)} changed by test")
+        told.append(f"{wording.count(tested)} changed significantly")
     if told:
         return f"{steps} steps, {', '.join(told)}"
     before, after = (

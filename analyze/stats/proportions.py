@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, chdtr, chdtri, ndtr
+from scipy.special import betaincinv, chdtr, chdtri
 
 from analyze.stats.hypergeometric import at_least, at_most
 from schemas.arrays import F8, I8
@@ -91,35 +91,6 @@ def smallest_new_share(
         low, high = (low, middle) if passes(middle) else (middle + 1, high)
     # P(Bin(n, s) >= k) = P(Beta(k, n-k+1) <= s)
     return float(betaincinv(low, n1 - low + 1, power))
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadProportions:
-    """Two shares with over-dispersion, arrays of the inputs' shape."""
-
-    difference: F8
-    """Share of the problem less share of the reference."""
-    z: F8
-    """Over its standard error, √φ included."""
-
-    @property
-    def p(self) -> F8:
-        """Two-sided, normal."""
-        p: F8 = 2.0 * ndtr(-np.abs(self.z))
-        return p
-
-
-def proportions_with_spread(k0: F8, n0: F8, k1: F8, n1: F8, dispersion: F8 | float) -> SpreadProportions:
-    """Quasi-binomial two-sample z: the pooled variance times φ.
-
-    k and n may be fractions (weights); n > 0, φ >= 1. The variance is at least that of half an occurrence, so
-    that 0 of n against 0 of n is no change and not 0/0.
-    """
-    total = n0 + n1
-    share = (k0 + k1) / total
-    variance = np.maximum(share * (1 - share), 0.25 / total) * dispersion * (1 / n0 + 1 / n1)
-    difference = k1 / n1 - k0 / n0
-    return SpreadProportions(difference, difference / np.sqrt(variance))
 
 
 def share_dispersion(

@@ -107,7 +107,7 @@ def test_share_tests_keep_their_size_and_have_power() -> None:
     share = rng.uniform(0.05, 0.5, m)
     parts = rng.binomial(n // blocks, share[:, None], (m, blocks)).astype(float)
     asked = np.full((m, 2), float(n))
-    for moved, low, high in ((0.0, 0, 3), (0.25, 950, m)):
+    for moved, low, high in ((0.0, 0, 3), (0.25, 900, m)):
         after = rng.binomial(n, np.minimum(share + moved, 1.0)).astype(float)
         held = np.stack([parts.sum(axis=1), after], axis=1)
         tests = share_tests(held, asked, parts, np.full((m, blocks), n / blocks), settings, cold=False)

@@ -13,7 +13,7 @@ from rich.console import Console
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings
@@ -101,7 +101,7 @@ def test_it_is_told_on_the_terminal_and_on_the_page() -> None:
     told = " ".join(out.getvalue().replace("\u00a0", " ").split())
     page = render_html(outcome.report, outcome.views).replace("\u00a0", " ")
     for text in (told, page):
-        assert "At 1 place a change by test is no finding, as ordinary times held such values:" in text
+        assert "At 1 call site a significant change is no finding, as the baseline held such values:" in text
         assert "Leave incidents out of the history to see it." in text
     assert told.startswith("! At 1 place")
 

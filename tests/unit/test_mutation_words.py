@@ -70,7 +70,7 @@ def test_a_negligible_edge_is_no_reason():
 def test_no_changed_edge_is_said():
     mutation = timing([FAST] * 3, [FAST, SLOW, FAST])
     calm = tuple(edge.model_copy(update={"changed": False}) for edge in mutation.edges)
-    assert told(mutation.model_copy(update={"edges": calm})).endswith("changed by test.")
+    assert told(mutation.model_copy(update={"edges": calm})).endswith("changed significantly.")
 
 
 def test_means_that_read_alike_are_not_a_move():

@@ -224,7 +224,7 @@ def test_what_changed_has_a_row_with_its_part_and_the_rest_is_folded() -> None:
         "slow",
         "9 unchanged steps",
         "new",
-        "4 steps, 1 changed by test",
+        "4 steps, 1 changed significantly",
         "c4",
     ]
     assert [line.heat for line in view.lines] == [

@@ -139,7 +139,7 @@ def test_a_card_says_what_where_how_much_how_sure_and_whom(page: str):
     for part in (
         "fails",
         "productcatalogservice",
-        "from 3 places",
+        "from 3 callers",
         "0.1\u00a0%",
         "12\u00a0%",
         "+11 to +13\u00a0points",

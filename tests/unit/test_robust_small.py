@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from oracles.refined import Call, call, population
 from oracles.span_events import T0
@@ -11,11 +12,12 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from schemas.events import EventKind
-from schemas.report.accounts import VerdictSection
+from schemas.report.accounts import AccountSection, VerdictSection
 from schemas.report.findings import FindingsSection
+from schemas.report.report import Report
 
 SECOND_NS = 10**9
 HOUR_NS = 3_600 * SECOND_NS
@@ -125,3 +127,54 @@ def test_operations_of_one_component_that_call_the_same_besides_or_no_longer_are
     assert ("also calls audit/log" in joined) == is_new
     assert ("does not call audit/log" in joined) == (not is_new)
     assert all("mailer" in title for title in titles if title != joined)
+
+
+def made(n: int, seed: int, *, failing: int = 0) -> list[Call]:
+    """Pages that read, for times that scatter; reads inside that fail make no page fail."""
+    rng = np.random.default_rng(seed)
+    took = 1_000 * np.exp(rng.normal(0, 0.2, n))
+    return [
+        call("web/get", 0, t + 10, call("db/read", 5, t, status="timeout" if at % 20 < failing else "ok"))
+        for at, t in enumerate(took.tolist())
+    ]
+
+
+def compared(before: list[Call], after: list[Call], settings: RobustSettings) -> Report:
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 600 * SECOND_NS)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    found = replace(population(before, after), samples=samples)
+    return compare(found, [Chosen(METHOD, settings)]).report
+
+
+@pytest.mark.parametrize(
+    ("floors", "outcome"),
+    [
+        ({}, "unchanged"),
+        ({"new_floor": 0.5, "shape_floor": 0.6, "time_floor": 5.0}, "cannot-tell"),
+        ({"new_floor": 0.5}, "cannot-tell"),
+        ({"shape_floor": 0.6}, "cannot-tell"),
+        ({"min_z": 30.0}, "cannot-tell"),
+    ],
+)
+def test_a_report_promises_no_more_than_its_tests_look_for(floors: dict[str, float], outcome: str) -> None:
+    settings = RobustSettings(explained=0, paths=False, **floors)  # type: ignore[arg-type]
+    verdict = compared(made(600, 1), made(600, 2), settings).section(VerdictSection)
+    assert verdict is not None
+    assert verdict.outcome == outcome
+    (row,) = verdict.visible
+    assert row.share is None or row.share >= settings.new_floor
+    assert row.ratio is None or row.ratio >= 1 + settings.time_floor
+
+
+def test_calls_that_fail_inside_of_requests_that_succeed_are_not_unchanged() -> None:
+    """98 of 1,847 such requests stood in the breakdown beside "unchanged", exit 0 (L.10.2)."""
+    lax = RobustSettings(explained=0, paths=False, new_floor=0.5, shape_floor=0.6)
+    report = compared(made(600, 1), made(600, 2, failing=1), lax)
+    verdict, accounts = report.section(VerdictSection), report.section(AccountSection)
+    assert verdict is not None
+    assert accounts is not None
+    assert [account.measure for account in accounts.accounts if account.changed] == ["errors"]
+    assert verdict.outcome == "not-explained"
+    assert "The share of requests with a failing call changed by test" in verdict.reasons[0]

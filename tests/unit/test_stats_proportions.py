@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 from oracles import statistics as oracle
 from scipy.stats import hypergeom
 
+from analyze.stats.estimate import share_change
 from analyze.stats.hypergeometric import at_least, at_most
-from analyze.stats.proportions import (
-    fisher,
-    proportions_with_spread,
-    share_dispersion,
-)
+from analyze.stats.proportions import fisher, share_dispersion
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.data())
@@ -50,12 +47,12 @@ def test_swapping_periods_swaps_tails() -> None:
 
 
 def test_z_of_known_numbers_and_of_none() -> None:
-    found = proportions_with_spread(*(np.array([x]) for x in (50.0, 100.0, 70.0, 100.0)), 4.0)
-    assert found.difference[0] == pytest.approx(0.2)
+    found = share_change(np.array([[50.0, 70.0]]), np.full((1, 2), 100.0), prior_phi=4.0)
+    assert found.change[0] == pytest.approx(0.2)
     assert found.z[0] == pytest.approx(0.2 / np.sqrt(0.6 * 0.4 * 0.02) / 2)
-    none = proportions_with_spread(*(np.array([x]) for x in (0.0, 100.0, 0.0, 50.0)), 1.0)
+    none = share_change(np.zeros((1, 2)), np.array([[100.0, 50.0]]))
     assert none.z[0] == 0.0
-    assert none.p[0] == 1.0
+    assert none.p_with_noise[0] == 1.0
 
 
 def simulate(phi: float, tests: int, windows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -100,20 +97,21 @@ def test_too_few_windows_take_the_prior() -> None:
 @pytest.mark.parametrize("phi", [1.0, 4.0])
 def test_size_with_the_dispersion_of_history(phi: float) -> None:
     counts, trials = simulate(phi, 3_000, 22, 4)
-    known = share_dispersion(counts[:, :20], trials[:, :20], unbiased=True)
-    p = proportions_with_spread(counts[:, 20], trials[:, 20], counts[:, 21], trials[:, 21], known).p
-    assert (p <= 0.05).mean() <= 0.085  # a t of about 18 degrees of freedom, read as a normal
-    blind = proportions_with_spread(counts[:, 20], trials[:, 20], counts[:, 21], trials[:, 21], 1.0).p
+    order = [20, 21, *range(20)]
+    found = share_change(counts[:, order], trials[:, order])
+    assert (found.p_with_noise <= 0.05).mean() <= 0.075
+    low, high = found.interval()
+    assert ((low <= 0) & (high >= 0)).mean() >= 0.93
+    blind = share_change(counts[:, order[:2]], trials[:, order[:2]])
     if phi > 1:
-        assert (blind <= 0.05).mean() > 0.25
+        assert (blind.p_with_noise <= 0.05).mean() > 0.25
 
 
 def test_power_against_eighteen_points() -> None:
-    counts, trials = simulate(2.0, 500, 21, 5)
-    phi = share_dispersion(counts[:, :20], trials[:, :20], unbiased=True)
-    moved = np.random.default_rng(6).binomial(400, 0.48, 500).astype(float)
-    p = proportions_with_spread(counts[:, 20], trials[:, 20], moved, trials[:, 20], phi).p
-    assert (p <= 0.01).mean() > 0.8
+    counts, _ = simulate(2.0, 500, 21, 5)
+    moved = np.random.default_rng(6).binomial(400, 0.48, (500, 1)).astype(float)
+    found = share_change(np.hstack((counts[:, 20:], moved, counts[:, :20])), np.full((500, 22), 400.0))
+    assert (found.p_with_noise <= 0.01).mean() > 0.7  # Student: twenty windows tell φ
 
 
 def test_tails_are_those_of_scipy() -> None:

@@ -1,33 +1,25 @@
 """Test whether clusters hold another share of their root type in the second sample (C.3, L.3, L.9).
 
 Requests are counted by cluster, sample, root type, category and block of time. Shares are conditional on the
-cluster's dominant root type, so that another mix of requests is no change. Exact test, and the difference in
-standard errors with the over-dispersion that blocks of the reference show, and a share must leave what those
-blocks show. The robust engine asks for more errors where few blocks show them (Student).
+cluster's dominant root type, so that another mix of requests is no change. They are `share_change`:
+an exact test, standard errors with the over-dispersion of the reference's blocks, and what they show left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from analyze.methods.clusters.settings import ClustersSettings
 from analyze.population import Population
+from analyze.stats.estimate import share_change
 from analyze.stats.multiple import q_values
-from analyze.stats.noise import LEAST_FOR_ENVELOPE
-from analyze.stats.proportions import fisher, proportions_with_spread, share_dispersion
 from analyze.stats.time_blocks import equal_count_blocks
 from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
 from schemas.windows import NS_PER_US
-
-_LEAST_IN_BLOCK: Final = 5
-"""Requests of a block that show how far a share goes on its own."""
-_MARGIN: Final = 0.02
-"""A share must leave what the blocks show by this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,35 +158,14 @@ def share_tests(
     cold: the blocks are pieces of a stretch too short to tell; φ is `cold_phi` at least then.
     """
     tested = (asked > 0).all(axis=1)
-    safe = np.maximum(asked, 1e-300)
-    phi = np.maximum(share_dispersion(blocks, block_asked), settings.cold_phi if cold else 1.0)
-    appears = (held < 0.5).any(axis=1)
-    phi = np.where(appears, np.maximum(share_dispersion(blocks, block_asked), 1.0), phi)
-    found = proportions_with_spread(held[:, 0], safe[:, 0], held[:, 1], safe[:, 1], phi)
-    whole = [
-        np.rint(values).astype(np.int64) for values in (held[:, 0], asked[:, 0], held[:, 1], asked[:, 1])
-    ]
-    p = np.where(
-        tested,
-        fisher(np.minimum(whole[0], whole[1]), whole[1], np.minimum(whole[2], whole[3]), whole[3]).p,
-        1.0,
-    )
+    x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)
+    found = share_change(np.minimum(x, n), n, prior_phi=settings.cold_phi if cold else 1.0)
+    p = np.where(tested, found.p, 1.0)
     q = np.ones(len(p))
     if tested.any():
         q[tested] = q_values(p[tested])
-    floor = np.where(appears, settings.new_floor, settings.share_floor)
-    changed = tested & (q <= settings.q) & (np.abs(found.z) >= settings.min_z)
-    changed &= (np.abs(found.difference) >= floor) & _left(held[:, 1] / safe[:, 1], blocks, block_asked)
-    shares = np.where(asked > 0, held / safe, np.nan)
-    return ClusterShareTests(shares[:, 0], shares[:, 1], np.where(tested, found.z, 0.0), p, q, changed)
-
-
-def _left(share: F8, blocks: F8, asked: F8) -> B1:
-    """[clusters] whether a share lies outside of what the blocks show; too few blocks show nothing."""
-    enough = asked >= _LEAST_IN_BLOCK
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = blocks / asked
-    low = np.where(enough, each, np.inf).min(axis=1, initial=np.inf)
-    high = np.where(enough, each, -np.inf).max(axis=1, initial=-np.inf)
-    few = enough.sum(axis=1) < LEAST_FOR_ENVELOPE
-    return np.asarray(few | (share > high + _MARGIN) | (share < low - _MARGIN))
+    floor = np.where(found.new, settings.new_floor, settings.share_floor)
+    changed = tested & (q <= settings.q) & found.clears(settings.min_z, floor) & found.outside()
+    return ClusterShareTests(
+        found.before, found.after, np.where(tested, found.z, 0.0), p, q, np.asarray(changed)
+    )

@@ -10,6 +10,7 @@ from analyze.methods.robust.finding_rows import site_of
 from analyze.methods.robust.robust_run import RobustRun
 from analyze.methods.robust.roles import PROBLEM
 from analyze.methods.robust.titles import title
+from analyze.methods.robust.verdict.assertions import checked
 from analyze.methods.robust.verdict.judgement import Judgement
 from analyze.methods.robust.verdict.outcome import Explained
 from schemas.report.accounts import Account, HeldBack, VerdictSection
@@ -37,7 +38,7 @@ def verdict_section(
             filter(None, (run.confounded.text("lost-instrumentation"), run.confounded.text("lost-records")))
         ),
     )
-    return VerdictSection(
+    section = VerdictSection(
         outcome=found.outcome,
         external=found.external,
         by_load=found.by_load,
@@ -50,6 +51,7 @@ def verdict_section(
         equivalent_share=looked.whole.equivalent_share,
         calibration="",
     )
+    return checked(section, accounts)
 
 
 def _held_back(run: RobustRun) -> HeldBack | None:

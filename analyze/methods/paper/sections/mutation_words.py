@@ -176,7 +176,7 @@ def _explain_timing(mutation: Mutation, view: GraphView | None) -> str:
     word = "slower" if delta > 0 else "faster"
     text = f"Same structure, {duration(abs(delta))} {word} on average ({told[0]} → {told[1]}, {requests})"
     if not any(edge.changed for edge in mutation.edges):
-        return text + "; no single edge on its critical path changed by test."
+        return text + "; no single edge on its critical path changed significantly."
     reason = reason_of(mutation, delta)
     if reason is None:
         return text + "; no single changed edge on its critical path accounts for it."

@@ -125,6 +125,7 @@ def _waterfall(account: Account, most: int) -> Table:
         text = line.text or line.row.site.text if line.row is not None else line.text
         return Bar(ends.get(id(line)) or (bars[id(line)],), f"{text}: {worded(line, line.total)}")
 
+    several = len({line.row.root for line in found if line.row is not None}) > 1
     columns = (
         Column("", "Call site", "text", _place),
         Column(
@@ -135,7 +136,7 @@ def _waterfall(account: Account, most: int) -> Table:
         Column("", "other paths", "figure", lambda line: part(account, line.structure), far=1),
         Column("", "slower", "figure", lambda line: part(account, line.slower), far=1),
         Column("", "Finding", "figure", _finding),
-        Column("", "In requests of", "text", _root, far=2),
+        *((Column("", "In requests of", "text", _root, far=2),) if several else ()),
     )
     return Table(
         f"{title(account)} by call site",
@@ -172,7 +173,7 @@ def title(account: Account) -> str:
     if account.measure == "mean":
         return "Mean response time"
     if account.measure == "errors":
-        return "Failed requests"
+        return "Requests with a failing call"
     over = "" if account.threshold_us is None else f" over {wording.duration(account.threshold_us)}"
     return f"Slow requests{over}"
 

@@ -315,7 +315,7 @@ def whence(site: Site) -> str:
     """`, from …`: who calls, or where a step begins; empty for a root."""
     if site.caller is not None:
         return f", from {site.caller.text}"
-    return f", from {count(site.callers)} places" if site.callers > 1 else ""
+    return f", from {count(site.callers)} callers" if site.callers > 1 else ""
 
 
 def moved(thing: Finding | Evidence) -> str:

@@ -142,8 +142,8 @@ def held_back(section: VerdictSection) -> str:
     usual = measures.value(held.unit, held.usual)
     window = Period(None, held.start_ns, held.end_ns).text
     return (
-        f"At {counted(held.places, 'place')} a change by test is no finding, as ordinary times held such "
-        f"values{':' if one else '. The largest:'} {held.title} (in the {where} {usual}, {window}). "
+        f"At {counted(held.places, 'call site')} a significant change is no finding, as the baseline held "
+        f"such values{':' if one else '. The largest:'} {held.title} (in the {where} {usual}, {window}). "
         f"Leave incidents out of the {where} to see {'it' if one else 'them'}."
     )
 

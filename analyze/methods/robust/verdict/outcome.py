@@ -18,12 +18,17 @@ from analyze.report.wording import change, counted, duration, percent
 
 Word = Literal["unchanged", "changed", "partly-explained", "not-explained", "cannot-tell"]
 
-_NAMES: Final = {
+NAMES: Final = {
     "mean": "mean response time",
     "tail": "share of slow requests",
     "errors": "share of failed requests",
     "failing": "share of requests with a failing call",
 }
+
+
+INSIGNIFICANT: Final = "is no significant change"
+MORE_REQUESTS: Final = "would tell"
+"""Words by which `assertions` finds the sentence on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +99,9 @@ def outcome(evidence: Evidence, settings: RobustSettings) -> Outcome:
     """Decide."""
     found = _decided(evidence, settings)
     size = evidence.largest.text() if found.outcome in ("unchanged", "cannot-tell") or evidence.silent else ""
-    below = () if found.outcome == "unchanged" else tuple(_insignificant(evidence.measures, settings))
     return Outcome(
         found.outcome,
-        tuple(filter(None, (*found.reasons, *below, size))),
+        tuple(filter(None, (*found.reasons, *_insignificant(evidence.measures, settings), size))),
         found.external,
         found.missing_requests,
         found.by_load,
@@ -152,7 +156,7 @@ def _once(said: Sequence[tuple[str, str]]) -> list[str]:
 
 def _changed_text(test: Measure) -> str:
     return (
-        f"The {_NAMES[test.name]} changed by test: {_value(test, test.before)} → {_value(test, test.after)}."
+        f"The {NAMES[test.name]} changed by test: {_value(test, test.before)} → {_value(test, test.after)}."
     )
 
 
@@ -170,7 +174,7 @@ def _insignificant(measures: Sequence[Measure], settings: RobustSettings) -> lis
         elif test.p < test.alpha:
             why = "ordinary periods differ nearly as much"
         values = f"{_value(test, test.before)} → {_value(test, test.after)}"
-        said.append((test.name, f"The {_NAMES[test.name]} is no significant change ({values}): {why}."))
+        said.append((test.name, f"The {NAMES[test.name]} {INSIGNIFICANT} ({values}): {why}."))
     return _once(said)
 
 
@@ -191,7 +195,7 @@ def _too_few(largest: LargestChange, missing: int | None, settings: RobustSettin
     about = f"{', '.join(open_)} may have changed by as much as matters"
     if not open_:
         about = "what was measured differs by more than ordinary periods do"
-    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} would tell"
+    more = "" if missing is None else f"; about {counted(missing, 'more problem request')} {MORE_REQUESTS}"
     return f"Too few requests to tell a change from chance: {about}{more}."
 
 
