@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
@@ -27,6 +27,7 @@ from stitch.lake.checkpoint import (
     write_checkpoint,
 )
 from stitch.lake.layout import (
+    SIDE_TABLES,
     LakeInfo,
     data_files,
     lane_folder,
@@ -89,6 +90,12 @@ class Lane:
         """Events in the lane's segments that were open after its last live commit."""
         live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
         return next((record.counters.events_open for record in live), 0)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What its last live commit was configured with; empty where there is none."""
+        live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
+        return next((record.config for record in live), {})
 
     def known_inputs(self) -> dict[str, InputFile]:
         """Every file imported before, by sha256 of its bytes; of several times the last."""
@@ -227,7 +234,8 @@ class Lane:
 
     def _file_of_no_commit(self) -> str | None:
         """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""
-        for name in data_files(self._store):
+        # A commit that has a file in a window has one of flows.
+        for name in data_files(self._store, ("flows", *SIDE_TABLES)):
             told = origin(name.rpartition("/")[2])
             if told is not None and told[0] == self.lane and told[1] > self._tail.head:
                 return name

@@ -1,4 +1,4 @@
-"""Who wants to know what live ingestion does, and where it stands."""
+"""Watch what live ingestion does, and where it stands."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Watch(Protocol):
         ...
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """A lane was `gained`, `released`, `lost`, `waiting`, `running` or `halted`."""
+        """A lane was `gained`, `released`, `lost`, `waiting`, `running`, `halted` or `set otherwise`."""
         ...
 
     def trouble(self, why: str | None) -> None:
