@@ -1,4 +1,4 @@
-"""The command line. One module a subcommand under `flowdiff.commands`; this file finds and runs them.
+"""Find and run subcommands. One module each under `flowdiff.commands`.
 
 A command module has a function `command`, whose signature is the options and whose docstring is the help. It
 imports at its top what its options need, and in `command` what does the work, so that help and completion

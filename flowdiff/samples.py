@@ -1,4 +1,4 @@
-"""The samples that a command line asks for: names, ranges and filters in, periods of lakes out."""
+"""Find the samples that were asked for: names, ranges and filters in, periods of lakes out."""
 
 from __future__ import annotations
 

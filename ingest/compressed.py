@@ -1,4 +1,4 @@
-"""Bytes of a file, decompressed as they are read: gzip and zstd are known by their first bytes."""
+"""Decompress the bytes of a file as they are read: gzip and zstd are known by their first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads of a source to events and dead letters, in bounded memory."""
+"""Decode the payloads of a source into events and dead letters, in bounded memory."""
 
 from __future__ import annotations
 

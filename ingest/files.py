@@ -1,4 +1,4 @@
-"""A file as a source of payloads: unpacked, its format recognised, cut at line or message ends."""
+"""Read a file as a source of payloads: unpacked, its format recognised, cut at line or message ends."""
 
 from __future__ import annotations
 

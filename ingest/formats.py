@@ -1,4 +1,4 @@
-"""The formats: one row each, and nothing else lists them.
+"""List the formats: one row each, and nothing else lists them.
 
 To add one: a folder with its codec under `ingest/codecs`, and a row here. A codec's module is imported when
 it is used: some take long to load.

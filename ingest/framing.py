@@ -1,4 +1,4 @@
-"""How protobuf messages lie in a file, told apart by walking them.
+"""Tell how protobuf messages lie in a file, by walking them.
 
 `length32`: each message after its length in 4 bytes, big endian (the Collector's file exporter).
 `varint`: each message after its length as a varint (`writeDelimitedTo`). `bare`: the file is one message.

@@ -1,4 +1,4 @@
-"""Messages of a log (Kafka) as payloads: one message, one payload, at its offset.
+"""Turn messages of a log (Kafka) into payloads: one message, one payload, at its offset.
 
 A message without a value (a tombstone of a compacted topic), without bytes, over the limit or in a damaged
 archive becomes a reject at its offset. A value that its producer packed itself (gzip or zstd by content, not

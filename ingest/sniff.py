@@ -1,4 +1,4 @@
-"""The format of a file, and the framing of its messages, from its first bytes."""
+"""Recognise the format of a file, and the framing of its messages, from its first bytes."""
 
 from __future__ import annotations
 

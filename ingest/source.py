@@ -1,4 +1,4 @@
-"""The ports through which payloads come in: `RecordSource` for files, `LiveSource` for partitions of a log.
+"""Define the ports of payloads: `RecordSource` for files, `LiveSource` for partitions of a log.
 
 Who reads calls `poll` until `ended`. A poll gives payloads of one stream, in its order; together the polls
 of a stream cover its positions without a gap, so that a driver can commit `[from, until)` and a source made

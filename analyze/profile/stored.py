@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from analyze.load import load_population
 from analyze.population import DEFAULT_WINDOW_NS, Population, Sample
-from analyze.profile.build import profile_of
+from analyze.profile.build import Profiled, profile_of
 from analyze.profile.encoding import decode, encode, version
 from analyze.profile.profile import Profile, Slot, empty_profile, joined
 from analyze.refine.settings import RefineSettings
@@ -236,11 +237,80 @@ class SampleProfiles:
     notes: tuple[str, ...] = ()
     """What a reader should know of how it was made."""
 
-    def without_requests(self) -> Population:
+    @property
+    def kept_slots(self) -> tuple[Slot, ...] | None:
+        """Slots that cannot be chosen any more."""
+        return self.profile.slots
+
+    @property
+    def population(self) -> Population:
         """A population of the samples that holds no request: for what looks for examples, and finds none."""
         return Population(
             categories=(), excluded={}, notes=self.notes, samples=self.samples, window_ns=self.window_ns
         )
+
+    def profiled(self, _: Sequence[Slot], __: float | None = None) -> Profiled:
+        """Give the profile that was kept."""
+        return Profiled(self.profile, ())
+
+    def has_requests(self, sample: int) -> bool:
+        """Tell whether a sample has a request that tests may use."""
+        mine = np.array([slot.sample == sample for slot in self.profile.slots], dtype=np.bool_)
+        return bool(mine[self.profile.responses["slot"].to_numpy()].any())
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsAtHand:
+    """Samples whose requests are at hand."""
+
+    population: Population
+    kept_slots: tuple[Slot, ...] | None = None
+    """None: slots may be chosen."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples."""
+        return self.population.samples
+
+    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None) -> Profiled:
+        """Make the profile of the samples, slot by slot."""
+        return profile_of(self.population, slots, threshold_ns)
+
+    def has_requests(self, sample: int) -> bool:
+        """Tell whether a sample has a request that tests may use."""
+        return self.population.has_requests(sample)
+
+
+class Profilable(Protocol):
+    """What a profile is made of: requests at hand, or statistics that were kept."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples."""
+        ...
+
+    @property
+    def population(self) -> Population:
+        """The requests; none of samples that are statistics."""
+        ...
+
+    @property
+    def kept_slots(self) -> tuple[Slot, ...] | None:
+        """Slots that cannot be chosen any more; None: they may be."""
+        ...
+
+    def profiled(self, slots: Sequence[Slot], threshold_ns: float | None = None, /) -> Profiled:
+        """Give the profile, slot by slot."""
+        ...
+
+    def has_requests(self, sample: int) -> bool:
+        """Tell whether a sample has a request that tests may use."""
+        ...
+
+
+def profilable(samples: Population | SampleProfiles) -> Profilable:
+    """Give samples as what a profile is made of."""
+    return RequestsAtHand(samples) if isinstance(samples, Population) else samples
 
 
 def slot_traffic(profile: Profile, sample: int, named: Sample) -> Traffic:

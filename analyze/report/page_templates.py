@@ -57,6 +57,7 @@ def _environment() -> Environment:
         number=wording.significant,
         capital=lambda text: text[:1].upper() + text[1:],
         breakable=_breakable,
+        shown=_shown,
     )
     return environment
 
@@ -72,6 +73,11 @@ _SEPARATORS = re.compile(r"(?<=[/._:])(?=[^\W\d])")
 
 def _breakable(text: str) -> Markup:
     return Markup("<wbr>").join(_SEPARATORS.split(wording.visible(text)))
+
+
+def _shown(markup: Markup) -> Markup:
+    """A drawing with the control characters of its texts made visible; its own line ends stay."""
+    return Markup("\n").join(Markup(wording.visible(line)) for line in markup.split("\n"))
 
 
 def _visible(value: object) -> object:

@@ -1,1 +1,1 @@
-"""What subcommands share: options, tables on a terminal, output, exit codes, one run of an analysis."""
+"""Share what subcommands need: options, tables on a terminal, output, exit codes, one run of an analysis."""

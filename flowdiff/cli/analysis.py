@@ -1,4 +1,4 @@
-"""One run of methods over samples: read, refine, analyse, write, print. Every analysing command does this.
+"""Run methods over samples: read, refine, analyse, write, print. Every analysing command does this.
 
 What does the work is imported where it is called: help and completion need the options only.
 """

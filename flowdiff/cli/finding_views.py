@@ -1,4 +1,4 @@
-"""Commands that look further into a finding of a comparison: other methods, on its requests only.
+"""Name the commands that look further into a finding: other methods, on its requests only.
 
 A method that is not there gives none: what is asked for here is a list of names, not of modules.
 """

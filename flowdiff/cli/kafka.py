@@ -1,4 +1,4 @@
-"""Options of every command that talks to Kafka, and the settings made of them."""
+"""Reach Kafka from a command: its options, the settings made of them, and what was written."""
 
 from __future__ import annotations
 

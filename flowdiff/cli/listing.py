@@ -1,4 +1,4 @@
-"""Rows for people: a table as wide as the terminal, or one block a row where it does not fit.
+"""Print rows for people: a table as wide as the terminal, or one block a row where it does not fit.
 
 A number, a time or a heading is never cut and a column never dropped. Texts give way, with `…`, down to
 LEGIBLE cells; where that is not enough every row becomes a block of `column │ value`. Without a

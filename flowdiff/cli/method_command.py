@@ -1,4 +1,4 @@
-"""A subcommand of one method: `flowdiff variance` is the run of `compare` with that method, by its own name.
+"""Make a subcommand of one method: `flowdiff variance` is `compare` with that method, by its own name.
 
 The module of such a command is three lines, and a row in `flowdiff.__main__.COMMANDS`:
 

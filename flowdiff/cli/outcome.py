@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line on standard error where something failed.
+"""End a command: its exit code, and one line on standard error where something failed.
 
 0: done. 1: what a command found (a change, errors in a lake), never anything else. 2: an error, a wrong
 option, or a bug; only a bug has a traceback. 3: a comparison that cannot tell, or found a change without a

@@ -1,4 +1,4 @@
-"""A bar with a count on a terminal, nothing elsewhere."""
+"""Show a bar with a count on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard input, output and error of the process: closed, full, or read by somebody who leaves.
+"""Mind standard input, output and error: closed, full, or read by somebody who leaves.
 
 A reader that leaves (`| head`) is no error. Output that cannot be written otherwise (a full disk, a closed
 descriptor) is one. Python would find both out at its very end, where it has an exit code of its own for

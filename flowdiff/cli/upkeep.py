@@ -1,4 +1,4 @@
-"""What the commands of upkeep share: the store of the lake, its lock, the clock."""
+"""Hold a lake for a command of upkeep: its store, its lock, the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flowdiff this is."""
+"""Say which flowdiff this is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowdiff ingest` from its settings to its end."""
+"""Run `flowdiff ingest` from its settings to its end."""
 
 from __future__ import annotations
 

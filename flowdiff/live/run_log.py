@@ -1,4 +1,4 @@
-"""The log of a live run: one line an event on standard error, as JSON or as text."""
+"""Log a live run: one line an event on standard error, as JSON or as text."""
 
 from __future__ import annotations
 

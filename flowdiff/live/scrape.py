@@ -1,4 +1,4 @@
-"""Metrics of a running `flowdiff ingest`, read back."""
+"""Read the metrics of a running `flowdiff ingest` back."""
 
 from __future__ import annotations
 

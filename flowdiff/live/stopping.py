@@ -1,4 +1,4 @@
-"""How a live run is asked to end: by a signal, within a budget."""
+"""Ask a live run to end: by a signal, within a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that tells Prometheus how long the lake takes, and what it refuses."""
+"""Measure a store for Prometheus: how long the lake takes, and what it refuses."""
 
 from __future__ import annotations
 

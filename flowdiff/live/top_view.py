@@ -1,4 +1,4 @@
-"""What `flowdiff top` shows: one screen of 80 columns."""
+"""Lay out what `flowdiff top` shows: one screen of 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file, the environment and flags to one model, with the origin of every value. Flags win."""
+"""Merge a file, the environment and flags into one model, with the origin of every value. Flags win."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All settings of `flowdiff ingest`, one model. Where a value comes from: `flowdiff.settings.effective`."""
+"""Collect all settings of `flowdiff ingest` in one model (where from: `flowdiff.settings.effective`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a settings model: what a value is called in a file, in the environment and as a flag.
+"""Name the keys of a settings model: what a value is called in a file, in the environment and as a flag.
 
 Made from the model, so that a new field is a new key. `live.commit_interval_ns` of the model is the key
 `live.commit_interval`, the variable FLOWDIFF_LIVE_COMMIT_INTERVAL and the flag --commit-interval; its value

@@ -1,4 +1,4 @@
-"""Refused items of one decode: every one is counted, some are kept, none holds what must not be kept."""
+"""Log refused items of one decode: all are counted, some kept, none holds what must not be kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON objects that name a member twice.
+"""Find JSON objects that name a member twice.
 
 msgspec keeps the last value and says nothing. Python's own parser shows every member, and is slower by far:
 it is asked only where there is a reason to.

@@ -1,4 +1,4 @@
-"""What every codec does first with a payload, and how refused items are told."""
+"""Check a payload before any codec reads it: size, grammar, density, the documents in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a codec is: payloads in, one event batch and dead letters out. Codecs never raise on input."""
+"""Define a codec: payloads in, one event batch and dead letters out. Codecs never raise on input."""
 
 from __future__ import annotations
 

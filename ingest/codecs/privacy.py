@@ -1,4 +1,4 @@
-"""What may be kept of a parameter: by its name a value is dropped, blanked or hashed; dead letters too.
+"""Keep secrets out: by its name a parameter's value is dropped, blanked or hashed; dead letters too.
 
 A pattern is a name with `*` and `?`. It is compared with the whole key and with each end of it that begins
 after a dot, without regard to case, `_` read as `-`: `authorization` is also

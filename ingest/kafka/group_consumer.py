@@ -1,4 +1,4 @@
-"""Consumers of kafka-python: the member of the group, and one of none."""
+"""Make consumers of kafka-python: the member of the group, and one of none."""
 
 from __future__ import annotations
 

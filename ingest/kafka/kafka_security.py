@@ -1,4 +1,4 @@
-"""Settings of security as kafka-python takes them. Secrets are read here, at the last moment."""
+"""Give kafka-python its security: TLS, passwords, tokens. Secrets are read here, at the last moment."""
 
 from __future__ import annotations
 

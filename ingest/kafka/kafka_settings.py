@@ -1,4 +1,4 @@
-"""How to reach Kafka, what to read of it, and in which formats."""
+"""Set how to reach Kafka, what to read of it, in which formats, and how to write to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka as a `LiveSource`: membership, fetching and their errors put together."""
+"""Read Kafka as a `LiveSource`: membership, fetching and their errors put together."""
 
 from __future__ import annotations
 

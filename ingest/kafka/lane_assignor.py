@@ -1,4 +1,4 @@
-"""Which member of a group gets which partitions: by number, over all topics."""
+"""Assign partitions to the members of a group: by number, over all topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The membership in a consumer group: which streams are ours, were asked for, or were lost.
+"""Follow the membership in a consumer group: which streams are ours, were asked for, or were lost.
 
 The group's work is done by a `KafkaConsumer` of kafka-python. Its
 rebalance listener runs on the client's own thread while ours sits in `poll`: it only notes what happened.

@@ -1,4 +1,4 @@
-"""Files to a topic, and a topic to another one, so that all of a request goes to one partition."""
+"""Write files to a topic, or a topic to another one, all of a request to one partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages inside a batch: their values and offsets, by columns.
+"""Read the messages inside a batch by columns: their values and offsets.
 
 A record is its length, a byte of attributes, time delta, offset delta, key, value, headers; numbers are
 varints, zigzag; lengths of -1 stand for null (Kafka protocol, record batches of format 2).

@@ -1,4 +1,4 @@
-"""Messages cut by request, so that all of a request can go to one partition. Nothing is decoded but for ids.
+"""Cut messages by request, so that all of one can go to one partition. Nothing is decoded but for ids.
 
 A part is what a payload has of one request, in the payload's own format; parts of several requests of one
 partition are put together again by `joined`, where the format allows it. What cannot be read, or has no id,

@@ -1,4 +1,4 @@
-"""Where streams end, as of a moment ago: what a fetch tells is old where nothing is fetched.
+"""Know where streams end, as of a moment ago: what a fetch says is old where nothing is fetched.
 
 A stream that is paused, whose leader is gone, or behind a cut network looks read to its end for ever: what a
 producer writes meanwhile would be late. So brokers are asked, in the background, about streams of which

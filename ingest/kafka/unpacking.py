@@ -1,4 +1,4 @@
-"""Compressed batches unpacked, up to a limit: 300 kilobytes of gzip may hold 300 megabytes."""
+"""Unpack compressed batches, up to a limit: 300 kilobytes of gzip may hold 300 megabytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native activity records (ARCHITECTURE 4.1), one JSON object a line, a template a structure."""
+"""Write native activity records (ARCHITECTURE 4.1), one JSON object a line, a template a structure."""
 
 from __future__ import annotations
 

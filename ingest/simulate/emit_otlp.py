@@ -1,4 +1,4 @@
-"""The same requests as OpenTelemetry spans: OTLP JSON, one `ExportTraceServiceRequest` a request and line.
+"""Write the same requests as OpenTelemetry spans: OTLP JSON, one request message a request and line.
 
 A call opens a span and its reply closes it; what happens in between are leaf spans that last from the step
 before. Work that the response does not wait for is a CONSUMER span. Splits and joins need no spans: parallel

@@ -1,4 +1,4 @@
-"""The event loop, and what requests contend for: FIFO servers and locks.
+"""Turn the event loop, and queue requests at what they contend for: FIFO servers and locks.
 
 A process is a generator. It yields the simulated time (ns) at which it wants to go on, or None to sleep
 until somebody wakes it; in between it may add pure delays to its own clock. The rule that keeps the

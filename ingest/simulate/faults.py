@@ -1,4 +1,4 @@
-"""The catalogue of faults F1 to F15 and of negatives (ALGORITHMS I.3), by name, and their mechanisms."""
+"""List the faults F1 to F15 and the negatives (ALGORITHMS I.3), by name, with their mechanisms."""
 
 from __future__ import annotations
 

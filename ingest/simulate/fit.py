@@ -1,4 +1,4 @@
-"""How well a run resembles the papers' traces: NSDI Table 1 and Figure 6."""
+"""Compare a run with the papers' traces: NSDI Table 1 and Figure 6."""
 
 from __future__ import annotations
 

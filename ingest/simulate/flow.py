@@ -1,4 +1,4 @@
-"""A request while it is being served: its strands, its steps, its draws, and what a fault did to it."""
+"""Serve a request: its strands, its steps, its draws, and what a fault did to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata server: one CPU, a metadata cache, a lock table, and a B-tree kept on a storage node."""
+"""Simulate the metadata server: one CPU, a metadata cache, a lock table, and a B-tree on a storage node."""
 
 from __future__ import annotations
 

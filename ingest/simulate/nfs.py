@@ -1,4 +1,4 @@
-"""The NFS server: attribute cache, data cache in 16 KB blocks, write-back; a generator per operation."""
+"""Simulate the NFS server: attribute cache, data cache in 16 KB blocks, write-back; a generator a call."""
 
 from __future__ import annotations
 

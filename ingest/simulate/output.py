@@ -1,4 +1,4 @@
-"""A run as lines: recorded natively or as spans, gzipped if asked for, with its truth beside it."""
+"""Write a run as lines: records or spans, gzipped if asked for, with its truth beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run is recorded: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6)."""
+"""Record a run: ids, epoch, sampling rate, and the faults of the tracing itself (N3 to N6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run: its shards, in this process or in a pool, with and without its causes."""
+"""Run the shards, in this process or in a pool, with and without the causes."""
 
 from __future__ import annotations
 

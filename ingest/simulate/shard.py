@@ -1,4 +1,4 @@
-"""One shard: a service, its clients and their loop. Pure: everything follows from `ShardPlan`."""
+"""Simulate one shard: a service, its clients and their loop. Pure: everything follows from `ShardPlan`."""
 
 from __future__ import annotations
 

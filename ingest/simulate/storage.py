@@ -1,4 +1,4 @@
-"""A storage node: block cache, log for writes, one FIFO disk, de-staging in the background."""
+"""Simulate a storage node: block cache, log for writes, one FIFO disk, de-staging in the background."""
 
 from __future__ import annotations
 

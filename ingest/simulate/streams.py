@@ -1,4 +1,4 @@
-"""Counter-based randomness: a draw is a pure function of (seed, request, station, visit).
+"""Draw by counters: a draw is a pure function of (seed, request, station, visit).
 
 A run with a fault and the run without it therefore share their noise (common random numbers), however much
 the fault reorders events: the *n*-th visit of a request to a station costs the same draw in both. A numpy

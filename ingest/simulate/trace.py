@@ -1,4 +1,4 @@
-"""What a run leaves behind: the sampled requests as columns, and their structures, each once.
+"""Hold what a run leaves behind: the sampled requests as columns, and their structures, each once.
 
 A raw structure is what the service wrote while it ran. Decoded, it has strands with splits and joins, a
 signature that ignores how they interleaved, and plain facts.

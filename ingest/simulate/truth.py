@@ -1,4 +1,4 @@
-"""What really happened: a run compared, request by request, with the same run without its causes.
+"""Find what really happened: a run compared, request by request, with the same run without its causes.
 
 Both share their noise, so the difference of a request's response time is the effect of the causes and nothing
 else. Definitions (docs/simulator.md has the columns):

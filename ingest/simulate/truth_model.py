@@ -1,4 +1,4 @@
-"""The truth file's summary: frozen models, JSON, version 1 (docs/simulator.md)."""
+"""Model the truth file's summary: frozen models, JSON, version 1 (docs/simulator.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload: the requests of one run as columns, and who issues them when."""
+"""Hold a workload: the requests of one run as columns, and who issues them when."""
 
 from __future__ import annotations
 

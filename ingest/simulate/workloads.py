@@ -1,4 +1,4 @@
-"""The benchmarks of the papers (NSDI 6.2): what is asked for, by whom, how fast."""
+"""Make the benchmarks of the papers (NSDI 6.2): what is asked for, by whom, how fast."""
 
 from __future__ import annotations
 

@@ -133,8 +133,8 @@ def test_a_damaged_record_is_passed_by(lake: Path, capsys: pytest.CaptureFixture
         (("--period", "2020-01-01"), "holds no window"),
         (("--period", "2025-11-20T00:54/4m,2025-11-20T00:59:30/3m"), "windows of ordinary times; 6 of 6"),
         (("--setting", "nonsense=1"), "no such setting"),
-        (("--setting", "alpha=x"), "alpha=x"),
-        (("--setting", "alpha=inf"), "alpha=inf"),
+        (("--setting", "alpha=x"), "--setting alpha cannot be 'x'"),
+        (("--setting", "alpha=inf"), "--setting alpha cannot be 'inf'"),
         (("--method", "nothing"), "There is no method 'nothing'"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_bug_keeps_its_traceback_and_is_no_finding(
     [
         (["missing.ndjson"], "No file matches 'missing.ndjson'"),
         (["{file}", "--window", "7m"], "does not divide a day"),
-        (["{file}", "--memory", "lots"], "is not a memory budget"),
+        (["{file}", "--memory", "lots"], "--memory: 'lots' is not a size"),
         (["{file}", "--format", "no-such"], "no-such"),
         (["{file}", "--format", "zipkin"], "No event could be read as zipkin"),
         (["{file}", "--lake", "{file}"], "cannot be made"),

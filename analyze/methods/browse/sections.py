@@ -276,8 +276,8 @@ def _typical(one: TypicalRequest, is_open: bool) -> Part:
 def _schedule(schedule: TrainSchedule, title: str) -> Blocks:
     rails = Markup("").join(
         Markup('<li><b>{c}</b><span class="dim host">{h}</span><span class="n">{w}</span></li>').format(
-            c=wording.visible(wording.clip(lane.component, 44)),
-            h=wording.visible(wording.clip(", ".join(lane.hosts), 44)),
+            c=wording.clip(lane.component, 44),
+            h=wording.clip(", ".join(lane.hosts), 44),
             w=wording.duration(lane.waited_us) if lane.waited_us > 0 else "",
         )
         for lane in schedule.lanes

@@ -401,6 +401,27 @@ def failing_calls(view: View) -> Observed:
     return replace(found, tested=found.tested & (failing.sum(axis=1) > 0), call_ratio=view.call_ratio)
 
 
+def failing_requests(view: View) -> Observed:
+    """Observe the share of requests with at least one failing call here, where requests make several.
+
+    A share of calls dilutes one that fails among twelve (L.10.3).
+    """
+    n, calls = view.visits("n"), view.before.calls + view.after.calls
+    several = calls > 1.5 * (view.before.w + view.after.w)
+    found, alone = view.shares(np.minimum(view.visits("failing_n"), n), n)
+    seen = _shares(view, np.arange(view.n_sites), view.visits("failing"), view.visits("failing_n"))
+    weight = np.nan_to_num(np.abs(found.change)) * view.after.w / max(view.after.requests, 1e-300)
+    return replace(
+        seen,
+        estimate=found,
+        reference=alone,
+        tested=seen.tested & several & (found.before + found.after > 0),
+        floor=np.where(found.new, view.settings.new_floor, view.settings.shape_floor),
+        weight=weight,
+        call_ratio=view.call_ratio,
+    )
+
+
 def _shares(view: View, at: I8, weighted: F8, requests: F8) -> Observed:
     """Estimate weighted shares of the requests that touch sites; rows of several may be of one site.
 
@@ -499,6 +520,15 @@ MEASURES: Final = (
         failing_calls,
         (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
         "share",
+    ),
+    Measure(
+        "failing-requests",
+        "One call of many in a request fails.",
+        "tests/unit/test_failing_requests.py",
+        failing_requests,
+        (ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS),
+        "share",
+        unless="failing-calls",
     ),
     Measure(
         "calls",

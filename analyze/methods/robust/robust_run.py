@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +18,9 @@ from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
 from analyze.methods.robust.testing import Tested, significant_changes
 from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request
-from analyze.profile.build import Profiled, profile_of
+from analyze.profile.build import Profiled
 from analyze.profile.profile import Profile, Slot, joined
-from analyze.profile.stored import SampleProfiles
+from analyze.profile.stored import Profilable, SampleProfiles, profilable
 from analyze.stats.log_bins import bin_of, value_of
 
 
@@ -54,28 +53,9 @@ def robust_run(
     Of samples that are statistics no request is at hand: what was found has no examples. Raises PeriodError
     where a period has no request.
     """
-    _refuse_empty(compared)
-    slots, roles = slots_of(
-        compared.samples,
-        () if history is None else history.samples,
-        settings.blocks,
-        kept=compared.profile.slots if isinstance(compared, SampleProfiles) else None,
-        kept_history=history.profile.slots if isinstance(history, SampleProfiles) else None,
-    )
-    here = [slot for slot in slots if slot.sample <= PROBLEM]
-    if isinstance(compared, SampleProfiles):
-        population, patterns, threshold_ns = (
-            compared.without_requests(),
-            Profiled(compared.profile, ()),
-            np.inf,
-        )
-    else:
-        population, threshold_ns = compared, slow_response_ns(compared, settings.verdict.slow_levels[0])
-        patterns = profile_of(compared, here, threshold_ns)
-    profile = patterns.profile
-    if history is not None:
-        profile = replace(joined([profile, _past(history, slots[len(here) :])]), slots=tuple(slots))
-    comparison = adjusted(Comparison(population, Profiled(profile, patterns.patterns), roles, settings))
+    profiled, roles, threshold_ns = _profiled(profilable(compared), history, settings)
+    population = profilable(compared).population
+    comparison = adjusted(Comparison(population, profiled, roles, settings))
     patterns, profile = comparison.profiled, comparison.profiled.profile
     tested = significant_changes(comparison.view)
     sift = confounded(tested.changes, comparison)
@@ -100,17 +80,29 @@ def robust_run(
     )
 
 
-def _refuse_empty(compared: Population | SampleProfiles) -> None:
-    """Raise PeriodError where a sample has no request that tests may use."""
+def _profiled(
+    compared: Profilable, history: Population | SampleProfiles | None, settings: RobustSettings
+) -> tuple[Profiled, Roles, float]:
+    """Profile samples and history: (profile, which slots play which part, limit of a slow response)."""
     for number, sample in enumerate(compared.samples):
-        if isinstance(compared, SampleProfiles):
-            table = compared.profile.responses
-            mine = np.array([slot.sample == number for slot in compared.profile.slots], dtype=np.bool_)
-            found = bool(mine[table["slot"].to_numpy()].any())
-        else:
-            found = compared.has_requests(number)
-        if not found:
+        if not compared.has_requests(number):
             raise no_testable_request(sample.name)
+    past = None if history is None else profilable(history)
+    slots, roles = slots_of(
+        compared.samples,
+        () if past is None else past.samples,
+        settings.blocks,
+        kept=compared.kept_slots,
+        kept_history=None if past is None else past.kept_slots,
+    )
+    here = [slot for slot in slots if slot.sample <= PROBLEM]
+    threshold_ns = slow_response_ns(compared.population, settings.verdict.slow_levels[0])
+    profiled = compared.profiled(here, threshold_ns)
+    if past is None:
+        return profiled, roles, threshold_ns
+    own = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots[len(here) :]]
+    both = replace(joined([profiled.profile, past.profiled(own).profile]), slots=tuple(slots))
+    return profiled._replace(profile=both), roles, threshold_ns
 
 
 def slow_response_ns(population: Population, level: float) -> float:
@@ -132,11 +124,3 @@ def slow_response_ns(population: Population, level: float) -> float:
     while bin_of(np.array([longest + 1]))[0] <= place:
         longest += 1
     return float(longest)
-
-
-def _past(history: Population | SampleProfiles, slots: Sequence[Slot]) -> Profile:
-    """The profile of the history, slot by slot."""
-    if isinstance(history, SampleProfiles):
-        return history.profile
-    own = [Slot(slot.sample - PROBLEM - 1, slot.start_ns, slot.end_ns) for slot in slots]
-    return profile_of(history, own).profile

@@ -69,9 +69,7 @@ class _Canvas:
 
     def text(self, kind: str, x: float, y: float, text: str) -> None:
         self.parts.append(
-            Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(
-                k=kind, x=_px(x), y=_px(y), t=wording.visible(text)
-            )
+            Markup('<text class="{k}" x="{x}" y="{y}">{t}</text>').format(k=kind, x=_px(x), y=_px(y), t=text)
         )
 
     def path(self, kind: str, d: str) -> None:
@@ -96,7 +94,7 @@ class _Canvas:
             k=self.kind,
             w=self.width,
             h=self.height,
-            t=wording.visible(self.title),
+            t=self.title,
             p=Markup("").join(self.parts),
         )
 
@@ -260,7 +258,7 @@ def distances(names: Sequence[str], apart: Sequence[Sequence[float]], caption: s
                     x=margin + j * cell,
                     y=margin + i * cell,
                     w=cell - 1,
-                    t=wording.visible(f"{name} and {other}: {wording.significant(apart[i][j])}"),
+                    t=f"{name} and {other}: {wording.significant(apart[i][j])}",
                 )
             )
     return (Drawing(canvas.svg(), caption),)

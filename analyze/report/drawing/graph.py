@@ -284,7 +284,7 @@ def _label_room(drawn: Steps, marks: Marks) -> float:
 def _lines(step: Step) -> tuple[str, str]:
     """The two lines of a box that is not a fold, clipped: component, and what it does."""
     name = step.names[0]
-    where, what = (wording.visible(text) for text in (name.where, name.what))
+    where, what = (text for text in (name.where, name.what))
     if not what:
         where, what = "", where
     happens = f" {name.happens}" if name.side and step.kind is StepKind.NODE else ""
@@ -335,7 +335,7 @@ def _step(step: Step, marks: Marks, x: float, y: float) -> Markup:
             '<g class="{c}"><title>{t}</title><rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{r}"/>'
         ).format(
             c=classes,
-            t=wording.visible(_title(step)),
+            t=_title(step),
             x=_px(left),
             y=_px(top),
             w=_px(box.width),

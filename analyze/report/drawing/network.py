@@ -70,7 +70,7 @@ def draw_network(nodes: Sequence[NetworkNode], lines: Sequence[NetworkLine], tit
             w=_px(width),
             h=_px(height),
             x=-MARGIN,
-            title=wording.visible(title),
+            title=title,
         )
     ]
     # Weak ones first, so that strong ones lie above them.
@@ -95,8 +95,8 @@ def shade(divergence: float) -> int:
 
 
 def _texts(node: NetworkNode) -> tuple[str, str, str]:
-    where, what = (wording.clip(wording.visible(text), LABEL_CHARS) for text in (node.where, node.what))
-    return where, what, wording.clip(wording.visible(node.numbers), 2 * LABEL_CHARS)
+    where, what = (wording.clip(text, LABEL_CHARS) for text in (node.where, node.what))
+    return where, what, wording.clip(node.numbers, 2 * LABEL_CHARS)
 
 
 def _box(node: NetworkNode) -> Box:
@@ -116,7 +116,7 @@ def _node(node: NetworkNode, box: Box, x: float, y: float) -> Markup:
         ).format(
             k=kind,
             c=" chained" if node.in_chain else "",
-            t=wording.visible(f"{node.where}/{node.what}".strip("/") + f": {node.numbers}"),
+            t=f"{node.where}/{node.what}".strip("/") + f": {node.numbers}",
             x=_px(left),
             y=_px(top),
             w=_px(box.width),
@@ -157,9 +157,7 @@ def _line(
         )
         if wanted
     )
-    between = " and ".join(
-        wording.visible(f"{nodes[i].where}/{nodes[i].what}".strip("/")) for i in (line.src, line.dst)
-    )
+    between = " and ".join(f"{nodes[i].where}/{nodes[i].what}".strip("/") for i in (line.src, line.dst))
     drawn = Markup('<g class="{k}"><title>{t}</title><path d="{p}" stroke-width="{w}"/>').format(
         k=kind,
         t=f"{between}: {wording.percent(line.weight)} of the instances"

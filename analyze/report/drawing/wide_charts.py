@@ -169,7 +169,7 @@ def draw_density(
     def x(us: float) -> float:
         return min(max(math.log(max(us, low) / low) / math.log(high / low), 0.0), 1.0)
 
-    drawing = Stretched(_DENSITY_HEIGHT, "density", wording.visible(title))
+    drawing = Stretched(_DENSITY_HEIGHT, "density", title)
     for number, mark in enumerate(marks):
         drawing.box(
             "band odd" if number % 2 else "band",
@@ -281,7 +281,7 @@ class RequestBox:
 def draw_lanes(title: str, blocks: Sequence[RequestBox], lanes: int, ends_ns: tuple[int, int]) -> Markup:
     """Rectangles in lanes, the first lane at the bottom, so that height is how many are at work."""
     floor = 6 + max(lanes, 1) * _TIME_LANE
-    drawing = Stretched(floor + _TIME_BOTTOM, "lanes", wording.visible(title))
+    drawing = Stretched(floor + _TIME_BOTTOM, "lanes", title)
     draw_ticks(drawing, clock_ticks(*ends_ns), 4, floor)
     for kind, failed in (("ok", False), ("failed", True)):
         parts = []
@@ -310,7 +310,7 @@ def draw_train(schedule: TrainSchedule, title: str) -> Markup:
     # Deferred work may go on after the response.
     last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])
     whole = last or 1.0
-    drawing = Stretched(floor + _TRAIN_BOTTOM, "train", wording.visible(title))
+    drawing = Stretched(floor + _TRAIN_BOTTOM, "train", title)
     draw_ticks(drawing, even_ticks(last), _TRAIN_TOP, floor)
 
     def y(lane: int) -> float:

@@ -1,4 +1,4 @@
-"""Jaeger JSON spans, as the UI exports and as the storage plugins write them: one object → one span row."""
+"""Read Jaeger JSON spans, as the UI exports and storage plugins write them: one object, one span row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events → native NDJSON, for export and for tests. Decoding gives the same events back."""
+"""Encode events as native NDJSON, for export and tests. Decoding gives the same events back."""
 
 from __future__ import annotations
 

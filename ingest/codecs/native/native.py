@@ -1,4 +1,4 @@
-"""Native activity records (ARCHITECTURE 4.1): one object, NDJSON, or a JSON array in a payload.
+"""Decode native activity records (ARCHITECTURE 4.1): one object, NDJSON, or a JSON array in a payload.
 
 All lines of all payloads go through DuckDB at once. Lines that it, or a check on the columns, refuses are
 parsed again one by one with the pydantic model, which says what is wrong; what the model takes after all is

@@ -1,4 +1,4 @@
-"""Columns of native records, as DuckDB reads them, to events; and which rows are no records."""
+"""Turn columns of native records, as DuckDB reads them, into events; tell which rows are no records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of JSON → columns, by DuckDB. The only module of `ingest` that knows DuckDB.
+"""Read lines of JSON into columns, by DuckDB. The only module of `ingest` that knows DuckDB.
 
 DuckDB gives one row for every line that is not blank, in order; a line that is no object gives a row of
 nulls, a field of another type than its column a null. Both are for the caller to find.

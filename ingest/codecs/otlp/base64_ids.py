@@ -1,4 +1,4 @@
-"""Ids in base64, as protobuf's own JSON printers write them; OTLP JSON itself writes hex.
+"""Read ids in base64, as protobuf's own JSON printers write them; OTLP JSON itself writes hex.
 
 The two are told apart by the padding: `=` is no hex digit.
 """

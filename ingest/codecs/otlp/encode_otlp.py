@@ -1,4 +1,4 @@
-"""Events → OTLP, as JSON lines. For export, not for hot paths.
+"""Encode events as OTLP, in JSON lines. For export, not for hot paths.
 
 Decoding gives the same events back, but for what OTLP cannot say: 64-bit trace ids come back with 128 bits,
 `shared` as an attribute, FOLLOWS_FROM parents as links, and a `peer` or error class that was not an attribute

@@ -1,4 +1,4 @@
-"""OTLP spans from nested Arrow (one row a request message) to span columns.
+"""Turn OTLP spans of nested Arrow (one row a request message) into span columns.
 
 The protobuf reader (ptars) and the JSON reader (pyarrow.json) both give this nesting; they differ in the
 spelling of field names and in the types of ids, times and nested values. Columnar throughout.

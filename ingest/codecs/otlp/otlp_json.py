@@ -1,4 +1,4 @@
-"""OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, one a line, or an array of them.
+"""Decode OTLP JSON: `ExportTraceServiceRequest` objects; one a payload, one a line, or an array.
 
 pyarrow.json reads all documents at once into nested Arrow if they are spelt as exporters spell them. A list
 that it refuses is halved until the culprits are few; those, and documents in which a span is refused, are

@@ -1,4 +1,4 @@
-"""OTLP JSON item by item: for payloads that the columnar reader does not take as they are.
+"""Read OTLP JSON item by item: payloads that the columnar reader does not take as they are.
 
 Takes what the protobuf JSON mapping allows beyond what exporters write (numbers as text or not, enum names,
 snake_case field names, ids in base64, nested attribute values, the older `instrumentationLibrarySpans`) and

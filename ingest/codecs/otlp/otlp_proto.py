@@ -1,4 +1,4 @@
-"""OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's Kafka and file exporters write.
+"""Decode OTLP protobuf: `ExportTraceServiceRequest` messages, as the Collector's exporters write them.
 
 ptars turns all payloads into nested Arrow at once; those that it refuses go span by span through protobuf's
 own parser (upb): slow and obvious, so it is also the differential oracle of the fast path.

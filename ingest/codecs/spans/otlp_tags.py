@@ -1,4 +1,4 @@
-"""Tags under which the Collector writes what OTLP has fields for, in Jaeger's and in Zipkin's spans.
+"""Read the tags under which the Collector writes OTLP's fields, in Jaeger's and in Zipkin's spans.
 
 They are taken off, so that a span reads the same in whichever encoding it came. The names are those of
 OpenTelemetry's "mapping to non-OTLP formats".

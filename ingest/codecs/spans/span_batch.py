@@ -1,4 +1,4 @@
-"""Spans of one batch in columns, before they become events; every span format ends here."""
+"""Hold the spans of one batch in columns, before they become events; every span format ends here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Span columns built item by item: for formats, and for broken payloads, that are read span by span."""
+"""Build span columns item by item: of formats and broken payloads that are read span by span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Span columns → event batch. The one place that says how a span reads, whatever its format.
+"""Turn span columns into an event batch. The one place that says how a span reads, in any format.
 
 Columnar; Python runs per distinct name, key or host only. What cannot be a span (no id, bad time) comes
 back as `BadSpans`.

@@ -1,4 +1,4 @@
-"""Attributes as one long table (owner, key, value).
+"""Hold attributes as one long table (owner, key, value).
 
 Columnar: no Python per attribute, only per distinct key.
 """

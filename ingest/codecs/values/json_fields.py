@@ -1,4 +1,4 @@
-"""Items of JSON documents and their fields, checked one by one: for formats that are read item by item."""
+"""Read items of JSON documents and their fields, checked one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters from a column of JSON objects (compact text), without parsing row by row.
+"""Read parameters from a column of JSON objects (compact text), without parsing row by row.
 
 In a flat object without escapes every quote opens or closes a string, keys are the strings before a colon,
 and a value runs to the next key; so a few numpy passes over the bytes find all keys and values. Rows with

@@ -1,4 +1,4 @@
-"""Names without ids in them (A.2), and words as dictionary columns, worked on once per distinct value."""
+"""Take ids out of names (A.2), and work on words as dictionary columns, once per distinct value."""
 
 from __future__ import annotations
 

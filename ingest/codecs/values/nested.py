@@ -1,4 +1,4 @@
-"""Messages to nested Arrow by ptars, and lists of nested Arrow as flat columns."""
+"""Read messages into nested Arrow by ptars, and lists of nested Arrow as flat columns."""
 
 from __future__ import annotations
 

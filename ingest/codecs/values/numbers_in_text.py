@@ -1,4 +1,4 @@
-"""Numbers that a format can write as text only, had back where the text is just how a number is written."""
+"""Have numbers back that a format can write as text only, where the text is how a number is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The params column: attributes of spans, resources and events, sorted by key and bounded.
+"""Build the params column: attributes of spans, resources and events, sorted by key and bounded.
 
 Spans of one instrumentation carry the same keys in the same order, so what happens to a span's keys
 (sorting, dropping, cutting, duplicates) is worked out once per distinct key sequence and applied to all

@@ -1,4 +1,4 @@
-"""X-Trace reports: `[{"id", "reports": [{"X-Trace": […], "Edge": […], …}]}]`; a report becomes a record.
+"""Decode X-Trace reports, `[{"id", "reports": [{"X-Trace": […], "Edge": […], …}]}]`, into records.
 
 The metadata of a report names its task (the request) and its event; `Edge` names the events before it.
 """

@@ -1,4 +1,4 @@
-"""Zipkin v2 JSON: a list of spans (or of traces) a payload, or a line.
+"""Decode Zipkin v2 JSON: a list of spans (or of traces) a payload, or a line.
 
 msgspec checks names and types while it parses; what it refuses is read item by item.
 """

@@ -1,4 +1,4 @@
-"""Zipkin protobuf: `zipkin.proto3.ListOfSpans` messages, one a payload, read span by span."""
+"""Decode Zipkin protobuf: `zipkin.proto3.ListOfSpans` messages, one a payload, read span by span."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zipkin spans, from JSON or protobuf, to the span columns that all formats share.
+"""Turn Zipkin spans, of JSON or protobuf, into the span columns that all formats share.
 
 The one place that says how a Zipkin span reads. What the Collector writes as tags because Zipkin has no
 field for it (host, links, status, kind, attributes of events) is had back from them.

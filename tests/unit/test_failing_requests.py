@@ -1,0 +1,61 @@
+"""One call of many that fails: a share of calls dilutes it, a share of requests does not (L.10.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from oracles.refined import Call, call, population
+from oracles.span_events import T0
+
+from analyze.methods.robust.robust_run import RobustRun, robust_run
+from analyze.methods.robust.settings import RobustSettings
+from analyze.population import Sample
+from schemas.report.findings import ChangeKind
+
+HOUR_NS = 3_600 * 10**9
+CALLS = 12
+
+
+def requests(n: int, failing: int) -> list[Call]:
+    """Pages that read twelve times; in the last ones of a failing read nothing else changes."""
+    return [
+        call(
+            "web/get",
+            0,
+            1_000 + at % 5,
+            *(
+                call("db/read", 50 * k, 50 * k + 20 + at % 3, status="x" if k == 3 and at < failing else "ok")
+                for k in range(CALLS)
+            ),
+        )
+        for at in range(n)
+    ]
+
+
+def run(failing: int, without: tuple[str, ...] = ()) -> RobustRun:
+    before, after = requests(67, 0), requests(67, failing)
+    samples = tuple(
+        Sample(name, "", T0 + at * HOUR_NS, T0 + at * HOUR_NS + 67 * 10**9)
+        for at, name in enumerate(("reference", "problem"))
+    )
+    settings = RobustSettings(paths=False, without=without)
+    return robust_run(replace(population(before, after), samples=samples), None, settings)
+
+
+def failures(found: RobustRun) -> list[tuple[str, float]]:
+    names = found.profile.names
+    return [
+        (names.operation(c.site).component, c.after)
+        for c in found.tested.changes
+        if c.kind is ChangeKind.ERRORS
+    ]
+
+
+def test_one_failing_call_of_twelve_in_a_third_of_the_requests_is_found() -> None:
+    assert failures(run(22)) == [("db", pytest.approx(22 / 67))]
+    assert failures(run(22, without=("failing-requests",))) == [], "the rule pays its rent"
+
+
+def test_one_failing_request_is_chance() -> None:
+    assert failures(run(1)) == []
