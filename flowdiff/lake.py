@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,10 @@ from analyze.profile.history import StatisticsUse, read_samples
 from analyze.refine.settings import RefineSettings
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
-from analyze.scope import resolve
+from analyze.scope import Lakes, resolve
 from analyze.sql import browse
 from analyze.sql.session import open_session
+from analyze.sql.session_process import DEFAULT_SECONDS, SessionProcess
 from flowdiff.samples import ONE, Samples, find_samples
 from schemas.periods import parse_period
 from schemas.report.accounts import AccountSection
@@ -86,7 +87,7 @@ class Lake:
 
     def __post_init__(self) -> None:
         """Raises LakeError where there is no lake."""
-        self._period("all")
+        Lakes(self.name).manifest(parse_period("all", now_ns=0))
 
     def windows(self, period: str = "all") -> pa.Table:
         """A row a window: requests, categories, mean response time, errors. Raises PeriodError."""
@@ -95,11 +96,18 @@ class Lake:
 
     def requests(self, period: str = "all") -> pa.Table:
         """A row a request, as the view `requests` of docs/sql.md. Raises PeriodError."""
-        return self.sql("select * from requests", period)
-
-    def sql(self, query: str, period: str = "all") -> pa.Table:
-        """The rows of a query over the views of docs/sql.md. Raises QueryError, PeriodError."""
         with open_session(self._period(period)) as session:
+            return session.query("FROM requests")
+
+    def sql(
+        self, query: str, period: str = "all", *, memory: str = "2GB", seconds: float = DEFAULT_SECONDS
+    ) -> pa.Table:
+        """The rows of a query over the views of docs/sql.md; its process is ended at its time and memory.
+
+        Raises QueryError, PeriodError, ConfigError.
+        """
+        started = SessionProcess(self.name, period, now_ns=time.time_ns(), memory=memory, seconds=seconds)
+        with closing(started) as session:
             return session.query(query)
 
     def compare(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from analyze.export.dot import dot_graphs
 from analyze.export.events import EventForm, events_of_flows
-from analyze.export.selection import LIST_CATEGORIES, Asked, SelectedFlows, selection
+from analyze.export.selection import LIST_CATEGORIES, AskedFlows, SelectedFlows, selection
 from analyze.load import read_flow_files, read_stored, read_stored_structures
 from analyze.scope import LakePeriod
 from ingest.codecs.native.encode_native import native_lines
@@ -41,7 +41,7 @@ class _Batch:
     params: pa.Table
 
 
-def export_dot(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
+def export_dot(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
     """DOT graphs one after another (B.1b), numbered from 1 to the end.
 
     Like every export, raises NotFoundError where the period holds no such flow, and what `selection` does.
@@ -56,17 +56,17 @@ def export_dot(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
     return Exported(written, matched - written, _missing(wanted, matched))
 
 
-def export_otlp(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
+def export_otlp(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
     """OTLP/JSON, one ExportTraceServiceRequest a line."""
     return _export_events(found, asked, out, EventForm.SPANS)
 
 
-def export_native(found: LakePeriod, asked: Asked, out: BinaryIO) -> Exported:
+def export_native(found: LakePeriod, asked: AskedFlows, out: BinaryIO) -> Exported:
     """Native records as NDJSON, happens-before by explicit `parents`."""
     return _export_events(found, asked, out, EventForm.RECORDS)
 
 
-def _export_events(found: LakePeriod, asked: Asked, out: BinaryIO, form: EventForm) -> Exported:
+def _export_events(found: LakePeriod, asked: AskedFlows, out: BinaryIO, form: EventForm) -> Exported:
     encode = otlp_json_lines if form is EventForm.SPANS else native_lines
     wanted = selection(found, asked)
     written = 0

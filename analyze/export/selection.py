@@ -20,7 +20,7 @@ _REQUESTS, _CATEGORIES = "requests.parquet", "categories.parquet"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedFlows:
     """What an export is asked for."""
 
     category: str | None = None
@@ -59,7 +59,7 @@ class SelectedFlows:
         return flows.filter(wanted)
 
 
-def selection(found: LakePeriod, asked: Asked) -> SelectedFlows | None:
+def selection(found: LakePeriod, asked: AskedFlows) -> SelectedFlows | None:
     """The flows that are asked for; None: all of the period.
 
     With a report: the requests of its table that lie in the category and sample. Without one, a key of the
@@ -110,7 +110,7 @@ def _report_folder(found: LakePeriod, report: str) -> Path:
     return matching[0]
 
 
-def _of_reports(found: LakePeriod, folders: list[Path], asked: Asked) -> SelectedFlows:
+def _of_reports(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> SelectedFlows:
     """Requests of a category, a sample or all, over the tables of some reports."""
     listed = [rows for folder in folders for rows in _rows(found, folder / _REQUESTS, asked.category)]
     if not any(rows.num_rows for rows in listed):
@@ -140,7 +140,7 @@ def _rows(found: LakePeriod, path: Path, key: str | None) -> list[pa.Table]:
     return [table if key is None else table.filter(pc.starts_with(table["category"], key))]
 
 
-def _of(asked: Asked) -> str:
+def _of(asked: AskedFlows) -> str:
     """Words for a message."""
     words = [
         None if value is None else f"of {name} '{value}'"
@@ -149,7 +149,7 @@ def _of(asked: Asked) -> str:
     return " ".join(word for word in words if word is not None)
 
 
-def _not_listed(found: LakePeriod, folders: list[Path], asked: Asked) -> NotFoundError:
+def _not_listed(found: LakePeriod, folders: list[Path], asked: AskedFlows) -> NotFoundError:
     """Why no report names a request of a category: there is none, or nothing changed in it."""
     stored = [row for folder in folders for row in _rows(found, folder / _CATEGORIES, asked.category)]
     keys = sorted({key for rows in stored for keys in rows["stored"].to_pylist() for key in keys})

@@ -19,7 +19,7 @@ To add a section, write its model and
 
 and put `SectionView(SlowestSection, slowest)` into its method's `sections`.
 
-What stands in a line or a cell is `Words`: text, `Run`s of text in a tone or with a link, `Bar`s, `Drawing`s,
+What stands in a line or a cell is `Words`: text, `Styled` text in a tone or with a link, `Bar`s, `Drawing`s,
 or a tuple of them. On a terminal bars and drawings are left out, `Details` stay closed, and of a folded
 `Part` the title is printed; what is for one of the two only stands in an `Only`.
 """
@@ -34,7 +34,7 @@ from markupsafe import Markup
 
 from analyze.report import wording
 from schemas.report.columns import Column as Column
-from schemas.report.columns import Unit
+from schemas.report.columns import ColumnUnit
 
 Tone = Literal["", "strong", "dim", "code", "span", "tag", "worse", "better", "warning", "pre", "swatch"]
 """How words stand out. `span`: small, on a line of its own below a number. `pre`: as it is, line by line.
@@ -45,7 +45,7 @@ MOST_CHARACTERS: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Styled:
     """A stretch of text in one tone."""
 
     text: str
@@ -95,38 +95,38 @@ class Drawing:
     """What it shows, where it may be wider than the page and scrolls by itself."""
 
 
-Words: TypeAlias = "str | Run | Bar | Drawing | Sequence[Words]"
+Words: TypeAlias = "str | Styled | Bar | Drawing | Sequence[Words]"
 
 
-def runs(words: Words) -> Iterator[Run | Bar | Drawing]:
+def runs(words: Words) -> Iterator[Styled | Bar | Drawing]:
     """Words one by one."""
     if isinstance(words, str):
-        yield Run(words)
-    elif isinstance(words, Run | Bar | Drawing):
+        yield Styled(words)
+    elif isinstance(words, Styled | Bar | Drawing):
         yield words
     else:
         for part in words:
             yield from runs(part)
 
 
-def strong(text: str) -> Run:
+def strong(text: str) -> Styled:
     """Text that stands out."""
-    return Run(text, "strong")
+    return Styled(text, "strong")
 
 
-def dim(text: str) -> Run:
+def dim(text: str) -> Styled:
     """Text that stands back."""
-    return Run(text, "dim")
+    return Styled(text, "dim")
 
 
-def code(text: str, title: str = "") -> Run:
+def code(text: str, title: str = "") -> Styled:
     """A key or an expression, as it is written."""
-    return Run(text, "code", title=title)
+    return Styled(text, "code", title=title)
 
 
-def tag(text: str, kind: str = "") -> Run:
+def tag(text: str, kind: str = "") -> Styled:
     """A label."""
-    return Run(text, "tag", kind)
+    return Styled(text, "tag", kind)
 
 
 def joined(parts: Iterable[Words], between: str = ", ") -> Words:
@@ -167,7 +167,7 @@ _WORDS: Final[dict[str, Callable[[Any], Words]]] = {
 }
 
 
-def worded(unit: Unit, value: Any) -> Words:
+def worded(unit: ColumnUnit, value: Any) -> Words:
     """A value of a unit in words; `–` for None, of a p-value `not run`; a pair as `before → after`."""
     if unit in ("text", "figure", "bar"):
         return _NONE if value is None else value
@@ -263,7 +263,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Beside:
     """Blocks side by side where there is room."""
 
     blocks: Blocks
@@ -302,5 +302,5 @@ class Only:
     blocks: Blocks
 
 
-Block: TypeAlias = Text | Items | Facts | Table | Drawing | Row | Details | Part | Only
+Block: TypeAlias = Text | Items | Facts | Table | Drawing | Beside | Details | Part | Only
 Blocks: TypeAlias = "Sequence[Block]"

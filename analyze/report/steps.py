@@ -38,7 +38,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StepLine:
     """One row of the drawing; a fold has the rows `inside` it (none where the model has only their sums)."""
 
     fate: Fate
@@ -54,7 +54,7 @@ class Line:
     """Carries much of the change."""
     tested: bool
     steps: int
-    inside: tuple[Line, ...] = ()
+    inside: tuple[StepLine, ...] = ()
 
     @property
     def part_us(self) -> float:
@@ -84,7 +84,7 @@ class StepsView:
     """The drawing of one account."""
 
     account: StepAccount
-    lines: tuple[Line, ...]
+    lines: tuple[StepLine, ...]
 
     @property
     def part_us(self) -> float:
@@ -108,7 +108,7 @@ def steps_view(account: StepAccount) -> StepsView:
     return StepsView(account, _folded(lines, _shown(lines)))
 
 
-def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[Line]:
+def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[StepLine]:
     """A line a row, each side's bars one after the other."""
     least = MATERIAL * sum(abs(row.part_us) for row in rows)
     lines, ends = [], (0.0, 0.0)
@@ -116,7 +116,7 @@ def _lines(rows: Sequence[StepRow], percent_per_us: float) -> list[Line]:
         widths = (row.before_us * percent_per_us, row.after_us * percent_per_us)
         fate = _fate(row)
         lines.append(
-            Line(
+            StepLine(
                 fate=fate,
                 before=row.before,
                 after=row.after,
@@ -146,7 +146,7 @@ def _fate(row: StepRow) -> Fate:
     return Fate.KEPT if row.before == row.after else Fate.REPLACED
 
 
-def _shown(lines: Sequence[Line]) -> set[int]:
+def _shown(lines: Sequence[StepLine]) -> set[int]:
     """Lines with a row of their own: what carries the change with the step before it, the few that differ,
     the first and the last."""
     different = [i for i, line in enumerate(lines) if line.fate not in (Fate.KEPT, Fate.FOLD)]
@@ -156,9 +156,9 @@ def _shown(lines: Sequence[Line]) -> set[int]:
     return material | {i - 1 for i in material} | set(different) | {0, len(lines) - 1}
 
 
-def _folded(lines: Sequence[Line], shown: set[int]) -> tuple[Line, ...]:
+def _folded(lines: Sequence[StepLine], shown: set[int]) -> tuple[StepLine, ...]:
     """Stretches of `FOLD_LEAST` lines and more that are not shown become one."""
-    drawn: list[Line] = []
+    drawn: list[StepLine] = []
     for is_shown, group in itertools.groupby(range(len(lines)), key=lambda i: i in shown):
         stretch = [lines[i] for i in group]
         if is_shown or len(stretch) < FOLD_LEAST:
@@ -168,12 +168,12 @@ def _folded(lines: Sequence[Line], shown: set[int]) -> tuple[Line, ...]:
     return tuple(drawn)
 
 
-def _fold(stretch: Sequence[Line]) -> Line:
+def _fold(stretch: Sequence[StepLine]) -> StepLine:
     bars = [
         replace(stretch[0].bars[side], width=sum(line.bars[side].width for line in stretch))
         for side in (0, 1)
     ]
-    return Line(
+    return StepLine(
         fate=Fate.FOLD,
         before=None,
         after=None,
@@ -188,7 +188,7 @@ def _fold(stretch: Sequence[Line]) -> Line:
     )
 
 
-def _text(stretch: Sequence[Line | StepRow], fates: Sequence[Fate]) -> str:
+def _text(stretch: Sequence[StepLine | StepRow], fates: Sequence[Fate]) -> str:
     """What a fold says it holds."""
     steps = wording.count(sum(part.steps for part in stretch))
     if Fate.FOLD in fates:
@@ -249,7 +249,7 @@ def _caption(view: StepsView, names: bool) -> Words:
 
 
 def _columns(view: StepsView) -> tuple[Column, ...]:
-    def part(line: Line) -> Words:
+    def part(line: StepLine) -> Words:
         return "" if view.new or line.part_us == 0 else wording.change(line.part_us)
 
     return (
@@ -261,7 +261,7 @@ def _columns(view: StepsView) -> tuple[Column, ...]:
     )
 
 
-def _step(line: Line) -> Words:
+def _step(line: StepLine) -> Words:
     """Its name; what became of it where it is not the same on both sides."""
     if line.text:
         return dim(line.text)
@@ -282,18 +282,18 @@ def _waited(us: float, there: bool) -> str:
     return (wording.duration(us) if us else "0") if there else "–"
 
 
-def _title(line: Line, new: bool) -> str:
+def _title(line: StepLine, new: bool) -> str:
     before = "" if new else f"{wording.duration(line.before_us)} before, "
     return f"{before}{wording.duration(line.after_us)} after"
 
 
-def _tone(view: StepsView, line: Line) -> str:
+def _tone(view: StepsView, line: StepLine) -> str:
     return "end" if line.text == _TOGETHER else "" if view.new else line.heat
 
 
 _TOGETHER = "Together"
 
 
-def _total(every: Sequence[Line]) -> Line:
+def _total(every: Sequence[StepLine]) -> StepLine:
     """The last row: both means."""
     return replace(_fold(every), text=_TOGETHER, inside=())

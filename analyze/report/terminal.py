@@ -15,6 +15,7 @@ from rich.text import Text as RichText
 
 from analyze.report import wording
 from analyze.report.blocks import (
+    Beside,
     Block,
     Blocks,
     Column,
@@ -22,8 +23,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Row,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -90,7 +90,7 @@ def print_blocks(blocks: Blocks, console: Console, indent: int = 0, *, lead: boo
 def _print(block: Block, console: Console, indent: int, *, lead: bool) -> None:
     if isinstance(block, Part):
         _part(block, console, indent, lead=lead)
-    elif isinstance(block, Row) or (isinstance(block, Only) and block.where == "terminal"):
+    elif isinstance(block, Beside) or (isinstance(block, Only) and block.where == "terminal"):
         print_blocks(block.blocks, console, indent)
     elif isinstance(block, Text):
         if block.tone == "pre":  # one line whatever the width, so that it can be copied
@@ -114,7 +114,7 @@ def _says(blocks: Blocks) -> bool:
     """Whether a terminal shows anything of some blocks."""
     return any(
         _says(block.blocks)
-        if isinstance(block, Row | Only)
+        if isinstance(block, Beside | Only)
         else isinstance(block, Part | Text | Items | Facts | Table)
         for block in blocks
         if not isinstance(block, Only) or block.where == "terminal"
@@ -137,7 +137,8 @@ def _part(part: Part, console: Console, indent: int, *, lead: bool) -> None:
 
 def _facts(facts: Facts, console: Console, indent: int) -> None:
     lines = [
-        _text((Run(f"{fact.name[:1].upper()}{fact.name[1:]}: ", "dim"), fact.words)) for fact in facts.facts
+        _text((Styled(f"{fact.name[:1].upper()}{fact.name[1:]}: ", "dim"), fact.words))
+        for fact in facts.facts
     ]
     if facts.look == "rows":
         for line in lines:
@@ -162,7 +163,7 @@ def _text(words: Words, style: str = "", *, spans: bool = True) -> RichText:
     """Words as rich text: the one place where text from outside comes to a terminal."""
     text = RichText(style=style)
     for part in runs(words):
-        if isinstance(part, Run) and part.text and (spans or part.tone != "span"):
+        if isinstance(part, Styled) and part.text and (spans or part.tone != "span"):
             before = " " if part.tone == "span" and text.plain else ""
             text.append(before + _visible(part.text), style=_STYLE.get(part.tone, ""))
     return text

@@ -38,7 +38,7 @@ class ViewColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class SqlRelation:
     """A view: its name, what a row is, its columns and its CREATE VIEW statement."""
 
     name: str
@@ -47,7 +47,7 @@ class Relation:
     sql: str
 
 
-def relation(name: str) -> Relation:
+def relation(name: str) -> SqlRelation:
     """Read the relation `name`, one of VIEWS, from its file. Raises ValueError if the header is malformed."""
     if name not in VIEWS:
         raise ValueError(f"no such relation: {name}")
@@ -65,7 +65,7 @@ def relation(name: str) -> Relation:
             raise ValueError(f"{name}.sql: cannot read the header line: {line}")
     if not prose or not columns:
         raise ValueError(f"{name}.sql: the header needs a sentence and its columns")
-    return Relation(name, " ".join(prose), tuple(columns), text)
+    return SqlRelation(name, " ".join(prose), tuple(columns), text)
 
 
 def reference() -> str:

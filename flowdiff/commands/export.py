@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Write flows out again: as DOT graphs, as OTLP spans or as native records."""
     from analyze.export.flows import export_dot, export_native, export_otlp
-    from analyze.export.selection import Asked
+    from analyze.export.selection import AskedFlows
     from flowdiff.cli.output import open_output
 
     writers = {
@@ -60,7 +60,7 @@ def command(
     }
     found = period_of(lake, period, where)
     with open_output(output) as out:
-        done = writers[format_](found, Asked(category, report, sample), out)
+        done = writers[format_](found, AskedFlows(category, report, sample), out)
     print(_told(done), file=sys.stderr)
 
 

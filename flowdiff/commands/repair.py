@@ -54,7 +54,7 @@ def command(
         return
     grace_ns = duration_ns(grace)
     with upkeep(lake, "Repair") as at:
-        from stitch.drivers.repair.mending import Verdict
+        from stitch.drivers.repair.mending import LateOutcome
         from stitch.drivers.repair.repairing import repair
 
         done = repair(
@@ -68,17 +68,17 @@ def command(
             dry_run=dry_run,
         )
     would = "would be " if dry_run else ""
-    folded = done.events.get(Verdict.FOLDED, 0)
+    folded = done.events.get(LateOutcome.FOLDED, 0)
     typer.echo(
         f"{folded:,} late events of {done.requests:,} requests {would}folded in, "
         f"{done.windows:,} windows {would}written anew"
     )
     for verdict, text in (
-        (Verdict.SAME, f"{would}dropped, copies of events that were not late"),
-        (Verdict.WAITS, "wait: their window is not sealed, or more may come of their request"),
-        (Verdict.LOST, "stay late: other events of their requests are not kept (live.keep_events)"),
-        (Verdict.SPLIT, "stay late: their requests came by several partitions (flowdiff rekey)"),
-        (Verdict.RETIRED, f"belong to requests of windows that are retired; {would}dropped with those"),
+        (LateOutcome.SAME, f"{would}dropped, copies of events that were not late"),
+        (LateOutcome.WAITS, "wait: their window is not sealed, or more may come of their request"),
+        (LateOutcome.LOST, "stay late: other events of their requests are not kept (live.keep_events)"),
+        (LateOutcome.SPLIT, "stay late: their requests came by several partitions (flowdiff rekey)"),
+        (LateOutcome.RETIRED, f"belong to requests of windows that are retired; {would}dropped with those"),
     ):
         if n := done.events.get(verdict, 0):
             typer.echo(f"{n:,} {text}")

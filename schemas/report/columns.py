@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-Unit = Literal[
+ColumnUnit = Literal[
     "text",
     "name",
     "key",
@@ -68,7 +68,7 @@ class Column:
     `mean1_us` after."""
     label: str = ""
     """Heading; empty: stored only, or a bar."""
-    unit: Unit = "text"
+    unit: ColumnUnit = "text"
     value: Callable[[Any], Any] | None = None
     """The value of a row where it is no field of the key's name; of a pair a pair."""
     far: int = 0
@@ -114,7 +114,7 @@ class Column:
 
 def stored(
     key: str,
-    unit: Unit,
+    unit: ColumnUnit,
     about: str,
     value: Callable[[Any], Any] | None = None,
     *,

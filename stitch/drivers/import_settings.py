@@ -1,4 +1,4 @@
-"""What an import is told, and what it tells."""
+"""Set how an import works, and sum up what it did."""
 
 from __future__ import annotations
 

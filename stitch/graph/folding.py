@@ -43,8 +43,8 @@ from stitch.graph.pieces import (
     SPAN,
     SPAWN,
     NodePiece,
-    Piece,
     Pieces,
+    StructurePiece,
     Word,
     branching_piece,
     first_word,
@@ -70,7 +70,7 @@ _MAX_DEPTH = 3
 _MAX_OPEN, _MAX_WIRED = 64, 4096
 """Open joins and folded nodes up to which a piece with references may be folded."""
 _NEVER = -2
-"""Key in `Piece.open` of a piece that never counts as closed."""
+"""Key in `StructurePiece.open` of a piece that never counts as closed."""
 
 
 class Repeat(NamedTuple):
@@ -151,7 +151,7 @@ class Folded:
     """32 hex digits; equal iff the folded forms are equal."""
     wiring: bytes = field(repr=False)
     """Which reference names which join, where there are any."""
-    made: list[Piece] = field(repr=False)
+    made: list[StructurePiece] = field(repr=False)
     """Composite pieces, inner before outer."""
 
     def positions(self, n_nodes: int) -> tuple[tuple[int, ...], tuple[LoopRow, ...]]:
@@ -205,8 +205,8 @@ def node_words(template: Template) -> list[Word]:
 
 
 def _fold_exact(tree: SeriesParallel, words: list[Word]) -> Folded:
-    built: dict[int, Piece] = {}
-    made: list[Piece] = []
+    built: dict[int, StructurePiece] = {}
+    made: list[StructurePiece] = []
     referenced = tree.referenced
 
     def pieces_of(items: list[Item]) -> Pieces:
@@ -255,8 +255,8 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
     if all(piece.depth == 0 for piece in folded.pieces):
         key = _level_key(level, folded.pieces, folded.wiring)
         return Folded(folded.pieces, key, folded.wiring, folded.made)
-    made: list[Piece] = []
-    renewed: dict[int, Piece] = {}
+    made: list[StructurePiece] = []
+    renewed: dict[int, StructurePiece] = {}
 
     def renew(pieces: Pieces) -> Pieces:
         if all(piece.depth == 0 for piece in pieces):
@@ -291,7 +291,7 @@ def _relax(folded: Folded, tree: SeriesParallel, level: int) -> Folded:
     return Folded(pieces, _level_key(level, pieces, wiring), wiring, made)
 
 
-def _gather(branches: list[Pieces], level: int, made: list[Piece]) -> list[tuple[bytes, Pieces]]:
+def _gather(branches: list[Pieces], level: int, made: list[StructurePiece]) -> list[tuple[bytes, Pieces]]:
     """Branches with their symbols, sorted as in the text (first word, symbol); identical ones as one."""
     groups: dict[bytes | int, list[tuple[bytes, Pieces]]] = {}
     for i, branch in enumerate(branches):
@@ -312,7 +312,7 @@ def _gather(branches: list[Pieces], level: int, made: list[Piece]) -> list[tuple
     return gathered
 
 
-def _fold_series(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
+def _fold_series(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
     """Fold the repeats of a sequence."""
     if level != EXACT and any(piece.kind == LOOP for piece in pieces):
         pieces = _absorb(pieces, level, made)
@@ -339,7 +339,9 @@ def _codes(pieces: Pieces) -> list[int]:
     ]
 
 
-def _fold_period(pieces: Pieces, codes: list[int], period: int, level: int, made: list[Piece]) -> Pieces:
+def _fold_period(
+    pieces: Pieces, codes: list[int], period: int, level: int, made: list[StructurePiece]
+) -> Pieces:
     """Replace the repeats of one period by loops; the same list where there is none."""
     result: Pieces = []
     done = 0
@@ -357,7 +359,7 @@ def _fold_period(pieces: Pieces, codes: list[int], period: int, level: int, made
     return result
 
 
-def _absorb(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
+def _absorb(pieces: Pieces, level: int, made: list[StructurePiece]) -> Pieces:
     """Let loops take in neighbours that have become further iterations: equal loops, and equal bodies."""
     result: Pieces = []
     at = 0
@@ -390,7 +392,7 @@ def _absorb(pieces: Pieces, level: int, made: list[Piece]) -> Pieces:
     return result
 
 
-def _close(piece: Piece, referenced: dict[int, int]) -> Piece:
+def _close(piece: StructurePiece, referenced: dict[int, int]) -> StructurePiece:
     """Count the references inside; where the last one meets its join, the symbol takes the wiring in.
 
     Past the bounds a piece counts as never closed: it is not folded, and the key of the level tells its
@@ -414,7 +416,9 @@ def _close(piece: Piece, referenced: dict[int, int]) -> Piece:
         piece.open = left
     else:
         symbol = digest(b"X", piece.symbol, _wiring([piece]))
-        piece = Piece(piece.kind, symbol, piece.branches, words=piece.words, start=piece.start, end=piece.end)
+        piece = StructurePiece(
+            piece.kind, symbol, piece.branches, words=piece.words, start=piece.start, end=piece.end
+        )
         piece.open = left or None
     return piece
 
@@ -433,7 +437,7 @@ def _wiring(pieces: Pieces) -> bytes:
                 places[piece.start], places[piece.end] = base, base + piece.size - 1
     else:
         # Without loops folded positions are counted up in the order of the text.
-        stack: list[Piece | int] = [*reversed(pieces)]
+        stack: list[StructurePiece | int] = [*reversed(pieces)]
         while stack:
             item = stack.pop()
             if isinstance(item, int):

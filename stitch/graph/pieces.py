@@ -66,12 +66,12 @@ NODE, SPAN, PARALLEL, SPAWN, LOOP, COPIES, REFERENCE = range(7)
 EXACT, POWER_OF_TWO, AT_LEAST_TWO = 0, 1, 2
 """Levels L0, L1 and L2: how a count is shown."""
 
-Pieces = list["Piece"]
+Pieces = list["StructurePiece"]
 
 _NO_BRANCHES: list[Pieces] = []
 
 
-class Piece:
+class StructurePiece:
     """One item of a folded sequence.
 
     NODE and REFERENCE: `start` is the node or the target. SPAN: `branches[0]` lies between `start` and `end`.
@@ -117,7 +117,7 @@ class Piece:
             self.depth = depth + repeated
 
 
-class NodePiece(Piece):
+class NodePiece(StructurePiece):
     """A single node. Most pieces are, so all but four fields are constants of the class."""
 
     __slots__ = ()
@@ -135,29 +135,29 @@ class NodePiece(Piece):
         self.open = None
 
 
-def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> Piece:
+def span_piece(start: int, end: int, words: tuple[Word, Word], items: Pieces) -> StructurePiece:
     """A span: start, what lies between, end."""
     symbol = digest(b"S", words[0].symbol, words[1].symbol, symbols_of(items))
-    return Piece(SPAN, symbol, [items], words=words, start=start, end=end)
+    return StructurePiece(SPAN, symbol, [items], words=words, start=start, end=end)
 
 
-def reference_piece(target: int, name: Word) -> Piece:
+def reference_piece(target: int, name: Word) -> StructurePiece:
     """An edge to a join printed elsewhere; the wiring tells which one of the same name it is."""
-    return Piece(REFERENCE, digest(b"R", name.symbol), [], start=target)
+    return StructurePiece(REFERENCE, digest(b"R", name.symbol), [], start=target)
 
 
-def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> Piece:
+def branching_piece(kind: int, branches: list[tuple[bytes, Pieces]]) -> StructurePiece:
     """A PARALLEL or SPAWN piece of branches with their symbols, in the order its text shows them."""
     tag = b"P" if kind == PARALLEL else b"W"
     symbol = digest(tag, *[symbol for symbol, _ in branches])
-    return Piece(kind, symbol, [branch for _, branch in branches])
+    return StructurePiece(kind, symbol, [branch for _, branch in branches])
 
 
-def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> Piece:
+def repeat_piece(kind: int, iterations: list[Pieces], level: int) -> StructurePiece:
     """A LOOP or COPIES piece of two or more iterations."""
     count = shown_count(len(iterations), level).to_bytes(4, "little")
     tag = b"L" if kind == LOOP else b"C"
-    return Piece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)
+    return StructurePiece(kind, digest(tag, count, symbols_of(iterations[0])), iterations)
 
 
 def shown_count(count: int, level: int) -> int:
@@ -167,7 +167,7 @@ def shown_count(count: int, level: int) -> int:
     return 1 << (count - 1).bit_length() if level == POWER_OF_TWO else 2
 
 
-def symbols_of(pieces: Iterable[Piece]) -> bytes:
+def symbols_of(pieces: Iterable[StructurePiece]) -> bytes:
     """Symbols of a sequence, joined; injective, for all are 16 bytes long."""
     return b"".join([piece.symbol for piece in pieces])
 
@@ -185,13 +185,13 @@ def first_word(pieces: Pieces) -> str:
     return piece.words[0].text if piece.words else "\U0010ffff"
 
 
-def walk(pieces: Sequence[Piece]) -> Iterator[tuple[Piece, int]]:
+def walk(pieces: Sequence[StructurePiece]) -> Iterator[tuple[StructurePiece, int]]:
     """Pieces in the order of the text, outer before inner, with the folded position of their first node.
 
     Every iteration of a loop is walked, all from the same position. Iterative: nesting has no bound.
     """
     # The last piece goes onto the stack first, so positions are counted down from the end of the parent.
-    stack: list[tuple[Piece, int]] = []
+    stack: list[tuple[StructurePiece, int]] = []
     push, pop = stack.append, stack.pop
     end = sum([piece.size for piece in pieces])
     for piece in reversed(pieces):

@@ -34,8 +34,8 @@ from stitch.graph.pieces import (
     REFERENCE,
     SPAN,
     NodePiece,
-    Piece,
     Pieces,
+    StructurePiece,
     Word,
     shown_count,
 )
@@ -49,7 +49,7 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class CanonicalText:
     """A folded sequence as text."""
 
     text: str
@@ -57,7 +57,7 @@ class Text:
     """Positions of the nodes as printed; of a loop's, those of the first iteration."""
 
 
-def _write_text(pieces: Pieces, level: int, n_nodes: int) -> Text:
+def _write_text(pieces: Pieces, level: int, n_nodes: int) -> CanonicalText:
     """The text of a folded sequence at `level` (for its counts); bounded by MAX_TEXT_CHARS."""
     words, order, revisits = _spell(pieces, level, n_words=sys.maxsize)
     n_chars = sum(map(len, words)) + len(words)
@@ -72,7 +72,7 @@ def _write_text(pieces: Pieces, level: int, n_nodes: int) -> Text:
         ordinal = {position: number for number, position in enumerate(order, start=1)}
         for at, target in revisits:
             words[at] = f"^{ordinal.get(target, '…')}"
-    return Text(" ".join(words), order)
+    return CanonicalText(" ".join(words), order)
 
 
 def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[int], list[tuple[int, int]]]:
@@ -80,7 +80,7 @@ def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[in
     words: list[str] = []
     order: list[int] = []
     revisits: list[tuple[int, int]] = []
-    stack: list[Piece | str] = [*reversed(pieces)]
+    stack: list[StructurePiece | str] = [*reversed(pieces)]
     stands_for, say, take = order.append, words.append, stack.pop  # bound once: this loop is over all nodes
     while stack and len(words) < n_words:
         item = take()
@@ -107,7 +107,9 @@ def _spell(pieces: Pieces, level: int, n_words: int) -> tuple[list[str], list[in
     return words, order, revisits
 
 
-def _open_branches(item: Piece, level: int, words: list[str], stack: list[Piece | str]) -> None:
+def _open_branches(
+    item: StructurePiece, level: int, words: list[str], stack: list[StructurePiece | str]
+) -> None:
     if item.kind in (LOOP, COPIES):
         count = f"*{shown_count(len(item.branches), level)}{'+' if level == 2 else ''}"
         stack.append(f"){count}" if item.kind == LOOP else count)

@@ -1,9 +1,14 @@
-"""Check a lake against its commits: invariants I1 to I6 of the fault model, statistics, reports."""
+"""Check a lake against its commits: invariants I1 to I6 of the fault model, statistics, reports.
+
+Of live lanes offsets join up (I4, I6), what stays open is carried over (I1), and segments are there (I3).
+What upkeep took out of the lake may be missing, and what it wrote anew holds what was there before.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -11,21 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.commits import CommitRecord, Publish
+from schemas.commits import CommitRecord, PartitionRange, Publish, Upkeep
 from schemas.config import Config
 from schemas.errors import LakeError
 from stitch.lake.abreast import abreast
 from stitch.lake.calibration_files import CALIBRATION, damaged_records
 from stitch.lake.chain import lanes, read_chain
-from stitch.lake.checkpoint import KEPT, read_table, read_tail
+from stitch.lake.checkpoint import FILES_SCHEMA, KEPT, files_table, read_table, read_tail
 from stitch.lake.encoding import META_ROWS, META_TABLE, META_VERSION, META_WINDOW, decode
-from stitch.lake.fsck_live import broken_carry, broken_positions, broken_segments
-from stitch.lake.fsck_upkeep import broken_generations, broken_repairs, hidden_in
 from stitch.lake.layout import (
     ASIDE,
     COMMITS,
     LAKE_FILE,
     REPORTS,
+    WINDOW_TABLES,
     data_files,
     lane_folder,
     read_info,
@@ -34,18 +38,24 @@ from stitch.lake.layout import (
     stage_lane_folder,
     staged_seq,
 )
+from stitch.lake.segment_files import read_segment
 from stitch.lake.stats_files import STATS, damaged_stats
 from stitch.lake.store import Store
 from stitch.lake.sums import SUMS, read_sums
-from stitch.lake.upkeep.hidden import Hidden
+from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by
 
 T = TypeVar("T")
-
-NAMED_REQUESTS: Final = 10
+_NAMED_REQUESTS: Final = 10
 """Requests named of those that are there more than once."""
+_Broken = tuple[str, str]
+"""Invariant, and what is wrong."""
+_LATE: Final = "late"
+_REPAIRED: Final = "repaired"
+_COUNTED = [table for table in WINDOW_TABLES if table != "structures"]
+"""Tables whose rows are neither joined nor left out; a structure comes once a file."""
 
 
-class Finding(Config):
+class Violation(Config):
     """One broken invariant."""
 
     invariant: str
@@ -53,7 +63,7 @@ class Finding(Config):
     detail: str
 
 
-def check(store: Store, lake: str = "LAKE") -> list[Finding]:
+def check(store: Store, lake: str = "LAKE") -> list[Violation]:
     """All that is wrong with the lake; empty when nothing is. Reads every data file once.
 
     What the system will not let us read is a finding, too, and the rest is checked all the same. Meant for a
@@ -62,36 +72,36 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
     """
     info = _attempt(lambda: read_info(store, lake), LAKE_FILE, "layout")
     if info is None:
-        return [Finding(invariant="layout", detail=f"{LAKE_FILE} is missing")]
+        return [Violation(invariant="layout", detail=f"{LAKE_FILE} is missing")]
     commits: list[CommitRecord] = []
-    findings = [info] if isinstance(info, Finding) else []
+    findings = [info] if isinstance(info, Violation) else []
     there = _attempt(partial(lanes, store), COMMITS, "I6")
-    if isinstance(there, Finding):
+    if isinstance(there, Violation):
         return [*findings, there, *_caches(store), *_reports(store)]
     for lane in there:
         chain = _attempt(partial(_chain, store, lane), lane_folder(lane), "I6")
-        if isinstance(chain, Finding):
+        if isinstance(chain, Violation):
             findings.append(chain)
             continue
         commits += chain[0]
         findings += chain[1]
     whole = not findings
-    if not isinstance(info, Finding) and any(r.window_length_ns != info.window_length_ns for r in commits):
+    if not isinstance(info, Violation) and any(r.window_length_ns != info.window_length_ns for r in commits):
         findings.append(
-            Finding(invariant="layout", detail=f"{LAKE_FILE} and commits differ on the window length")
+            Violation(invariant="layout", detail=f"{LAKE_FILE} and commits differ on the window length")
         )
     findings += _ledger(commits)
     for invariant, detail in (
-        *broken_positions(commits),
-        *broken_carry(commits),
-        *broken_segments(store, commits),
+        *_broken_positions(commits),
+        *_broken_carry(commits),
+        *_broken_segments(store, commits),
     ):
-        findings.append(Finding(invariant=invariant, detail=detail))
-    hidden = hidden_in(commits)
+        findings.append(Violation(invariant=invariant, detail=detail))
+    hidden = _hidden_in(commits)
     if whole:  # else the files of a lane that cannot be read would all be in no commit
         findings += _unnamed_files(store, commits, hidden)
-    for broken in (broken_generations, broken_repairs):
-        findings += [Finding(invariant="I1", detail=detail) for detail in broken(commits)]
+    for broken in (_broken_generations, _broken_repairs):
+        findings += [Violation(invariant="I1", detail=detail) for detail in broken(commits)]
     published = [item for record in commits for item in record.publish]
     findings += [
         f for found in abreast(store, lambda item: [*_file(store, item, hidden)], published) for f in found
@@ -101,7 +111,7 @@ def check(store: Store, lake: str = "LAKE") -> list[Finding]:
     return [*findings, *_caches(store), *_reports(store)]
 
 
-def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Finding:
+def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Violation:
     """What `look` sees; where the system refuses, a finding about `name`."""
     try:
         return look()
@@ -109,20 +119,20 @@ def _attempt(look: Callable[[], T], name: str, invariant: str) -> T | Finding:
         # Of a folder's files, the one it is.
         shown = name if str(error.filename or name).endswith(name) else error.filename
         why = error.strerror or str(error)
-        return Finding(invariant=invariant, detail=f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
+        return Violation(invariant=invariant, detail=f"'{shown}' cannot be read: {why[:1].lower()}{why[1:]}")
 
 
-def _chain(store: Store, lane: int) -> tuple[list[CommitRecord], list[Finding]]:
+def _chain(store: Store, lane: int) -> tuple[list[CommitRecord], list[Violation]]:
     """Commits of a lane, none where its chain is broken, and what is wrong with them."""
     try:
         commits = [link.record for link in read_chain(store, lane)]
         read_tail(store, lane)
     except LakeError as error:
-        return [], [Finding(invariant="I6", detail=error.message)]
+        return [], [Violation(invariant="I6", detail=error.message)]
     return commits, [*_checkpoints(store, commits), *_past_the_end(store, lane, len(commits))]
 
 
-def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Finding]:
+def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Violation]:
     """Tables of a lane's last checkpoint, and what is left of those before: readers make do without, at a
     cost.
     """
@@ -133,10 +143,10 @@ def _checkpoints(store: Store, commits: list[CommitRecord]) -> Iterator[Finding]
             if reference is not named[-1] and store.size(name) is None:
                 continue
             if read_table(store, name, sha256) is None:
-                yield Finding(invariant="I6", detail=f"checkpoint '{name}' is missing or damaged")
+                yield Violation(invariant="I6", detail=f"checkpoint '{name}' is missing or damaged")
 
 
-def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Finding]:
+def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Violation]:
     """What a lane wrote for commits that its chain does not have. (That for the coming one is on its way, or
     was when its writer died. Data files of no commit are found among all data files.)
     """
@@ -146,60 +156,60 @@ def _past_the_end(store: Store, lane: int, head: int) -> Iterator[Finding]:
                 detail = (
                     f"'{folder}/{name}' was written for a commit that is lost: lane {lane} ends at {head}"
                 )
-                yield Finding(invariant="I6", detail=detail)
+                yield Violation(invariant="I6", detail=detail)
 
 
-def _ledger(commits: list[CommitRecord]) -> Iterator[Finding]:
+def _ledger(commits: list[CommitRecord]) -> Iterator[Violation]:
     for record in commits:
         counters = record.counters
         if not counters.balanced:
-            yield Finding(invariant="I1", detail=f"commit {record.seq}: {counters}")
+            yield Violation(invariant="I1", detail=f"commit {record.seq}: {counters}")
         kept = sum(counters.rejects.values()) - counters.rejects_not_kept
         for table, counted in (("flows", counters.flows), ("dead_letters", kept)):
             rows = sum(item.rows for item in record.publish if item.table == table)
             if rows != counted:
                 detail = f"commit {record.seq} counts {counted} {table}, its files hold {rows}"
-                yield Finding(invariant="I1", detail=detail)
+                yield Violation(invariant="I1", detail=detail)
 
 
-def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Finding]:
+def _unnamed_files(store: Store, commits: list[CommitRecord], hidden: Hidden) -> Iterator[Violation]:
     named = {item.final: item for record in commits for item in record.publish}
     names = _attempt(lambda: [*data_files(store)], "the folders of data", "I2")
-    if isinstance(names, Finding):
+    if isinstance(names, Violation):
         yield names
         return
     for name in names:
         item = named.get(name.removesuffix(ASIDE))
         if item is None:
-            yield Finding(invariant="I2", detail=f"'{name}' is in no commit")
+            yield Violation(invariant="I2", detail=f"'{name}' is in no commit")
         elif name.endswith(ASIDE) and not hidden.lets_go(item):
-            yield Finding(invariant="I2", detail=f"'{name}' was set aside, and nothing replaces it")
+            yield Violation(invariant="I2", detail=f"'{name}' was set aside, and nothing replaces it")
 
 
-def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Finding]:
+def _file(store: Store, item: Publish, hidden: Hidden) -> Iterator[Violation]:
     data = _attempt(
         lambda: None if store.size(item.final) is None else store.read(item.final), item.final, "I3"
     )
     if data is None and hidden.lets_go(item):
         return  # swept
     if data is None:
-        yield Finding(invariant="I3", detail=f"'{item.final}' was committed and is not there")
+        yield Violation(invariant="I3", detail=f"'{item.final}' was committed and is not there")
         return
-    if isinstance(data, Finding):
+    if isinstance(data, Violation):
         yield data
         return
     if hashlib.sha256(data).hexdigest() != item.sha256:
-        yield Finding(invariant="I2", detail=f"'{item.final}' is not what was committed (sha256)")
+        yield Violation(invariant="I2", detail=f"'{item.final}' is not what was committed (sha256)")
         return
     file = pq.ParquetFile(pa.BufferReader(data))
     metadata = file.metadata.metadata or {}
     told = {key: metadata.get(key, b"").decode() for key in (META_TABLE, META_WINDOW, META_ROWS)}
     expected = {META_TABLE: item.table, META_WINDOW: item.window or "", META_ROWS: str(item.rows)}
     if told != expected or META_VERSION not in metadata or file.metadata.num_rows != item.rows:
-        yield Finding(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
+        yield Violation(invariant="I2", detail=f"'{item.final}' has other metadata than its commit says")
 
 
-def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Finding]:
+def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Violation]:
     """A request is a flow of spans, of records, or one of each, in its lane. Of a log that is not keyed by
     request, parts of one come in several lanes; `flowdiff rekey` is for that.
     """
@@ -211,12 +221,12 @@ def _request_ids(store: Store, published: Iterable[Publish]) -> Iterator[Finding
     flows = pa.concat_tables(tables).unify_dictionaries()
     counts = flows.group_by(["request_id", "kind", "lane"]).aggregate([([], "count_all")])
     twice = counts.filter(pc.greater(counts["count_all"], 1)).sort_by("request_id")
-    for row in twice.slice(0, NAMED_REQUESTS).to_pylist():
+    for row in twice.slice(0, _NAMED_REQUESTS).to_pylist():
         detail = f"request '{row['request_id']}' ({row['kind']}) is there {row['count_all']} times"
-        yield Finding(invariant="I5", detail=detail)
+        yield Violation(invariant="I5", detail=detail)
 
 
-def _caches(store: Store) -> list[Finding]:
+def _caches(store: Store) -> list[Violation]:
     """What is in no commit and told by its own names.
 
     Statistics of windows are a cache: what is damaged is made anew, and disk space is lost until then.
@@ -227,20 +237,20 @@ def _caches(store: Store) -> list[Finding]:
     ]
 
 
-def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iterator[Finding]:
+def _damaged(look: Callable[[], list[str]], folder: str, invariant: str) -> Iterator[Violation]:
     """What `look` names is to be removed."""
     damaged = _attempt(look, folder, invariant)
-    if isinstance(damaged, Finding):
+    if isinstance(damaged, Violation):
         yield damaged
         return
     for name in damaged:
-        yield Finding(invariant=invariant, detail=f"'{name}' is not what was written: remove it")
+        yield Violation(invariant=invariant, detail=f"'{name}' is not what was written: remove it")
 
 
-def _reports(store: Store) -> Iterator[Finding]:
+def _reports(store: Store) -> Iterator[Violation]:
     """Reports are in no commit: each tells in a file of its own what else belongs to it."""
     reports = _attempt(lambda: store.names(REPORTS), REPORTS, "report")
-    if isinstance(reports, Finding):
+    if isinstance(reports, Violation):
         yield reports
         return
     for report in reports:
@@ -248,19 +258,164 @@ def _reports(store: Store) -> Iterator[Finding]:
             yield from _report(store, f"{REPORTS}/{report}")
 
 
-def _report(store: Store, folder: str) -> Iterator[Finding]:
+def _report(store: Store, folder: str) -> Iterator[Violation]:
     names = _attempt(lambda: store.names(folder), folder, "report")
-    if isinstance(names, Finding):
+    if isinstance(names, Violation):
         yield names
         return
     sums = _attempt(lambda: read_sums(store.read(f"{folder}/{SUMS}")), f"{folder}/{SUMS}", "report")
-    if isinstance(sums, Finding):
+    if isinstance(sums, Violation):
         yield sums
         return
     for name in sorted({*names, *sums} - {SUMS}):
         data = _attempt(partial(store.read, f"{folder}/{name}"), f"{folder}/{name}", "report")
-        if isinstance(data, Finding):
+        if isinstance(data, Violation):
             yield data
         elif hashlib.sha256(data).hexdigest() != sums.get(name):
             detail = f"'{folder}/{name}' is not what was written: repeat the comparison"
-            yield Finding(invariant="report", detail=detail)
+            yield Violation(invariant="report", detail=detail)
+
+
+def _broken_positions(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
+    """Offset ranges of a stream join up, or go back to where a gap says that the log was cut back; any other
+    gap lies inside the range of its commit, or before it where a segment was lost.
+    """
+    ends: dict[tuple[int, str, str | None, int], int] = {}
+    for record in commits:
+        gaps = {(*_stream(record.lane, gap), gap.start, gap.end) for gap in record.gaps}
+        for told in record.standing.positions:
+            stream = _stream(record.lane, told)
+            before = ends.get(stream, told.start)
+            cut = (*stream, told.start, before)
+            if (before != told.start and cut not in gaps) or told.end < told.start:
+                detail = f"commit {record.seq} of lane {record.lane} starts '{told.topic}' at {told.start}"
+                yield "I6", f"{detail}, the one before ended at {before}"
+            first = 0 if record.counters.events_lost else told.start
+            within = {gap for gap in gaps if gap[:4] == stream and first <= gap[4] <= gap[5] <= told.end}
+            gaps -= {cut, *within}
+            ends[stream] = told.end
+        for _ in gaps:
+            yield "I4", f"commit {record.seq} of lane {record.lane} has a gap outside of what it took"
+
+
+def _stream(lane: int, told: PartitionRange) -> tuple[int, str, str | None, int]:
+    return lane, told.topic, told.topic_id, told.partition
+
+
+def _broken_carry(commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
+    """Every live commit of a lane begins with the open events that the one before ended with."""
+    still_open: dict[int, int] = {}
+    for record in commits:
+        if record.kind != "live":
+            continue
+        before = still_open.get(record.lane, 0)
+        if record.counters.events_carried != before:
+            yield (
+                "I1",
+                f"commit {record.seq} of lane {record.lane} carries {record.counters.events_carried} events, "
+                f"the one before left {before} open",
+            )
+        still_open[record.lane] = record.counters.events_open
+
+
+def _broken_segments(store: Store, commits: Iterable[CommitRecord]) -> Iterator[_Broken]:
+    """What the last commit of every lane needs to go on is there, and holds what is open; what is left of
+    earlier ones, for a repair, is whole.
+    """
+    last = {record.lane: record for record in commits}
+    needed = {segment.name for record in last.values() for segment in record.standing.segments}
+    kept = {
+        segment.name: (record.lane, segment)
+        for record in commits
+        for segment in record.standing.segments
+        if segment.name not in needed
+    }
+    for name, (lane, segment) in kept.items():
+        try:
+            if store.size(name) is not None:
+                read_segment(store, segment)
+        except (LakeError, OSError) as error:
+            yield "I3", f"lane {lane}: {error}"
+    for lane, record in sorted(last.items()):
+        rows = 0
+        for segment in record.standing.segments:
+            try:
+                rows += read_segment(store, segment).num_rows
+            except (LakeError, OSError) as error:
+                yield "I3", f"lane {lane}: {error}"
+        still_open = record.counters.events_open if record.kind == "live" else 0
+        if rows < still_open:
+            yield "I1", f"lane {lane} has {still_open} open events, its segments hold {rows}"
+
+
+def _hidden_in(commits: Sequence[CommitRecord]) -> Hidden:
+    """What the commits of a lake (of each lane in order) hide."""
+    own = [record for record in commits if record.lane == UPKEEP_LANE]
+    upkeep = own[-1].standing.upkeep if own else None
+    listing = files_table(own) if own else FILES_SCHEMA.empty_table()
+    return hidden_by(upkeep or Upkeep(), listing, commits[-1].window_length_ns if commits else 1)
+
+
+def _broken_generations(commits: Iterable[CommitRecord]) -> Iterator[str]:
+    """A generation of a window has as many flows and parameters as what it replaces, swept or not, but for
+    what a repair says that it changed.
+    """
+    rows: defaultdict[tuple[str, str], Counter[tuple[int, int]]] = defaultdict(Counter)
+    own = []
+    for record in commits:
+        if record.lane == UPKEEP_LANE and (record.publish or record.repair):
+            own.append(record)
+        for item in record.publish:
+            if item.window is not None and item.table in _COUNTED:
+                rows[item.table, item.window][record.lane, record.seq] += item.rows
+    effective: dict[str, tuple[int, dict[int, int]]] = {}
+    for record in own:  # ascending
+        standing = record.standing.upkeep or Upkeep()
+        changed = {change.window: change for change in record.repair.changed} if record.repair else {}
+        windows = {*changed, *(item.window for item in record.publish if item.window is not None)}
+        through = dict(next((at.through for at in standing.generations if at.seq == record.seq), ()))
+        if windows and not through:
+            yield f"commit {record.seq} of the upkeep lane does not say what it replaces"
+            continue
+        for window in sorted(windows):
+            seq_before, through_before = effective.get(window, (0, {}))
+            for table in _COUNTED:
+                told = rows[table, window]
+                before = told[UPKEEP_LANE, seq_before] + sum(
+                    n
+                    for (lane, seq), n in told.items()
+                    if lane != UPKEEP_LANE and through_before.get(lane, 0) < seq <= through.get(lane, 0)
+                )
+                more = getattr(changed[window], table) if window in changed else 0
+                if told[UPKEEP_LANE, record.seq] != before + more:
+                    yield (
+                        f"commit {record.seq} of the upkeep lane replaces {before} {table} of window "
+                        f"{window} by {told[UPKEEP_LANE, record.seq]}, {more} more by its own account"
+                    )
+            effective[window] = (record.seq, through)
+
+
+def _broken_repairs(commits: Iterable[CommitRecord]) -> Iterator[str]:
+    """A late event that a repair took out of `late/` waits there anew, or is under `repaired/`."""
+    rows: Counter[tuple[int, int]] = Counter()
+    own = []
+    for record in commits:
+        if record.lane == UPKEEP_LANE:
+            own.append(record)
+        rows[record.lane, record.seq] += sum(i.rows for i in record.publish if i.table == _LATE)
+    gone: dict[int, int] = {}
+    for record in own:  # ascending
+        standing = record.standing.upkeep or Upkeep()
+        told = [at for at in standing.replaced if at.table == _LATE and at.seq == record.seq]
+        through = dict(told[-1].through) if told else gone
+        if record.repair is not None:
+            taken = sum(
+                n for (lane, seq), n in rows.items() if gone.get(lane, 0) < seq <= through.get(lane, 0)
+            )
+            kept = sum(i.rows for i in record.publish if i.table in (_LATE, _REPAIRED))
+            if not taken == kept + record.repair.expired == record.repair.late:
+                yield (
+                    f"commit {record.seq} of the upkeep lane took {taken} late events, says "
+                    f"{record.repair.late}, and has {kept}"
+                )
+        gone = through

@@ -27,6 +27,7 @@ from stitch.lake.checkpoint import (
     write_checkpoint,
 )
 from stitch.lake.layout import (
+    SIDE_TABLES,
     LakeInfo,
     data_files,
     lane_folder,
@@ -227,7 +228,8 @@ class Lane:
 
     def _file_of_no_commit(self) -> str | None:
         """A data file of this lane whose commit is not in the chain: to commit that number would lose it."""
-        for name in data_files(self._store):
+        # A commit that has a file in a window has one of flows.
+        for name in data_files(self._store, ("flows", *SIDE_TABLES)):
             told = origin(name.rpartition("/")[2])
             if told is not None and told[0] == self.lane and told[1] > self._tail.head:
                 return name

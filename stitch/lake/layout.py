@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from pydantic import ValidationError
@@ -195,7 +195,7 @@ def _refuse_foreign(store: Store) -> None:
         )
 
 
-def data_files(store: Store) -> Iterator[str]:
+def data_files(store: Store, tables: Iterable[str] = (*WINDOW_TABLES, *SIDE_TABLES)) -> Iterator[str]:
     """Every file under a folder that readers look into, named in a commit or not. O(files)."""
-    for folder in (*WINDOW_TABLES, *SIDE_TABLES):
+    for folder in tables:
         yield from store.below(folder, lambda name: name.startswith("window="))

@@ -26,7 +26,16 @@ from stitch.lake.abreast import abreast
 from stitch.lake.chain import lanes, of_no_commit
 from stitch.lake.checkpoint import FILES_SCHEMA, Tail, read_tail, verify_window_length
 from stitch.lake.copies import Copies
-from stitch.lake.layout import ASIDE, LAKE_FILE, LakeInfo, SideTable, WindowTable, origin, read_info
+from stitch.lake.layout import (
+    ASIDE,
+    LAKE_FILE,
+    LakeInfo,
+    SideTable,
+    WindowTable,
+    origin,
+    read_info,
+    window_folder,
+)
 from stitch.lake.reading import unreadable
 from stitch.lake.store import Store
 from stitch.lake.upkeep.hidden import UPKEEP_LANE, Hidden, hidden_by, upkeep_of
@@ -182,19 +191,27 @@ class Manifest:
         """
         if self.copies is not None:
             return
-        length = self.info.window_length_ns
-        folders = self.store.names("flows")
-        first, last = (f"window={Window.of(at, length).name}" for at in (start_ns, end_ns - 1))
-        folders = folders[bisect_left(folders, first) : bisect_right(folders, last)]
         heads = dict(self.heads)
-        for folder in folders[-LOOKED_AT:]:
-            for name in self.store.names(f"flows/{folder}"):
+        for folder in self._last_folders(start_ns, end_ns):
+            for name in self.store.names(folder):
                 told = origin(name)
                 if told is None or told[1] <= heads.get(told[0], 0):
                     continue
                 heads[told[0]] = read_tail(self.store, told[0]).head  # it may have gone on since
                 if told[1] > heads[told[0]]:
-                    raise of_no_commit(f"flows/{folder}/{name}", told[0], heads[told[0]])
+                    raise of_no_commit(f"{folder}/{name}", told[0], heads[told[0]])
+
+    def _last_folders(self, start_ns: int, end_ns: int) -> list[str]:
+        """Folders of flows that a stretch may have, the LOOKED_AT last ones."""
+        length = self.info.window_length_ns
+        first, last = (at - at % length for at in (start_ns, end_ns - 1))
+        if last - first < LOOKED_AT * length:
+            windows = (Window(at, length) for at in range(first, last + 1, length))
+            return [window_folder("flows", window) for window in windows]
+        lowest, highest = (f"window={Window(at, length).name}" for at in (first, last))
+        names = self.store.names("flows")
+        inside = names[bisect_left(names, lowest) : bisect_right(names, highest)]
+        return [f"flows/{name}" for name in inside[-LOOKED_AT:]]
 
     def files_near(self, table: WindowTable, starts_ns: I8, reach_ns: int) -> list[LakeFile]:
         """Files of a table that may hold a request of the given windows (their starts, ascending).
@@ -304,11 +321,12 @@ def open_manifest(store: Store, lake: str = "LAKE", copies: Copies | None = None
         upkeep = upkeep_of(tail)
         own = hidden if tail.lane != UPKEEP_LANE else hidden_by(upkeep, listing, length)
         waiting = _waiting(store, tail, own, lake)
-        commits = pc.unique(
-            listing["seq"].filter(pc.is_in(listing["name"], value_set=pa.array(waiting, pa.string())))
-        )
+        commits = pa.array([], pa.int64())
+        if waiting:  # else the list of all files of a lake's life is not gone through
+            named = pc.is_in(listing["name"], value_set=pa.array(waiting, pa.string()))
+            commits = pc.unique(listing["seq"].filter(named))
+            listing = listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=commits)))
         pending += len(commits)
-        listing = listing.filter(pc.invert(pc.is_in(listing["seq"], value_set=commits)))
         if tail.lane == UPKEEP_LANE:
             hidden = hidden_by(upkeep, listing, length, without=set(commits.to_pylist()))
         heads[tail.lane] = pc.min(commits).as_py() - 1 if len(commits) else tail.head

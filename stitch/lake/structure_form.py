@@ -22,7 +22,7 @@ from stitch.columnar.chunks import whole
 from stitch.columnar.runs import group_stably, offsets, ranges, rank_in_runs
 from stitch.graph.order.tree import CanonicalTree
 from stitch.graph.placed import END, START
-from stitch.spans.nodes import SpanEvents, TreeNodes, TreeRows, lay_nodes
+from stitch.spans.nodes import SpanPoints, TreeNodes, TreeRows, lay_nodes
 
 _NAMES: Final = ("component", "point", "label", "kind")
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
@@ -175,7 +175,7 @@ def _laid(depth: I8, unawaited: B1, row: I8, of_spans: B1) -> tuple[TreeNodes, I
     no_time = np.zeros(n, dtype=np.int64)
     rows = TreeRows(span, flow, parent, asynchronous, no_time, no_time, n_marks if len(marks) else None)
     numbered = np.arange(len(marks))  # each mark its own name: they stand in order
-    told = SpanEvents(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
+    told = SpanPoints(owner, numbered, np.zeros(len(marks), np.int64), (), _NO_ROWS) if len(marks) else None
     laid = lay_nodes(rows, tree, told, len(starts))
     step = laid.event
     of_mark = laid.point_code >= 0

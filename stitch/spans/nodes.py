@@ -20,7 +20,7 @@ from stitch.spans.span_columns import Spans
 
 
 @dataclass(frozen=True, slots=True)
-class SpanEvents:
+class SpanPoints:
     """Marks of a batch, sorted by (span, name, time): the order of their positions."""
 
     span: I8
@@ -46,7 +46,7 @@ class SpanEvents:
         return total
 
 
-def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanEvents | None:
+def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanPoints | None:
     """Marks of the spans, or None where no span has any.
 
     Marks without time or name are left out. Of a flow with more than `max_marks_per_flow` the first in time
@@ -80,7 +80,7 @@ def read_marks(events: pa.Table, spans: Spans, max_marks_per_flow: int) -> SpanE
         kept = order[rank_in_flow < max_marks_per_flow]
         span, name, ts_ns = span[kept], name[kept], ts_ns[kept]
     order = np.lexsort((ts_ns, name, span))
-    return SpanEvents(span[order], name[order], ts_ns[order], names, capped)
+    return SpanPoints(span[order], name[order], ts_ns[order], names, capped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Places:
     """[marks] rank among the marks of the span."""
 
 
-def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanEvents | None, n_flows: int) -> TreeNodes:
+def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, n_flows: int) -> TreeNodes:
     """Nodes and edges of all flows, in canonical order. `marks.span` are rows. O(nodes + edges)."""
     places = _places(rows, tree, marks, n_flows)
     at_start, at_end = places.at_start, places.at_end
@@ -195,7 +195,7 @@ def lay_nodes(rows: TreeRows, tree: CanonicalTree, marks: SpanEvents | None, n_f
     )
 
 
-def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanEvents | None, n_flows: int) -> _Places:
+def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, n_flows: int) -> _Places:
     root = np.flatnonzero(rows.parent == len(rows.parent))
     n_nodes = np.zeros(n_flows, dtype=np.int64)
     n_nodes[rows.flow[root]] = tree.size[root]
@@ -210,7 +210,7 @@ def _places(rows: TreeRows, tree: CanonicalTree, marks: SpanEvents | None, n_flo
 
 
 def _edges(
-    rows: TreeRows, tree: CanonicalTree, marks: SpanEvents | None, places: _Places, total: int
+    rows: TreeRows, tree: CanonicalTree, marks: SpanPoints | None, places: _Places, total: int
 ) -> tuple[I4, I4, I8]:
     """Sources and destinations, sorted by (flow, destination, source); and [nodes + 1] the first in-edge.
 

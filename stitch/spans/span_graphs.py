@@ -27,7 +27,7 @@ from stitch.graph.order.tree import levels_of, order_trees
 from stitch.graph.placed import MISSING_EVENT, ROOT_EVENT, PlacedFlows
 from stitch.spans.forest import Forest, SpanServices, plant_forest, resolve_parents
 from stitch.spans.identity import Identified, identify
-from stitch.spans.nodes import SpanEvents, TreeRows, lay_nodes, read_marks
+from stitch.spans.nodes import SpanPoints, TreeRows, lay_nodes, read_marks
 from stitch.spans.span_columns import UNKNOWN_NS, Spans, read_spans
 
 _LOWEST = np.int64(-(2**63))
@@ -124,7 +124,7 @@ def place_spans(events: pa.Table, config: StitchConfig, labels: LabelCodes | Non
 
 
 def _quality(
-    spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanEvents | None
+    spans: Spans, forest: Forest, identified: Identified, capped: I8, marks: SpanPoints | None
 ) -> U4:
     """[flow codes] quality bits of all steps."""
     untimed = (spans.start_ns == UNKNOWN_NS) | (spans.end_ns == UNKNOWN_NS)
@@ -140,7 +140,7 @@ def _quality(
     return quality
 
 
-def _tree_rows(spans: Spans, forest: Forest, marks: SpanEvents | None) -> TreeRows:
+def _tree_rows(spans: Spans, forest: Forest, marks: SpanPoints | None) -> TreeRows:
     """Spans, then synthetic spans; times of the latter are not known yet."""
     n_synthetic = len(forest.synthetic)
     unknown = np.full(n_synthetic, UNKNOWN_NS)
@@ -156,7 +156,7 @@ def _tree_rows(spans: Spans, forest: Forest, marks: SpanEvents | None) -> TreeRo
 
 
 def _row_hashes(
-    spans: Spans, forest: Forest, marks: SpanEvents | None, labels: LabelCodes
+    spans: Spans, forest: Forest, marks: SpanPoints | None, labels: LabelCodes
 ) -> tuple[U8, U8 | None]:
     """[rows] hash of the label, and of the names of the marks (None: no span has any)."""
     label_hash = labels.hashes[spans.label]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from analyze.methods.robust.causes.contributions import contributions
 from analyze.methods.robust.robust_run import robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
 from analyze.profile.breakdown import account_rows, exact_account, root_requests
 from analyze.profile.build import profile_of

@@ -22,7 +22,7 @@ from schemas.errors import LakeError
 from stitch.lake import checkpoint, lane
 from stitch.lake.chain import Chained, CommitTakenError, put_record, read_chain
 from stitch.lake.checkpoint import Tail
-from stitch.lake.fsck import Finding
+from stitch.lake.fsck import Violation
 from stitch.lake.fsck import check as check_store
 from stitch.lake.lane import Lane
 from stitch.lake.store import LocalStore, Store
@@ -45,7 +45,7 @@ def content(disk: MemoryDisk) -> Content:
     return content_of(LocalStore(disk))
 
 
-def check(disk: MemoryDisk) -> list[Finding]:
+def check(disk: MemoryDisk) -> list[Violation]:
     return check_store(LocalStore(disk))
 
 

@@ -18,7 +18,7 @@ from oracles.object_store import ObjectStore
 from flowdiff.__main__ import main
 from schemas.config import StitchConfig
 from schemas.windows import NS_PER_SECOND
-from stitch.drivers.repair.mending import Verdict
+from stitch.drivers.repair.mending import LateOutcome
 from stitch.drivers.repair.repairing import Repaired, repair
 from stitch.lake.encoding import decode
 from stitch.lake.fsck import check
@@ -106,7 +106,7 @@ def test_flows_become_what_the_kernel_makes_of_all_events() -> None:
     assert repaired(made.store, dry_run=True).requests == 3
     assert made.published() == before
     done = repaired(made.store)
-    assert (done.requests, done.events) == (3, {Verdict.FOLDED: 5})
+    assert (done.requests, done.events) == (3, {LateOutcome.FOLDED: 5})
     assert made.published() == expected(made)
     assert late_rows(made.store) == []
     assert len(late_rows(made.store, "repaired")) == len(LATE)
@@ -125,7 +125,7 @@ def test_what_cannot_be_folded_waits_and_says_why() -> None:
     made = world(*LATE, elsewhere, settings=settings)
     done = repaired(made.store)
     # r0 and r1 are in the lake and their events are not kept; r0 also came by a lane that is not its own.
-    assert done.events == {Verdict.FOLDED: 2, Verdict.LOST: 3, Verdict.SPLIT: 1}
+    assert done.events == {LateOutcome.FOLDED: 2, LateOutcome.LOST: 3, LateOutcome.SPLIT: 1}
     assert set(made.published()) == {f"r{n}" for n in range(12)} | {"alone"}
     assert made.published()["alone"] == expected(made)["alone"]
     assert len(late_rows(made.store)) == 4
@@ -136,7 +136,7 @@ def test_what_cannot_be_folded_waits_and_says_why() -> None:
 def test_a_request_rests_until_nothing_more_can_come() -> None:
     made = world(*LATE, STILL_OPEN, settings=RESTS)
     done = repaired(made.store)
-    assert done.events == {Verdict.FOLDED: 5, Verdict.WAITS: 1}
+    assert done.events == {LateOutcome.FOLDED: 5, LateOutcome.WAITS: 1}
     assert late_rows(made.store) == ["r10 much too early"]
     assert set(made.published()) == {f"r{n}" for n in range(12)} | {"alone"}
     assert check(made.store) == []
@@ -324,7 +324,7 @@ def test_late_events_of_retired_windows_are_dropped_with_them() -> None:
     )
     assert len(late_rows(made.store)) == 2
     done = repaired(made.store)
-    assert (done.requests, done.events) == (0, {Verdict.RETIRED: 2})
+    assert (done.requests, done.events) == (0, {LateOutcome.RETIRED: 2})
     assert late_rows(made.store) == late_rows(made.store, "repaired") == []
     assert len(seen(made.store)) == 1
     assert check(made.store) == []

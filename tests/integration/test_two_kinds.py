@@ -12,7 +12,7 @@ import pytest
 
 from analyze.export.events import own_id
 from analyze.export.flows import Exported, export_native, export_otlp
-from analyze.export.selection import Asked
+from analyze.export.selection import AskedFlows
 from analyze.load import read_flows
 from analyze.scope import LakePeriod, resolve
 from analyze.sql.browse import find_flow
@@ -144,12 +144,12 @@ def test_both_again_are_duplicates(lake: Path, tmp_path: Path) -> None:
 def test_an_export_in_one_form_keeps_them_apart(
     lake: Path,
     tmp_path: Path,
-    export: Callable[[LakePeriod, Asked, BinaryIO], Exported],
+    export: Callable[[LakePeriod, AskedFlows, BinaryIO], Exported],
     crossed: str,
     at: int,
 ) -> None:
     out = io.BytesIO()
-    exported = export(resolve(parse_period("all", now_ns=0), default_lake=str(lake)), Asked(), out)
+    exported = export(resolve(parse_period("all", now_ns=0), default_lake=str(lake)), AskedFlows(), out)
     assert exported.flows == 3
     file = tmp_path / "exported"
     file.write_bytes(out.getvalue())

@@ -218,7 +218,7 @@ def test_a_new_owner_knows_what_was_published(lake: Path) -> None:
     """Of a request that is in the lake a late event is late, and not the beginning of another flow."""
     store = LocalStore.at(lake)
     standing = read_tail(store, 1).records[-1].record.standing
-    buffer = taken_over(store, 1, SETTINGS, standing, 2 * 6, None)
+    buffer = taken_over(store, 1, SETTINGS, standing, None)
     begin = START - T0 + 130 * S
     buffer.add(
         batch(*(span("z", at=(begin, begin + 1), trace=name) for name in ("t10", "t14", "t99"))),

@@ -21,7 +21,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -54,13 +54,13 @@ COLUMNS = (
     stored("n{}", "count", "requests, {}", label="Requests"),
     stored("mean{}_us", "us", "mean, {}", label="Mean", far=1, null=True),
     stored("q", "p", "p, corrected", label="q", far=2),
-    Column("", "Twice", "text", lambda row: (Run(row.name, "code"), " ", row.name)),
+    Column("", "Twice", "text", lambda row: (Styled(row.name, "code"), " ", row.name)),
 )
 
 
 def blocks(text: str, rows: list[Row]) -> Blocks:
     """One of each kind."""
-    words: Words = (text, Run(text, "strong"), Run(text, "tag", title=text), Run("x", href="#here"))
+    words: Words = (text, Styled(text, "strong"), Styled(text, "tag", title=text), Styled("x", href="#here"))
     table = Table(text, COLUMNS, rows, total=len(rows) + 1, first=2, tone=lambda _row: "up")
     inner = (
         Text(words),
@@ -146,5 +146,5 @@ def test_a_stored_pair_is_two_described_fields() -> None:
 )
 def test_a_value_reads_by_its_unit(column: Column, text: str) -> None:
     words = cell(column, Row("a", 29, 3_174, None, 1_500.0, 0.031))
-    parts = [words] if isinstance(words, str | Run) else [*words]
-    assert "".join(part.text if isinstance(part, Run) else part for part in parts) == text
+    parts = [words] if isinstance(words, str | Styled) else [*words]
+    assert "".join(part.text if isinstance(part, Styled) else part for part in parts) == text

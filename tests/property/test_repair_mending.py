@@ -15,7 +15,7 @@ from oracles.strategies import Row, record_batches, span_batches, table_of
 from schemas.config import StitchConfig
 from schemas.events import EVENT_SCHEMA, SPAN_KIND_BASE, with_binary_ids, with_text_ids
 from stitch.drivers.repair.kept_events import related
-from stitch.drivers.repair.mending import Bounds, Mended, Verdict, mend
+from stitch.drivers.repair.mending import Bounds, LateOutcome, Mended, mend
 from stitch.kernel import Stitched, stitch
 from stitch.lake.merging import flow_names
 
@@ -74,7 +74,7 @@ def test_mended_flows_are_those_of_all_events(data: st.DataObject, rows: list[Ro
         yield from (part.combine_chunks() for part in (kept.slice(0, cut), kept.slice(cut)) if part.num_rows)
 
     found = mended(late, related(late, segments), lake)
-    assert {int(v) for part in found for v in part.verdict} <= {Verdict.FOLDED, Verdict.SAME}
+    assert {int(v) for part in found for v in part.verdict} <= {LateOutcome.FOLDED, LateOutcome.SAME}
     assert sum(part.late.num_rows for part in found) == late.num_rows
     gone = pa.concat_arrays([flow_names(part.gone) for part in found])
     assert rows_of(without(lake.flows, gone), *(part.flows for part in found)) == rows_of(expected.flows)
@@ -82,7 +82,7 @@ def test_mended_flows_are_those_of_all_events(data: st.DataObject, rows: list[Ro
     categories = {c for part in found for c in part.structures["category"].to_pylist()}
     assert {c for part in found for c in part.flows["category"].to_pylist()} <= categories
     again = mended(late, every, expected)  # as if nobody had noted what was done
-    assert {int(v) for part in again for v in part.verdict} == {Verdict.SAME}
+    assert {int(v) for part in again for v in part.verdict} == {LateOutcome.SAME}
 
 
 @settings(max_examples=25, deadline=None)
@@ -100,7 +100,7 @@ def test_what_is_missing_is_noticed(data: st.DataObject, rows: list[Row]) -> Non
     expected = stitch(table_of(rows), CONFIG, lane=LANE)
     whole = Counter(repr(row) for row in expected.flows.to_pylist())
     for part in mended(late, kept, lake):
-        settled = np.isin(part.verdict, (Verdict.FOLDED, Verdict.SAME))
+        settled = np.isin(part.verdict, (LateOutcome.FOLDED, LateOutcome.SAME))
         assert settled.all() or lost.num_rows
         if not lost.num_rows:
             assert not rows_of(part.flows) - whole

@@ -10,7 +10,7 @@ import pytest
 from oracles.refined import T0, Call, population
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population, Sample
 from analyze.refine.settings import RefineSettings
 from schemas.events import EventKind

@@ -10,7 +10,7 @@ from oracles.refined import MINUTE_NS, Call, call, request_events, stored, table
 from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings

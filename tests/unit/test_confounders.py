@@ -13,7 +13,7 @@ from analyze.methods.robust.confounders.load import LoadMet, load_changes
 from analyze.methods.robust.confounders.lost_records import loss_of
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.places import places_of
 from analyze.population import Sample
 from analyze.profile.build import Profiled

@@ -11,7 +11,7 @@ from oracles.span_events import T0
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from schemas.events import EventKind
 from schemas.report.findings import ChangeKind, Finding, FindingsSection

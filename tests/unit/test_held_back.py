@@ -13,7 +13,7 @@ from rich.console import Console
 from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from analyze.refine.pipeline import refine
 from analyze.refine.settings import RefineSettings

@@ -12,7 +12,7 @@ from analyze.compare import compare
 from analyze.methods.port import Chosen
 from analyze.methods.robust.causes.hosts import hosts_in
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population, Sample
 from analyze.refine.settings import RefineSettings
 from schemas.report.findings import Finding, FindingsSection

@@ -10,7 +10,7 @@ from oracles.refined import T0, Call, call, population
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from schemas.report.findings import ChangeKind
 

@@ -19,7 +19,7 @@ from analyze.report.drawing.accounts import (
 )
 from analyze.report.outcome import Outcome
 from analyze.report.page import render_html
-from analyze.report.steps import MOST_DIFFERENT, Fate, Line, steps_view
+from analyze.report.steps import MOST_DIFFERENT, Fate, StepLine, steps_view
 from schemas.report.mutations import MutationKind, MutationsSection
 from schemas.report.parts import NodeName
 from schemas.report.step_account import StepAccount, StepRow
@@ -237,7 +237,7 @@ def test_what_changed_has_a_row_with_its_part_and_the_rest_is_folded() -> None:
     assert (fold.before_us, fold.after_us) == (4_600, pytest.approx(4_646))
 
 
-def everything(lines: tuple[Line, ...]) -> list[Line]:
+def everything(lines: tuple[StepLine, ...]) -> list[StepLine]:
     """Lines with those inside folds in their place."""
     return [inner for line in lines for inner in (line.inside or (line,))]
 

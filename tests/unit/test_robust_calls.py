@@ -9,7 +9,7 @@ import pytest
 from oracles.populations import chain, population
 
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Category, Sample
 from schemas.report.findings import ChangeKind
 

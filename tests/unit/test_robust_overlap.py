@@ -10,7 +10,7 @@ from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.robust_run import robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Sample
 from schemas.report.findings import ChangeKind
 

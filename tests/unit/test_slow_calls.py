@@ -18,8 +18,8 @@ from analyze.methods.port import Chosen
 from analyze.methods.robust.affected_statistics import affected_by_statistics
 from analyze.methods.robust.measures import MEASURES, Observed, slow_calls
 from analyze.methods.robust.method import METHOD
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.testing import _change, _Row
 from analyze.methods.robust.view import View
 from analyze.population import Sample

@@ -11,8 +11,8 @@ from oracles.refined import Call, call, population
 from oracles.span_events import T0
 
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import slots_of
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.testing import significant_changes
 from analyze.methods.robust.view import View
 from analyze.population import PARAMS_AS_TEXT, Population, Sample

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.browse.places import Places
+from analyze.methods.browse.places import SitesAndHosts
 from analyze.methods.browse.ranges import Ranges
 from analyze.methods.browse.sections import ERRORS, HOSTS, SITES
 from analyze.population import Population
@@ -40,7 +40,7 @@ TIMELINE: Final = (
 
 
 def browse_tables(
-    population: Population, ranges: Ranges, places: Places, timeline: BrowseTimelineSection
+    population: Population, ranges: Ranges, places: SitesAndHosts, timeline: BrowseTimelineSection
 ) -> Mapping[str, pa.Table]:
     """All tables; rows in the order of the sections."""
     return {

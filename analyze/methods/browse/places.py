@@ -25,7 +25,7 @@ _TIMES: Final = 48
 _MOST_ERROR_HOSTS: Final = 3
 
 
-class Places:
+class SitesAndHosts:
     """All sites, hosts and errors of the last sample, uncut."""
 
     def __init__(self, population: Population, times: AllPathTimes, ranges: Ranges) -> None:
@@ -37,7 +37,7 @@ class Places:
         self.errors, self.failed_inside = _error_rows(population, times, sample, edges)
 
 
-def places_section(population: Population, places: Places) -> BrowsePlacesSection:
+def places_section(population: Population, places: SitesAndHosts) -> BrowsePlacesSection:
     """The section."""
     return BrowsePlacesSection(
         sample=population.samples[-1].name,

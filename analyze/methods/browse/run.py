@@ -6,7 +6,7 @@ from typing import Final
 
 from analyze.methods.browse.browse_tables import browse_tables
 from analyze.methods.browse.c2 import c2_section
-from analyze.methods.browse.places import Places, places_section
+from analyze.methods.browse.places import SitesAndHosts, places_section
 from analyze.methods.browse.ranges import Ranges, ranges_section
 from analyze.methods.browse.schedules import schedules_section
 from analyze.methods.browse.settings import BrowseSettings
@@ -31,7 +31,7 @@ def browse_result(population: Population, settings: BrowseSettings, limits: Repo
     ranges = Ranges(population, times, settings)
     shown = ranges_section(population, times, moments, ranges, limits)
     timeline = timeline_section(population, ranges.sample, settings)
-    places = Places(population, times, ranges)
+    places = SitesAndHosts(population, times, ranges)
     last = places_section(population, places)
     return Result(
         settings=settings,

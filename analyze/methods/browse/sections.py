@@ -21,7 +21,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -94,7 +94,7 @@ def _ranges(s: BrowseRangesSection) -> Iterator[Block]:
     kinds = ("after",) if len(s.curves) == 1 else ("before", "after")
     if len(s.curves) > 1:
         legend = [
-            (Run("", "swatch", kind), f"{c.sample}, {wording.count(c.requests)} ")
+            (Styled("", "swatch", kind), f"{c.sample}, {wording.count(c.requests)} ")
             for kind, c in zip(kinds, s.curves, strict=False)
         ]
         yield Only("page", (Text(legend, "dim"),))
@@ -288,11 +288,11 @@ def _schedule(schedule: TrainSchedule, title: str) -> Blocks:
     cut = f"; {wording.count(schedule.cut)} parts not drawn" if schedule.cut else ""
     messages = f", {wording.duration(schedule.message_us)} of the response" if schedule.message_us > 0 else ""
     legend = (
-        Run("", "swatch", "waited"),
+        Styled("", "swatch", "waited"),
         "work that the response waited for ",
-        Run("", "swatch", "other"),
+        Styled("", "swatch", "other"),
         "other work ",
-        Run("", "swatch", "line"),
+        Styled("", "swatch", "line"),
         f"calls and replies{messages}{cut}",
     )
     last = max([schedule.response_us, *(bar.end_us for bar in schedule.bars)])

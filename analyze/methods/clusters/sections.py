@@ -10,6 +10,7 @@ from analyze.report import wording
 from analyze.report.bars import Axis, pair
 from analyze.report.blocks import (
     Bar,
+    Beside,
     Block,
     Blocks,
     Column,
@@ -19,8 +20,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Row,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -84,7 +84,7 @@ def clusters_blocks(section: ClustersSection) -> Blocks:
 
 def _blocks(s: ClustersSection) -> Iterator[Block]:
     if len(s.samples) == 2:
-        legend = (Run("", "swatch"), f"{s.samples[0]} ", Run("", "swatch", "after"), s.samples[1])
+        legend = (Styled("", "swatch"), f"{s.samples[0]} ", Styled("", "swatch", "after"), s.samples[1])
         yield Only("page", (Text(legend, "dim"),))
     rows = listed(s)
     yield Table(
@@ -152,7 +152,7 @@ def _columns(s: ClustersSection) -> tuple[Column, ...]:
 def _root(row: ClusterRow) -> Words:
     """Root type, and what tells the cluster from the rest of it."""
     several = f" {wording.percent(row.root_part)}, {row.roots} root types" if row.roots > 1 else ""
-    return (wording.clip(row.root, 80), dim(several), Run(wording.clip(marks(row), 160), "span"))
+    return (wording.clip(row.root, 80), dim(several), Styled(wording.clip(marks(row), 160), "span"))
 
 
 def _changed(row: ClusterRow) -> str:
@@ -302,7 +302,7 @@ def _trust(s: ClustersSection) -> Iterator[Block]:
     apart = "Distance between centres, clusters of a root type beside each other; darker is nearer."
     names = [str(s.clusters[i].number) for i in order]
     between = [[s.apart[i][j] for j in order] for i in order]
-    yield Row((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
+    yield Beside((*score_curve(s.curve, s.clusters_total, score), *distances(names, between, apart)))
     named = {
         "Requests": f"{wording.count(s.requests)}, {wording.count(s.rows)} distinct rows",
         "Columns": f"{wording.count(s.columns)}, of which {s.dimensions} dimensions keep "

@@ -14,8 +14,8 @@ import numpy as np
 from analyze.explain.chosen_requests import ChosenRequests, Selection, choose
 from analyze.methods.distalyze.instance_logs import (
     Instances,
+    LogSeries,
     LogType,
-    Series,
     host_windows,
     request_instances,
     request_log,
@@ -44,7 +44,7 @@ class Study:
     root: str
     """Root type, or kind of request; empty: all."""
     instances: Instances
-    log: Callable[[LogType], Series]
+    log: Callable[[LogType], LogSeries]
     moved_us: float
     """Response time, summed up, that the classes differ by: what a root type weighs."""
     all_us: F8
@@ -143,7 +143,7 @@ def _requests(population: Population, settings: DistalyzeSettings, *, slow: bool
     for moved, root, groups, members in found[: settings.roots]:
         chosen = choose(population, groups, settings.most_instances, rng)
 
-        def log(log_type: LogType, chosen: ChosenRequests = chosen) -> Series:
+        def log(log_type: LogType, chosen: ChosenRequests = chosen) -> LogSeries:
             return request_log(population, chosen, log_type)
 
         of_all = [population.categories[i] for i in members]

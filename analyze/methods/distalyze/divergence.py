@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 
 from analyze.methods.distalyze.features import REPEATS, TYPES, FeatureMaker, FeatureType
-from analyze.methods.distalyze.instance_logs import Instances, LogType, Series, VariableName
+from analyze.methods.distalyze.instance_logs import Instances, LogSeries, LogType, VariableName
 from analyze.stats.welch import WelchTests, welch_tests
 from schemas.arrays import B1, F8
 
@@ -54,7 +54,7 @@ class Divergence:
         return np.asarray(np.abs(t).sum(axis=0) if ranking == "sum_of_abs" else np.abs(t.sum(axis=0)))
 
 
-def divergence(series: Series, instances: Instances, weight: F8) -> Divergence:
+def divergence(series: LogSeries, instances: Instances, weight: F8) -> Divergence:
     """Test every feature of a log, block by block; weight [instances]. O(types · variables · instances)."""
     n = len(series.names)
     blocks = [

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from analyze.methods.distalyze.instance_logs import Instances, LogType, Quantity, Series
+from analyze.methods.distalyze.instance_logs import Instances, LogSeries, LogType, Quantity
 from schemas.arrays import B1, F8, I8
 
 
@@ -124,7 +124,7 @@ def quantity_of(type_: FeatureType, logged: Quantity) -> Quantity:
 class FeatureMaker:
     """A log cut into segments, what one variable did in one instance; arrays are [segments]."""
 
-    series: Series
+    series: LogSeries
     instances: Instances
     begin: I8
     size: I8
@@ -132,7 +132,7 @@ class FeatureMaker:
     instance: I8
 
     @classmethod
-    def of(cls, series: Series, instances: Instances) -> FeatureMaker:
+    def of(cls, series: LogSeries, instances: Instances) -> FeatureMaker:
         """Cut a log. O(entries)."""
         n = len(series.instance)
         fresh = np.ones(n, np.bool_)

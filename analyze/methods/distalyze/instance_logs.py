@@ -66,7 +66,7 @@ class VariableName(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class LogSeries:
     """One log of all instances, sorted by (variable, instance, time); arrays are [entries]."""
 
     names: tuple[VariableName, ...]
@@ -83,10 +83,10 @@ class Series:
         """Events or states."""
         return LogType.EVENT if self.value is None else LogType.STATE
 
-    def between(self, start: int, stop: int) -> Series:
+    def between(self, start: int, stop: int) -> LogSeries:
         """Variables `start` to `stop` (not included), without a copy."""
         rows = slice(int(self.first[start]), int(self.first[stop]))
-        return Series(
+        return LogSeries(
             self.names[start:stop],
             self.first[start : stop + 1] - self.first[start],
             self.instance[rows],
@@ -94,12 +94,12 @@ class Series:
             None if self.value is None else self.value[rows],
         )
 
-    def of_variables(self, kept: I8) -> Series:
+    def of_variables(self, kept: I8) -> LogSeries:
         """Some variables, numbered as they come in `kept`."""
         size = np.diff(self.first)[kept]
         first = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
         rows = np.arange(first[-1]) + np.repeat(self.first[kept] - first[:-1], size)
-        return Series(
+        return LogSeries(
             tuple(self.names[i] for i in kept.tolist()),
             first,
             self.instance[rows],
@@ -149,7 +149,7 @@ class LogBook:
         for place, variable in enumerate(variables):
             self.add(variable, rows, time_us[place], None if value is None else value[place])
 
-    def series(self) -> Series:
+    def series(self) -> LogSeries:
         """What was collected, variables by name; gone from here afterwards. O(entries log entries)."""
         listed = sorted(self.names)
         sizes = [sum(len(part[0]) for part in self._parts.get(self.names[name], ())) for name in listed]
@@ -166,7 +166,7 @@ class LogBook:
                     value[rows] = read
                 end = rows.stop
             first[place + 1] = end
-        return Series(
+        return LogSeries(
             tuple(listed), first, instance[:end], time_us[:end], None if value is None else value[:end]
         )
 
@@ -186,7 +186,7 @@ class LogBook:
         yield instance, time_us, value
 
 
-_Logs = Mapping[LogType, Series]
+_Logs = Mapping[LogType, LogSeries]
 
 
 def request_instances(population: Population, chosen: ChosenRequests) -> Instances:
@@ -198,7 +198,7 @@ def request_instances(population: Population, chosen: ChosenRequests) -> Instanc
     return Instances(chosen.group == 1, response, response, chosen.weight)
 
 
-def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> Series:
+def request_log(population: Population, chosen: ChosenRequests, log_type: LogType) -> LogSeries:
     """One log of chosen requests. O(requests · nodes), no loop over requests."""
     book = LogBook(states=log_type is LogType.STATE)
     names = NameBook()
@@ -319,7 +319,7 @@ class WindowInstances:
     """[samples, windows, hosts] instance, -1 for none; one host where hosts are not looked at."""
     by_host: bool
 
-    def log(self, log_type: LogType) -> Series:
+    def log(self, log_type: LogType) -> LogSeries:
         """One log of all instances. O(requests · nodes)."""
         book = LogBook(states=log_type is LogType.STATE)
         if log_type is LogType.EVENT:

@@ -18,7 +18,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -100,7 +100,7 @@ def distalyze_blocks(section: DistalyzeSection) -> Blocks:
 
 
 def _blocks(s: DistalyzeSection) -> Iterator[Block]:
-    classes = (Run("", "swatch"), f"{s.class0} ", Run("", "swatch", "after"), s.class1)
+    classes = (Styled("", "swatch"), f"{s.class0} ", Styled("", "swatch", "after"), s.class1)
     found = f"{wording.count(s.significant)} of {wording.count(s.features)} features differ (Bonferroni, "
     found += f"{wording.percent(s.alpha)}), {wording.count(s.significant_bh)} by false discovery rate"
     yield Only("page", (Text((*classes, f" · {found}"), "dim"),))

@@ -13,8 +13,8 @@ from analyze.explain.explanation import explain_finding
 from analyze.explain.factors import factor_attributes, factors
 from analyze.methods.robust.changes import TIME_KINDS, Change
 from analyze.methods.robust.robust_run import RobustRun
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_requests import AtSite, selected
 from schemas.report.explanations import Explanation
 from schemas.report.findings import Factor

@@ -14,8 +14,8 @@ from analyze.methods.robust.changes import ERROR_KINDS, NO_SHAPE, TIME_KINDS, Ch
 from analyze.methods.robust.finding_causes import explanation_of, factors_of
 from analyze.methods.robust.finding_drawings import histogram_of, step_account
 from analyze.methods.robust.robust_run import RobustRun
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.site_requests import AtSite, affected_counts, requests_at, selected
 from analyze.methods.robust.titles import elsewhere, shape_words, title, where
 from analyze.profile.names import Names

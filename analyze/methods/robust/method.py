@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from analyze.methods.port import Method, Result, SampleCount
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.sections.breakdown import BREAKDOWN
 from analyze.methods.robust.sections.findings import FINDINGS
 from analyze.methods.robust.sections.paths import PATHS
 from analyze.methods.robust.sections.verdict import VERDICT
+from analyze.methods.robust.settings import RobustSettings
 from analyze.population import Population
 from analyze.profile.stored import SampleProfiles
 from analyze.report.limits import ReportLimits

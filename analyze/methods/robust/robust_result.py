@@ -19,7 +19,7 @@ from analyze.methods.robust.affected_requests import cut_notes, requests_table
 from analyze.methods.robust.finding_rows import findings_of
 from analyze.methods.robust.paths_section import paths_section
 from analyze.methods.robust.robust_run import RobustRun, robust_run
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.verdict.judgement import judge
 from analyze.methods.robust.verdict_section import verdict_section
 from analyze.paths.settings import PathSettings

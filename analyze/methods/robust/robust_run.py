@@ -13,8 +13,8 @@ from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.unrecorded_callees import unrecorded_callees
 from analyze.methods.robust.confounders.port import Comparison
 from analyze.methods.robust.confounders.registry import Confounded, adjusted, confounded
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import PROBLEM, REFERENCE, Roles, slots_of
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.testing import Tested, significant_changes
 from analyze.methods.robust.verdict.period_blocks import quantile_bin
 from analyze.population import Population, no_testable_request

@@ -11,7 +11,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, TIME_KINDS, Change
 from analyze.methods.robust.measures import MEASURES, Measure, Observed
-from analyze.methods.robust.robust_settings import RobustSettings
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, Names
 from analyze.stats.estimate import LEAST_IN_ENVELOPE

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import RobustSettings
 from analyze.profile.names import SiteKind
 from analyze.profile.profile import OWN_TIME, Profile
 from analyze.stats.estimate import AFTER, BEFORE, FIRST_BLOCK, Estimate, level_change, share_change

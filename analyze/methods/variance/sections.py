@@ -18,8 +18,8 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Run,
     Stretch,
+    Styled,
     Table,
     Text,
     Words,
@@ -125,7 +125,7 @@ def _variance(s: VarianceSection) -> Iterator[Block]:
     whole: dict[str, float] = {part.kind: part.share for part in s.parts if part.root is None}
     yield Only("page", (Text(_parts(whole, "The variance of all response times")),))
     yield Items(
-        [(Run("", "swatch", f"key {k}"), strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()]
+        [(Styled("", "swatch", f"key {k}"), strong(share(v)), f" {MEANING[k]}") for k, v in whole.items()]
     )
     roots = root_parts(s, ROOTS)
     if len(roots) > 1:
@@ -238,7 +238,7 @@ def _time(row: Any) -> Words:
 
 
 def _spanned(text: str, span: str) -> Words:
-    return (strong(text), Run(span, "span")) if span else text
+    return (strong(text), Styled(span, "span")) if span else text
 
 
 def _category(row: VariableCategory) -> Words:

@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from analyze.report import wording
-from analyze.report.blocks import Drawing, Run
+from analyze.report.blocks import Drawing, Styled
 from schemas.report.clusters import CurvePoint
 from schemas.report.parts import Histogram
 
@@ -120,9 +120,9 @@ def histogram(found: Histogram, caption: str = "") -> Drawing:
             canvas.path(name, _steps(canvas, places, [share / tallest for share in _shares(counts)]))
     canvas.line("axis", canvas.left, canvas.floor, canvas.end, canvas.floor)
     legend = (
-        Run("", "swatch"),
+        Styled("", "swatch"),
         f"before, {wording.count(before)} ",
-        Run("", "swatch", "after"),
+        Styled("", "swatch", "after"),
         f"after, {wording.count(after)}",
     )
     return Drawing(canvas.svg(), caption or found.title, legend)

@@ -1,4 +1,4 @@
-"""Where events go as they come: open, late, repeated or refused; and what came since the last commit."""
+"""Route events as they come: open, late, repeated or refused; and keep what came since the last commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a lane and its streams begin: at the lake's last commit, or where settings say."""
+"""Begin a lane and its streams: at the lake's last commit, or where settings say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How live ingestion stitches and commits."""
+"""Set how live ingestion stitches and commits."""
 
 from __future__ import annotations
 

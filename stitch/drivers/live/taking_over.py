@@ -1,4 +1,4 @@
-"""What a new owner of a lane starts from: its segments, and what the lake already has of their requests."""
+"""Take over a lane: its segments, and what the lake already has of their requests."""
 
 from __future__ import annotations
 

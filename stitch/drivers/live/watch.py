@@ -1,4 +1,4 @@
-"""Who wants to know what live ingestion does, and where it stands."""
+"""Watch what live ingestion does, and where it stands."""
 
 from __future__ import annotations
 

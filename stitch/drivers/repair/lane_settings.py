@@ -1,4 +1,4 @@
-"""How a lane made its flows: what the last commit that says so was configured with."""
+"""Read how a lane made its flows: what the last commit that says so was configured with."""
 
 from __future__ import annotations
 

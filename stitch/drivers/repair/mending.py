@@ -37,7 +37,7 @@ CHUNK_EVENTS: Final = 250_000
 _COMPARED: Final = [name for name in FLOWS_SCHEMA.names if name not in ("lane", "quality")]
 
 
-class Verdict(IntEnum):
+class LateOutcome(IntEnum):
     """What becomes of the late events of a unit."""
 
     FOLDED = 0
@@ -85,7 +85,7 @@ class Mended:
     aged: B1
     """[late] past the age of late events, all of the unit."""
     verdict: I8
-    """[units] Verdict."""
+    """[units] LateOutcome."""
     gone: pa.Table
     """FLOWS_SCHEMA: flows of the lake of units that are FOLDED."""
     gone_unit: I8
@@ -157,11 +157,11 @@ def _mend(
     there = there.filter(place.is_valid()).combine_chunks()
     of_there = of_name[place.drop_null().to_numpy()]
     n = len(has_late)
-    verdict = np.full(n, int(Verdict.FOLDED))
+    verdict = np.full(n, int(LateOutcome.FOLDED))
     had = _content(there, of_there, n)
-    verdict[had == _content(after.flows, of_after, n)] = Verdict.SAME
-    verdict[had != _content(before.flows, of_before, n)] = Verdict.LOST
-    verdict[of_there[there["lane"].to_numpy() != lane]] = Verdict.SPLIT
+    verdict[had == _content(after.flows, of_after, n)] = LateOutcome.SAME
+    verdict[had != _content(before.flows, of_before, n)] = LateOutcome.LOST
+    verdict[of_there[there["lane"].to_numpy() != lane]] = LateOutcome.SPLIT
     waits, retired = _held_back(events, unit, n, bounds)
     for flows, of_flow in ((there, of_there), (after.flows, of_after)):
         starts = flows["start_ns"].to_numpy() // bounds.length_ns * bounds.length_ns
@@ -170,11 +170,11 @@ def _mend(
             waits[of_flow[starts + bounds.length_ns > bounds.sealed_to_ns]] = True
         if bounds.retired_to_ns is not None:
             retired[of_flow[starts + bounds.length_ns <= bounds.retired_to_ns]] = True
-    verdict[waits] = Verdict.WAITS
-    verdict[retired] = Verdict.RETIRED
+    verdict[waits] = LateOutcome.WAITS
+    verdict[retired] = LateOutcome.RETIRED
     number = np.cumsum(has_late) - 1
-    folded = has_late & (verdict == Verdict.FOLDED)
-    settled = folded | (verdict == Verdict.SAME)
+    folded = has_late & (verdict == LateOutcome.FOLDED)
+    settled = folded | (verdict == LateOutcome.SAME)
     gone, comes = folded[of_there], folded[of_after]
     flows = after.flows.filter(pa.array(comes)).combine_chunks()
     conflicts = np.setdiff1d(after.conflicts, before.conflicts + n_late)

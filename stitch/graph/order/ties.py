@@ -56,7 +56,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class TiedCells:
     """Segments sorted by (flow, level, colour), and the runs of equal ones."""
 
     order: I8
@@ -73,7 +73,7 @@ class Cells:
         return tied
 
 
-def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> Cells:
+def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> TiedCells:
     """Cells of equal (flow, rank, colour) in ascending order; `rank` is the level or an earlier cell."""
     order = np.lexsort((colour, rank, graphs.flow))
     flow, sorted_rank, sorted_colour = graphs.flow[order], rank[order], colour[order]
@@ -86,7 +86,7 @@ def sort_cells(graphs: SegmentGraphs, rank: I8, colour: U8) -> Cells:
     number = np.cumsum(new) - 1
     cell = np.empty(len(order), dtype=np.int64)
     cell[order] = number
-    return Cells(order, cell, np.bincount(number))
+    return TiedCells(order, cell, np.bincount(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TiePlan:
 class _Planner:
     """Builds a TiePlan stage by stage; numbers are of the batch until `plan` makes them local."""
 
-    def __init__(self, graphs: SegmentGraphs, cells: Cells) -> None:
+    def __init__(self, graphs: SegmentGraphs, cells: TiedCells) -> None:
         n = len(graphs.level)
         self.graphs, self.cell = graphs, cells.cell
         self.tied = cells.size[cells.cell] > 1
@@ -231,12 +231,12 @@ class _Planner:
         np.minimum.at(self.culprit, self.cluster[alone], self.cell[alone])
 
 
-def plan_ties(graphs: SegmentGraphs, cells: Cells) -> TiePlan:
+def plan_ties(graphs: SegmentGraphs, cells: TiedCells) -> TiePlan:
     """Decisions for every flow; `cells` must be of stable colours. O(tied edges × depth of decisions)."""
     return _Planner(graphs, cells).plan()
 
 
-def settle_plain(graphs: SegmentGraphs, cells: Cells, plan: TiePlan, start_ns: I8, tie: TieBreak) -> I8:
+def settle_plain(graphs: SegmentGraphs, cells: TiedCells, plan: TiePlan, start_ns: I8, tie: TieBreak) -> I8:
     """[segments] `cells.order` with every decision taken by (start, tie). Flows must be plain.
 
     start_ns: [segments] time of the head node.
@@ -278,7 +278,7 @@ def _earliest(segments: I8, group: I8, start_ns: I8, tie: TieBreak) -> I8:
     return ordered
 
 
-def settle_hard(graphs: SegmentGraphs, cells: Cells, start_ns: I8, tie: TieBreak) -> I8:
+def settle_hard(graphs: SegmentGraphs, cells: TiedCells, start_ns: I8, tie: TieBreak) -> I8:
     """[segments] like `settle_plain` for flows of any kind, by individualisation and refinement.
 
     Every turn hands the flows that have become plain to `settle_plain`; in the others it individualises the

@@ -79,13 +79,14 @@ def _case(row: Row) -> Case:
 
 
 def changes(known: dict[str, Case], cases: dict[str, Case]) -> list[str]:
-    """Lines that say which cases differ, and in what; a first result that is worded in another way is one."""
-    found = []
+    """Lines that say which cases differ, and in what; those only in the first result last."""
+    found, worded = [], []
     for name in dict.fromkeys([*known, *cases]):
         old, new = known.get(name, {}), cases.get(name, {})
         if unlike := [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]:
-            found.append(f"{name}: " + ", ".join(f"{key} {old.get(key)} → {new.get(key)}" for key in unlike))
-    return [*found, f"{len(found)} of {len(cases)} cases differ"]
+            line = f"{name}: " + ", ".join(f"{key} {old.get(key)} → {new.get(key)}" for key in unlike)
+            (worded if unlike == ["first"] else found).append(line)
+    return [*found, *worded, f"{len(found)} of {len(cases)} cases differ, {len(worded)} more in words"]
 
 
 def figures(rows: Sequence[Row]) -> list[str]:

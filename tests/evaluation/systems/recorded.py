@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from evaluation.store import fingerprint
 from evaluation.systems.described import SYSTEMS
 from evaluation.systems.playing import WINDOW_NS, Playing, System
 
-from schemas.periods import format_instant
 from schemas.windows import NS_PER_DAY
 
+NS_PER_S = 10**9
 T0 = 20_758 * NS_PER_DAY
 APART_NS = 2 * WINDOW_NS
 """From window to window."""
@@ -64,5 +65,6 @@ def _record(system: System, folder: Path, seed: int) -> dict[str, object]:
 
 def period(window: int) -> str:
     """An ISO range."""
-    begin = T0 + window * APART_NS
-    return f"{format_instant(begin)}/{format_instant(begin + WINDOW_NS)}"
+    begin = (T0 + window * APART_NS) // NS_PER_S
+    sides = (datetime.fromtimestamp(at, UTC) for at in (begin, begin + WINDOW_NS // NS_PER_S))
+    return "/".join(f"{side:%Y-%m-%dT%H:%M:%SZ}" for side in sides)

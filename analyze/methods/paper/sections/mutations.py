@@ -10,6 +10,7 @@ from analyze.report import wording
 from analyze.report.bars import Axis
 from analyze.report.blocks import (
     Bar,
+    Beside,
     Block,
     Blocks,
     Column,
@@ -20,8 +21,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Row,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -85,7 +85,7 @@ def mutations_blocks(section: MutationsSection) -> Blocks:
     lists: list[Block] = [_list(listed, s) for listed in s.lists]
     blocks: list[Block] = []
     if top:
-        links = [(_link(m, s), " ", _tag(m), Run(explain(m, s.graphs), "span")) for m in top]
+        links = [(_link(m, s), " ", _tag(m), Styled(explain(m, s.graphs), "span")) for m in top]
         page = Part("What to look at first", (Items(links, ordered=True),), anchor="look")
         blocks.append(Only("page", (page,)))
     if len(s.mutations) < s.mutations_total:
@@ -105,12 +105,12 @@ def mutations_blocks(section: MutationsSection) -> Blocks:
     return blocks
 
 
-def _link(mutation: Mutation, s: MutationsSection) -> Run:
+def _link(mutation: Mutation, s: MutationsSection) -> Styled:
     root = clip(mutation.root, 60)
-    return Run(root, href=f"#m{mutation.rank}") if mutation.category in s.graphs else Run(root)
+    return Styled(root, href=f"#m{mutation.rank}") if mutation.category in s.graphs else Styled(root)
 
 
-def _tag(mutation: Mutation) -> Run:
+def _tag(mutation: Mutation) -> Styled:
     is_timing = mutation.kind is MutationKind.RESPONSE_TIME
     return tag("timing" if is_timing else "structure", "worse" if is_timing else "better")
 
@@ -148,7 +148,7 @@ def _tone(mutation: Mutation) -> str:
     return "up" if mutation.direction is Direction.INCREASE else "down"
 
 
-def _category(row: Mutation | PrecursorRow) -> Run:
+def _category(row: Mutation | PrecursorRow) -> Styled:
     return code(short(row.category), clip(row.canonical, 600))
 
 
@@ -185,7 +185,7 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
     if m.account is not None:
         yield from steps_blocks(m.account, f"Steps of mutation {m.rank}")
     if m.histograms:
-        yield Row([histogram(found) for found in m.histograms])
+        yield Beside([histogram(found) for found in m.histograms])
     if m.edges:
         table = Table(f"Edges of mutation {m.rank}", _EDGES, m.edges, m.edges_total, "edges", tone=_edge_tone)
         told = f"Edges and tests: {count(m.edges_changed)} of {count(m.edges_total)} changed significantly"
@@ -193,7 +193,7 @@ def _inside(mutation: Mutation, s: MutationsSection) -> Iterator[Block]:
         more = () if m.displaced_us is None else (Text(f"{displaced}{change(m.displaced_us)}.", "dim"),)
         yield Details(told, (table, *more))
     graphs = _graphs(m, s)
-    yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Row(graphs),), open=m.account is None)
+    yield Details("Graph" if len(graphs) == 1 else "Both graphs", (Beside(graphs),), open=m.account is None)
     if m.precursors:
         rows = m.precursors, m.precursors_total
         table = Table(f"Precursors of mutation {m.rank}", _PRECURSORS, *rows, "precursors")
@@ -224,7 +224,7 @@ def _facts(m: Mutation) -> Iterator[Fact]:
     yield Fact("contribution", change(m.contribution_us))
     if m.recoverable_us is not None and m.recoverable_us > 0 and m.direction is Direction.INCREASE:
         about = "If the changed edges had their reference latencies: mean response time that would be saved"
-        yield Fact("would save", Run(f"{duration(m.recoverable_us)} a request", title=about))
+        yield Fact("would save", Styled(f"{duration(m.recoverable_us)} a request", title=about))
     yield Fact("in the lake as", stored_keys(m))
     tested = "not run" if m.ks.d is None else f"D = {wording.significant(m.ks.d)}, p = {p_value(m.ks.p)}"
     yield Fact("KS on response time", tested)

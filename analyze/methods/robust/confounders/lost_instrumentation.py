@@ -25,8 +25,8 @@ from analyze.methods.robust.confounders.renamed_operations import (
     uses_of,
     with_old_names,
 )
-from analyze.methods.robust.robust_settings import ConfounderSettings
 from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import ConfounderSettings
 from analyze.profile.names import OperationName
 from analyze.profile.profile import Profile
 from analyze.stats.proportions import exact_p

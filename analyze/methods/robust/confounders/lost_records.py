@@ -17,8 +17,8 @@ import numpy as np
 
 from analyze.methods.robust.changes import NO_SHAPE, PATH_KINDS, Change
 from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
-from analyze.methods.robust.robust_settings import ConfounderSettings
 from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import ConfounderSettings
 from analyze.methods.robust.view import View
 from analyze.profile.names import NO_CALLER, SiteKind
 from analyze.profile.profile import Profile

@@ -8,7 +8,7 @@ import numpy as np
 
 from analyze.methods.robust.changes import TIME_KINDS, Change
 from analyze.methods.robust.confounders.port import Comparison, Explained, Unadjusted, counted_changes
-from analyze.methods.robust.robust_settings import ConfounderSettings
+from analyze.methods.robust.settings import ConfounderSettings
 from analyze.population import Population
 from analyze.profile.build import Pattern
 from schemas.report.findings import ChangeKind

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from analyze.methods.robust.changes import Change
-from analyze.methods.robust.robust_settings import RobustSettings
 from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import RobustSettings
 from analyze.methods.robust.view import View
 from analyze.population import Population
 from analyze.profile.build import Profiled

@@ -16,8 +16,8 @@ import numpy as np
 
 from analyze.methods.robust.changes import Change
 from analyze.methods.robust.confounders.port import Comparison, Explained
-from analyze.methods.robust.robust_settings import ConfounderSettings
 from analyze.methods.robust.roles import Roles
+from analyze.methods.robust.settings import ConfounderSettings
 from analyze.profile.build import Pattern, Profiled
 from analyze.profile.call_sites import GraphSites
 from analyze.profile.names import NO_CALLER, NameBook, Names, OperationName, Recoding

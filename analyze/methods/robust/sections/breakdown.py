@@ -16,8 +16,8 @@ from analyze.report.blocks import (
     Details,
     Only,
     Part,
-    Run,
     Stretch,
+    Styled,
     Table,
     Text,
     Words,
@@ -50,7 +50,7 @@ _ROOTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WaterfallRow:
     """One row of the waterfall: a call site, the mix, or all other call sites together."""
 
     row: AccountRow | None
@@ -111,17 +111,17 @@ def _waterfall(account: Account, most: int) -> Table:
     found = lines(account, most)
     fall = waterfall(account.before, [line.total for line in found], account.low, account.high)
     bars = {id(line): stretch for line, stretch in zip(found, fall.parts, strict=True)}
-    before = Line(None, "Before", 0.0, 0.0, 0.0, account.before)
-    after = Line(None, "After", 0.0, 0.0, 0.0, account.after)
+    before = WaterfallRow(None, "Before", 0.0, 0.0, 0.0, account.before)
+    after = WaterfallRow(None, "After", 0.0, 0.0, 0.0, account.after)
     ends: dict[int, tuple[Stretch, ...]] = {
         id(before): (fall.before,),
         id(after): (fall.after, *(() if fall.interval is None else (fall.interval,))),
     }
 
-    def worded(line: Line, amount: float) -> str:
+    def worded(line: WaterfallRow, amount: float) -> str:
         return measures.value(account.unit, line.total) if id(line) in ends else part(account, amount)
 
-    def bar(line: Line) -> Bar:
+    def bar(line: WaterfallRow) -> Bar:
         text = line.text or line.row.site.text if line.row is not None else line.text
         return Bar(ends.get(id(line)) or (bars[id(line)],), f"{text}: {worded(line, line.total)}")
 
@@ -147,23 +147,23 @@ def _waterfall(account: Account, most: int) -> Table:
     )
 
 
-def _place(line: Line) -> Words:
+def _place(line: WaterfallRow) -> Words:
     if line.row is None:
         return line.text
     site = line.row.site
     return (strong(site.component), "/", wording.clip(site.operation, 110))
 
 
-def _root(line: Line) -> Words:
+def _root(line: WaterfallRow) -> Words:
     return dim(wording.clip(line.row.root, 60)) if line.row is not None and line.row.site.depth else ""
 
 
-def _finding(line: Line) -> Words:
+def _finding(line: WaterfallRow) -> Words:
     rank = None if line.row is None else line.row.finding
-    return "" if rank is None else Run(str(rank), "tag", href=f"#f{rank}", title=f"finding {rank}")
+    return "" if rank is None else Styled(str(rank), "tag", href=f"#f{rank}", title=f"finding {rank}")
 
 
-def _tone(line: Line) -> str:
+def _tone(line: WaterfallRow) -> str:
     way = "up" if line.total > 0 else "down" if line.total < 0 else ""
     return way if line.row is not None else f"{way} sum".strip()
 
@@ -216,17 +216,17 @@ def parts(account: Account) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def lines(account: Account, most: int) -> tuple[Line, ...]:
+def lines(account: Account, most: int) -> tuple[WaterfallRow, ...]:
     """The mix, at most `most` call sites by |total| that are worth a row, and the rest; their totals add up
     to the change."""
     least = MATERIAL * max(account.gross_up - account.gross_down, 0.0)
     shown = [row for row in account.rows[:most] if row.total and abs(row.total) >= least]
-    places = [Line(row, "", row.calls, row.structure, row.slower, row.total) for row in shown]
-    mix = (Line(None, "Workload mix", 0.0, 0.0, 0.0, account.mix),) if account.mix else ()
+    places = [WaterfallRow(row, "", row.calls, row.structure, row.slower, row.total) for row in shown]
+    mix = (WaterfallRow(None, "Workload mix", 0.0, 0.0, 0.0, account.mix),) if account.mix else ()
     return (*mix, *places, *_rest(account, places))
 
 
-def _rest(account: Account, places: Sequence[Line]) -> tuple[Line, ...]:
+def _rest(account: Account, places: Sequence[WaterfallRow]) -> tuple[WaterfallRow, ...]:
     left = account.rows_total - len(places)
     if left <= 0:
         return ()
@@ -234,7 +234,7 @@ def _rest(account: Account, places: Sequence[Line]) -> tuple[Line, ...]:
     structure = account.structure - sum(line.structure for line in places)
     slower = account.slower - sum(line.slower for line in places)
     text = wording.counted(left, "other call site")
-    return (Line(None, text, calls, structure, slower, calls + structure + slower),)
+    return (WaterfallRow(None, text, calls, structure, slower, calls + structure + slower),)
 
 
 def part(account: Account, amount: float) -> str:

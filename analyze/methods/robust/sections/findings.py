@@ -10,6 +10,7 @@ from analyze.report import measures
 from analyze.report.bars import Axis, shift
 from analyze.report.blocks import (
     Bar,
+    Beside,
     Block,
     Blocks,
     Column,
@@ -19,8 +20,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Row,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -105,7 +105,7 @@ def findings_blocks(section: FindingsSection) -> Blocks:
     if len(found) < total:
         note += f"; {count(len(found))} of {count(total)}, the table findings beside this page has all"
     index = Items(
-        [(Run(f.title, href=f"#f{f.rank}"), " ", dim(part_sentence(f))) for f in found], ordered=True
+        [(Styled(f.title, href=f"#f{f.rank}"), " ", dim(part_sentence(f))) for f in found], ordered=True
     )
     cards = [_card(finding) for finding in found]
     rest = rest_sentence(section.rest)
@@ -144,7 +144,7 @@ def _card(finding: Finding) -> Part:
     return Part(
         (f"{finding.rank}. ", finding.title),
         (
-            Only("page", (Text(_where(finding)), Row(glance))),
+            Only("page", (Text(_where(finding)), Beside(glance))),
             Only("terminal", tuple(_printed(finding))),
             Facts(list(_facts(finding))),
             Only("page", (Facts(list(_more_facts(finding))),)),
@@ -168,12 +168,12 @@ def _numbers(finding: Finding) -> Facts:
     values = (
         f"{measures.value(f.unit, f.before)} → ",
         strong(measures.value(f.unit, f.after)),
-        Run(interval(f), "span"),
+        Styled(interval(f), "span"),
         shift(f.unit, f.before, f.after, f.change),
     )
     share: list[Words] = [strong(amount(f))]
     if told := share_sentence(f):
-        share.append(Run(told, "span"))
+        share.append(Styled(told, "span"))
         if f.share_of_change is not None:
             bounds = Axis(0.0, 1.0)
             both = bounds.stretch("quiet", f.share_of_change.low, f.share_of_change.high)
@@ -185,7 +185,7 @@ def _numbers(finding: Finding) -> Facts:
             Fact("part of the change of the mean", share),
             Fact(
                 "requests affected",
-                (*affected, Run(f"{percent(f.share0)} → {percent(f.share1)} of all", "span")),
+                (*affected, Styled(f"{percent(f.share0)} → {percent(f.share1)} of all", "span")),
             ),
             Fact("how sure", sureness(f)),
         ),
@@ -208,7 +208,7 @@ def _facts(finding: Finding) -> Iterator[Fact]:
         yield Fact("what differs", differs(f.explanation), "strong" if f.explanation.reliable else "dim")
     for one in f.factors:
         there = f" {counted(one.requests1, 'request')} there"
-        yield Fact("where", (factor_sentence(one), Run(there, "dim", title=f"p = {p_value(one.p)}")))
+        yield Fact("where", (factor_sentence(one), Styled(there, "dim", title=f"p = {p_value(one.p)}")))
     if f.chain:
         told = "; ".join(step.rstrip(".") for step in f.chain[:CHAIN])
         left = len(f.chain) - CHAIN
@@ -263,7 +263,7 @@ def _details(finding: Finding) -> Iterator[Block]:
 
 
 def _view(view: FurtherView) -> Words:
-    name: Words = strong(view.method) if view.page is None else Run(view.method, href=view.page)
+    name: Words = strong(view.method) if view.page is None else Styled(view.method, href=view.page)
     return (name, dim(f" {view.about} "), code(view.command))
 
 
@@ -302,11 +302,11 @@ def _values(row: AttributeRow, median: float | None, share: str) -> Words:
 
 def _follows(evidence: Evidence) -> Words:
     cause = evidence.consequence_of
-    mark: Words = "" if cause is None else Run("↳ ", "dim", title=f"follows from row {cause + 1}")
+    mark: Words = "" if cause is None else Styled("↳ ", "dim", title=f"follows from row {cause + 1}")
     return (mark, clip(evidence.site.text, 96), dim(clip(whence(evidence.site), 96)))
 
 
-def _tag(kind: ChangeKind) -> Run:
+def _tag(kind: ChangeKind) -> Styled:
     word, colour, _ = KIND[kind]
     return tag(word, colour)
 

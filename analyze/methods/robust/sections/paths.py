@@ -14,7 +14,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -147,7 +147,7 @@ def _difference(row: DifferenceRow) -> Words:
     if row.before is None or row.after is None:
         sign, name = ("+ ", row.after) if row.before is None else ("− ", row.before)
         return (
-            Run(sign, "strong", "gained" if sign == "+ " else "lost"),
+            Styled(sign, "strong", "gained" if sign == "+ " else "lost"),
             "" if name is None else _step(name),
         )
     if row.fate == "replaced":

@@ -12,7 +12,7 @@ from analyze.report.blocks import (
     Items,
     Only,
     Part,
-    Run,
+    Styled,
     Table,
     Text,
     Words,
@@ -63,7 +63,7 @@ def verdict_blocks(section: VerdictSection) -> Blocks:
     reasons: list[Words] = [*section.reasons, *map(dim, gaps(section))]
     same = equivalent(section)
     told = (equivalent(section), visible_sentence(section)) if is_open else ()
-    title = Run(outcome(section), "strong", f"outcome {section.outcome}")
+    title = Styled(outcome(section), "strong", f"outcome {section.outcome}")
     return (
         Part(
             title,
