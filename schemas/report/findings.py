@@ -89,6 +89,8 @@ class Evidence(Frozen):
     """Part of the change of the mean response time, µs a request of the period (exact account)."""
     consequence_of: int | None = None
     """Index of the evidence in the same finding that it follows from."""
+    relation: str = ""
+    """How it belongs to the finding: a row of RELATIONS (docs/concepts.md); empty for what leads."""
 
 
 class Factor(Frozen):

@@ -14,6 +14,7 @@ CALL_KINDS = frozenset({ChangeKind.MORE_CALLS, ChangeKind.FEWER_CALLS})
 ERROR_KINDS = frozenset({ChangeKind.ERRORS, ChangeKind.FEWER_ERRORS})
 ALIKE_KINDS = ERROR_KINDS | {ChangeKind.SERIAL, ChangeKind.PARALLEL}
 """What happens to all operations of a component from one cause."""
+FAMILIES = (TIME_KINDS, PATH_KINDS, CALL_KINDS, ERROR_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

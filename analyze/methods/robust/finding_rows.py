@@ -45,7 +45,9 @@ def findings_of(
     return found, affected
 
 
-def evidence_of(change: Change, names: Names, consequence_of: int | None = None) -> Evidence:
+def evidence_of(
+    change: Change, names: Names, relation: str = "", consequence_of: int | None = None
+) -> Evidence:
     """A change as a row of evidence."""
     what = shape_words(names.shapes[change.shape], names) if change.shape != NO_SHAPE else ""
     return Evidence(
@@ -62,6 +64,7 @@ def evidence_of(change: Change, names: Names, consequence_of: int | None = None)
         q=change.q,
         z=float(np.clip(change.z, -1e6, 1e6)),
         contribution_us=change.contribution_ns / 1e3,
+        relation=relation,
         consequence_of=consequence_of,
     )
 
@@ -96,9 +99,13 @@ def _finding(
         else affected_by_statistics(run.profile, run.roles, [lead, *cause.leads])
     )
     ordered = [lead, *(change for change in cause.changes if change is not lead)]
+    place = {id(change): number for number, change in enumerate(ordered)}
+    why = {id(change): edge for edge in cause.edges for change in edge.changes}
     evidence = [
-        evidence_of(change, names, 0 if change in cause.follows and place else None)
-        for place, change in enumerate(ordered)
+        evidence_of(change, names)
+        if (edge := why.get(id(change))) is None
+        else evidence_of(change, names, edge.relation, place[id(edge.of)] if edge.follows else None)
+        for change in ordered
     ]
     callers = {
         names.sites[change.site].caller

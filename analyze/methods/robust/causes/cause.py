@@ -11,11 +11,14 @@ from analyze.methods.robust.changes import Change
 class Edge:
     """Why a symptom is no cause of its own."""
 
-    change: Change
-    """That leads the symptom."""
-    follows: Change
-    """That leads the symptom from which it follows."""
+    changes: tuple[Change, ...]
+    """The symptom."""
+    of: Change
+    """What leads the symptom that it follows from."""
     relation: str
+    """Name of a row of RELATIONS."""
+    follows: bool
+    """It, or what it belongs to, is a consequence; else the same elsewhere, or another side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,6 @@ class Cause:
     score: float
     suspect: str = ""
     """Component after whose call requests were cut short, or whose calls fail."""
-    follows: tuple[Change, ...] = ()
-    """Changes among `changes` that are consequences of the lead."""
     leads: tuple[Change, ...] = ()
     """The same change elsewhere: on other hosts, in other operations, at other callers; without the lead."""
     hosts: tuple[str, ...] = ()
@@ -41,4 +42,9 @@ class Cause:
     spared_sites: tuple[int, ...] = ()
     """Those sites."""
     edges: tuple[Edge, ...] = ()
-    """What follows from what, and why."""
+    """What follows from what, and why: all changes but those of the leading symptom."""
+
+    @property
+    def follows(self) -> tuple[Change, ...]:
+        """Changes among `changes` that are consequences of the lead."""
+        return tuple(change for edge in self.edges if edge.follows for change in edge.changes)

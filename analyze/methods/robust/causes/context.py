@@ -31,7 +31,6 @@ from analyze.profile.build import Profiled
 from analyze.profile.names import Names
 from analyze.profile.profile import Profile
 from analyze.stats.sums import totals
-from schemas.arrays import B1
 from schemas.report.findings import ChangeKind
 
 
@@ -42,22 +41,14 @@ class Context:
     names: Names
     order: Order
     hosts: Hosts
-    alike: Mapping[int, int]
-    """Operation -> one number for the same on all hosts."""
     settings: CausesSettings
     symptoms: tuple[Symptom, ...]
-    everywhere: Mapping[int, B1]
-    """Operation, one for all hosts -> requests in which what it does changed, on any host."""
     moved: Mapping[int, Mapping[str, int]]
     """Operation -> components to which its calls go more often (1) or less often (-1) than before."""
+    failing: Mapping[Symptom, int]
+    """Number of a symptom's requests in which a call below it fails that failed less often."""
     mean_ns: float
     """The larger of the two mean response times."""
-    change_ns: float
-    """Of the mean."""
-
-    def same(self, operation: int) -> int:
-        """One number for an operation on all hosts."""
-        return self.alike.get(operation, operation)
 
     def below(self, one: Symptom, other: Symptom) -> bool:
         """Whether a symptom lies below another (records: after it)."""
@@ -81,14 +72,6 @@ class Context:
         """Whether so many times as much, or as little, comes to the sites of all changes."""
         return all(not 1 / factor < self.came(change) < factor for change in changes)
 
-    def failing_below(self, symptom: Symptom) -> B1:
-        """[requests] in which a call that fails more often lies below a symptom."""
-        found = np.zeros_like(symptom.requests)
-        for other in self.symptoms:
-            if other.fails and self.below(other, symptom):
-                found |= other.requests
-        return found
-
 
 def context_of(
     changes: Sequence[Change],
@@ -108,7 +91,7 @@ def context_of(
     order = Order.of(names, patterns, {names.sites[change.site].operation for change in changes})
     hosts = Hosts(names, hosts_in(category.graph for category in population.categories))
     requests = Requests.of(population, patterns, roles.reference, roles.problem)
-    mean_ns, change_ns = _mean_and_change_ns(profile, roles)
+    mean_ns = _larger_mean_ns(profile, roles)
     last = last_callees(population, patterns, {c.shape for c in changes if c.shape != NO_SHAPE}, names)
 
     def symptom(place: Place, mine: Sequence[Change], component: str, *, by_load: bool = False) -> Symptom:
@@ -136,25 +119,29 @@ def context_of(
         symptom(place, mine, names.operations[place[0]].component, by_load=True)
         for place, mine in bundles([c for c in by_load if c.kind in TIME_KINDS], names).items()
     ]
-    structural = [symptom for symptom in symptoms if not symptom.timed]
-    alike = hosts.alike()
-    everywhere: dict[int, B1] = {}
-    for one in structural:
-        same = alike.get(one.operation, one.operation)
-        everywhere[same] = everywhere.get(same, np.zeros_like(one.requests)) | one.requests
-    moved = {s.operation: load_moved(s.changes, s.lead, names, settings.load_moved) for s in structural}
-    return Context(
-        names, order, hosts, alike, settings, tuple(symptoms), everywhere, moved, mean_ns, change_ns
-    )
+    moved = {
+        one.operation: load_moved(one.changes, one.lead, names, settings.load_moved)
+        for one in symptoms
+        if not one.timed
+    }
+    failing = {symptom: failing_below(symptom, symptoms, order) for symptom in symptoms}
+    return Context(names, order, hosts, settings, tuple(symptoms), moved, failing, mean_ns)
 
 
-def _mean_and_change_ns(profile: Profile, roles: Roles) -> tuple[float, float]:
-    """(larger of the two mean response times, at least 1; their difference)."""
+def failing_below(symptom: Symptom, symptoms: Sequence[Symptom], order: Order) -> int:
+    """Number of a symptom's requests in which a call below it fails that failed less often."""
+    found = np.zeros_like(symptom.requests)
+    for other in symptoms:
+        if other.fails and order.is_above(symptom.operation, other.operation):
+            found |= other.requests
+    return int((symptom.requests & found).sum())
+
+
+def _larger_mean_ns(profile: Profile, roles: Roles) -> float:
+    """The larger of the mean response times of reference and problem, at least 1."""
     table = profile.responses
     slot = table["slot"].to_numpy()
     n = len(roles.problem)
     ns, w = totals(slot, table["ns"].to_numpy(), n), totals(slot, table["w"].to_numpy(), n)
-    before, after = (
-        float(ns[inside].sum() / max(w[inside].sum(), 1e-300)) for inside in (roles.reference, roles.problem)
-    )
-    return max(before, after, 1.0), after - before
+    means = [ns[inside].sum() / max(w[inside].sum(), 1e-300) for inside in (roles.reference, roles.problem)]
+    return max(1.0, *map(float, means))

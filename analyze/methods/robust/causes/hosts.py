@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS, Change
+from analyze.methods.robust.changes import FAMILIES, Change
 from analyze.population import Graph
 from analyze.profile.names import Names, OperationName
-from schemas.report.findings import ChangeKind
 
 HostOf = Mapping[str, tuple[str, str]]
 """Component of a site -> (host, component); what is not in it has no host."""
@@ -34,15 +33,6 @@ class Hosts:
         """Host of a site; empty for none."""
         return self.host_of.get(self.names.operation(site).component, ("", ""))[0]
 
-    def alike(self) -> dict[int, int]:
-        """Operation -> the first that is the same on some host; those of no host are not in it."""
-        first: dict[OperationName, int] = {}
-        return {
-            number: first.setdefault(self._hostless(name), number)
-            for number, name in enumerate(self.names.operations)
-            if name.component in self.host_of
-        }
-
     def place(self, site: int) -> tuple[object, ...]:
         """A site, equal on all hosts."""
         caller = self.names.caller(site)
@@ -53,24 +43,9 @@ class Hosts:
         )
 
     def what(self, change: Change) -> tuple[object, ...]:
-        """What happened where, equal on all hosts; a tail is slower, too."""
-        return (*self.place(change.site), _how(change), self._pattern(change))
+        """What happened where, equal on all hosts: of what family, in which direction."""
+        family = next((family for family in FAMILIES if change.kind in family), change.kind)
+        return (*self.place(change.site), family, change.ups)
 
     def _hostless(self, name: OperationName) -> OperationName:
         return name._replace(component=self.host_of.get(name.component, ("", name.component))[1])
-
-    def _pattern(self, change: Change) -> object:
-        if change.shape == NO_SHAPE:
-            return []
-        children = self.names.shapes[change.shape]
-        return sorted(
-            (self._hostless(self.names.operations[c.operation]), c.calls, c.awaited) for c in children
-        )
-
-
-def _how(change: Change) -> object:
-    if change.kind in PATH_KINDS:
-        return "path", change.ups
-    if change.kind in CALL_KINDS | ERROR_KINDS:
-        return change.kind
-    return ChangeKind.SLOWER if change.kind is ChangeKind.TAIL else change.kind

@@ -20,17 +20,15 @@ class Factor:
     """A reason why a cause ranks lower than its score."""
 
     name: str
-    holds: Callable[[Cause, bool], bool]
-    """(cause, whether the mean clearly rose)"""
+    holds: Callable[[Cause], bool]
     weight: Callable[[CausesSettings], float]
     doc: str
     case: str
 
 
-def rank_value(cause: Cause, rise: float, settings: CausesSettings, without: Collection[str] = ()) -> float:
-    """Score times the least weight of the factors that hold. rise: of the mean, as a part of it."""
-    rose = rise > settings.clear_change
-    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause, rose)]
+def rank_value(cause: Cause, settings: CausesSettings, without: Collection[str] = ()) -> float:
+    """Score times the least weight of the factors that hold."""
+    factors = [factor for factor in RANKING if factor.name not in without and factor.holds(cause)]
     return cause.score * min([factor.weight(settings) for factor in factors], default=1.0)
 
 
@@ -58,14 +56,14 @@ def _of_known_paths(cause: Cause) -> bool:
 RANKING: tuple[Factor, ...] = (
     Factor(
         "better",
-        lambda cause, rose: is_better(cause) or (rose and _gain_ns(cause) < 0),
+        is_better,
         lambda settings: settings.better_weight,
-        "What got better needs no mending; what goes against a rise of the mean is outweighed by the rest.",
+        "What got better needs no mending, and is what the others outweigh.",
         "8.5",
     ),
     Factor(
         "known-paths",
-        lambda cause, _: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
+        lambda cause: cause.lead.kind is ChangeKind.PATH and _of_known_paths(cause),
         lambda settings: settings.known_weight,
         "What was never there is a cause sooner than known paths taken more often: state moves those.",
         "tests/unit/test_robust_other_requests.py: about the same size",

@@ -13,7 +13,7 @@ from enum import Enum
 from analyze.methods.robust.causes.context import Context
 from analyze.methods.robust.causes.patterns import what_moved
 from analyze.methods.robust.causes.symptoms import Symptom
-from analyze.methods.robust.changes import ALIKE_KINDS, CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS
+from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, NO_SHAPE, PATH_KINDS
 from schemas.report.findings import ChangeKind
 
 Fit = tuple[float, ...] | None
@@ -36,6 +36,8 @@ class Relation:
     fit: Callable[[Symptom, Symptom, Context], Fit]
     case: str
     """The case that fails without it."""
+    of_load: bool = False
+    """Whether it is asked of what the load of the whole service would explain as well."""
 
 
 # ------------------------------------------------ what an operation does: paths, calls, errors
@@ -43,25 +45,16 @@ class Relation:
 
 def same_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate u to v where the same requests show both, and v is nearer to where it began."""
-    if u.timed or v.timed or context.same(u.operation) == context.same(v.operation):
+    if u.timed or v.timed or not _may_lead(v, u, context):
         return None
-    whole = _may_lead(v, u, context)
-    if whole is None:
+    common = int((u.requests & v.requests).sum())
+    if not common or common < context.settings.same_requests * u.n_requests:
         return None
-    mine, theirs = u.requests, context.everywhere[context.same(v.operation)]
-    common, n = int((mine & theirs).sum()), int(mine.sum())
-    needed = n if whole else min(n, 2 * int(theirs.sum()))
-    if not common or common < context.settings.same_requests * needed:
-        return None
-    records = context.order.records
-    related = context.below(v, u) or v.operation in records
-    # Of records nearly all fits that comes before; of several hosts the one that shares most itself.
-    fresh = u.operation not in records or v.is_new or not u.is_new
-    return related, fresh, common, int((mine & v.requests).sum()), context.order.depth[v.operation]
+    return context.below(v, u), common, context.order.depth[v.operation]
 
 
-def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool | None:
-    """Tell whether u may follow from v; None: it may not, True: all of its requests must show v.
+def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool:
+    """Tell whether u may follow from v, if the same requests show both.
 
     What is nearer to the cause comes first. Of records the failing point goes before the path that leads to
     it: the path only says where the failure was. A loop that turns more often does not follow from a path
@@ -72,18 +65,16 @@ def _may_lead(v: Symptom, u: Symptom, context: Context) -> bool | None:
         if v.fails and not u.fails and _leads_to(u, v, context):
             return True
         if u.fails and not v.fails and _leads_to(v, u, context):
-            return None
+            return False
     own = u.has(CALL_KINDS) or (u.is_new and _leaves_a_path(u, context))
     caused = v.has(CALL_KINDS) or v.is_new
-    return False if context.order.is_nearer(v.operation, u.operation) and (caused or not own) else None
+    return context.order.is_nearer(v.operation, u.operation) and (caused or not own)
 
 
 def _leads_to(path: Symptom, to: Symptom, context: Context) -> bool:
-    """Tell whether a path that became more frequent goes to an operation, on some host."""
-    wanted = context.same(to.operation)
+    """Tell whether a path that became more frequent goes to an operation."""
     taken = (c.shape for c in path.changes if c.ups and c.shape != NO_SHAPE)
-    called = (child.operation for shape in taken for child in context.names.shapes[shape])
-    return any(context.same(operation) == wanted for operation in called)
+    return any(child.operation == to.operation for shape in taken for child in context.names.shapes[shape])
 
 
 def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
@@ -103,9 +94,7 @@ def failing_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
     records = context.order.records
     if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
         return None
-    mine = int(u.requests.sum())
-    together = int((u.requests & context.failing_below(u)).sum())
-    enough = mine and together >= context.settings.same_requests * mine
+    enough = context.failing[u] >= max(context.settings.same_requests * u.n_requests, 1)
     return (int((u.requests & v.requests).sum()),) if enough else None
 
 
@@ -119,13 +108,15 @@ def other_requests(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 
 def moved_load(u: Symptom, v: Symptom, context: Context) -> Fit:
-    """Relate a component's queue, or number of calls, to the larger change of paths that moved the load."""
-    if v.timed or v.lead.kind not in PATH_KINDS or (v.score < u.score and not u.by_load):
+    """Relate a component's queue, number of calls or mix of known paths to the larger change of paths that
+    moved its load."""
+    if v.timed or (v.score < u.score and not u.by_load):
         return None
     way = context.moved[v.operation].get(context.own(u), 0)
+    queue = u.timed or u.lead.kind in CALL_KINDS
     moved = [c for c in u.changes if u.timed or c.kind in CALL_KINDS]
-    follows = u.timed or u.lead.kind in CALL_KINDS
-    return (v.score,) if follows and all(way == (1 if c.ups else -1) for c in moved) else None
+    follows = all(way == (1 if c.ups else -1) for c in moved) if queue else u.is_mix
+    return (v.score,) if way and follows else None
 
 
 def same_failing_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
@@ -152,12 +143,9 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
     Calls of unlike components that fail have each its own cause.
     """
-    kind = symptom.lead.kind
-    if kind in PATH_KINDS:
+    if symptom.lead.kind in PATH_KINDS:
         return what_moved(symptom.lead, symptom.changes, context.names)
-    if kind in ERROR_KINDS:
-        return kind, context.callee(symptom)
-    return kind if kind in CALL_KINDS | ALIKE_KINDS else None
+    return symptom.lead.kind, context.callee(symptom)
 
 
 # ------------------------------------------------ how long it takes
@@ -165,12 +153,10 @@ def _in_common(symptom: Symptom, context: Context) -> object:
 
 def slow_after_failure(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate what takes longer above a call that fails in most of its requests: error pages, back-offs."""
-    records = context.order.records
-    if not (u.timed and u.lead.ups and v.fails and context.below(v, u)) or v.operation in records:
+    if not (u.timed and u.lead.ups and v.fails and context.below(v, u)):
         return None
-    needed = u.lead.after if u.lead.unit == "share" else context.settings.slow_with_failing
-    failing = int((u.requests & context.failing_below(u)).sum())
-    return (v.score,) if failing and failing >= needed * int(u.requests.sum()) else None
+    enough = context.failing[u] >= max(context.settings.slow_with_failing * u.n_requests, 1)
+    return (v.score,) if enough else None
 
 
 def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
@@ -181,14 +167,14 @@ def same_callee(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 def same_component(u: Symptom, v: Symptom, _: Context) -> Fit:
     """Relate times that one component explains: it is slow itself, all wait for it, or it waits for all."""
-    if not (u.timed and v.timed) or u.by_load or u.lead.ups != v.lead.ups:
+    if not (u.timed and v.timed) or u.lead.ups != v.lead.ups:
         return None
     return (v.score,) if u.component == v.component and v.before(u) else None
 
 
 def times_and_paths(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate a component's time and paths, or those of who calls it: time leads, larger loops before it."""
-    if u.timed == v.timed or u.by_load:
+    if u.timed == v.timed:
         return None
     time, path = (u, v) if u.timed else (v, u)
     if time.component not in {path.component, *context.callee(path).split("+")}:
@@ -213,7 +199,7 @@ RELATIONS: tuple[Relation, ...] = (
     Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
     Relation("failing-calls", Link.FOLLOWS, failing_calls, "tests/unit/test_error_chain.py: several calls"),
     Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
-    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15"),
+    Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15", of_load=True),
     Relation(
         "slow-after-failure", Link.FOLLOWS, slow_after_failure, "tests/unit/test_error_chain.py: a page"
     ),

@@ -24,26 +24,28 @@ def causes_of(context: Context, tested: Collection[int], without: Collection[str
         for root in context.symptoms
         if root not in chosen and not root.by_load
     ]
-    rise = context.change_ns / context.mean_ns
-    return tuple(sorted(causes, key=lambda c: (-rank_value(c, rise, context.settings, without), c.operation)))
+    return tuple(sorted(causes, key=lambda c: (-rank_value(c, context.settings, without), c.operation)))
 
 
 def _chosen(context: Context, relations: Sequence[Relation]) -> dict[Symptom, tuple[Symptom, Relation]]:
-    """Symptom -> what it follows from, and how: the strongest edges first, none that closes a circle."""
-    edges = [
-        ((-at, fit, -v.operation), u, v, relation)
-        for at, relation in enumerate(relations)
-        for u in context.symptoms
-        for v in context.symptoms
-        if u is not v and not v.by_load and (fit := relation.fit(u, v, context)) is not None
-    ]
+    """Symptom -> what it follows from, and how: by the first relation that fits, its best fits first, and by
+    no edge that closes a circle. O(relations · symptoms²)."""
     chosen: dict[Symptom, tuple[Symptom, Relation]] = {}
-    for _, u, v, relation in sorted(edges, key=lambda edge: edge[0], reverse=True):
-        top = v
-        while top in chosen:
-            top = chosen[top][0]
-        if u not in chosen and top is not u:
-            chosen[u] = v, relation
+    leading = [symptom for symptom in context.symptoms if not symptom.by_load]
+    for relation in relations:
+        edges = [
+            ((fit, -v.operation), u, v)
+            for u in context.symptoms
+            if u not in chosen and (relation.of_load or not u.by_load)
+            for v in leading
+            if u is not v and (fit := relation.fit(u, v, context)) is not None
+        ]
+        for _, u, v in sorted(edges, key=lambda edge: edge[0], reverse=True):
+            top = v
+            while top in chosen:
+                top = chosen[top][0]
+            if u not in chosen and top is not u:
+                chosen[u] = v, relation
     return chosen
 
 
@@ -54,25 +56,20 @@ def _cause(
     context: Context,
     tested: Collection[int],
 ) -> Cause:
-    links = {root: Link.PART}
-    elsewhere = []
-    members = [root]
+    members, follows, elsewhere = [root], set[Symptom](), [root]
     for v in members:  # grows
         for u in below[v]:
-            link = chosen[u][1].link
-            links[u] = Link.FOLLOWS if Link.FOLLOWS in (link, links[v]) else link
-            if link is Link.ELSEWHERE and (v is root or v in elsewhere):
-                elsewhere.append(u)
             members.append(u)
-    times = [
-        c
-        for s in members
-        if s.timed and links[s] is not Link.FOLLOWS and s.lead.ups == root.lead.ups
-        for c in s.changes
-    ]
-    own = sure_part(root.lead) * abs(part_ns(times)) / context.mean_ns if root.timed else root.score
-    callers = {context.own(s) for s in (root, *elsewhere) if s.suspect and s.suspect == root.suspect}
-    hosts, spared = _hosts(root, elsewhere, context, tested)
+            link = chosen[u][1].link
+            if link is Link.FOLLOWS or v in follows:
+                follows.add(u)
+            elif link is Link.ELSEWHERE and v in elsewhere:
+                elsewhere.append(u)
+    alike = [s for s in members if s.timed and s not in follows and s.lead.ups == root.lead.ups]
+    times = part_ns(change for s in alike for change in s.changes)
+    own = sure_part(root.lead) * abs(times) / context.mean_ns if root.timed else root.score
+    callers = {context.own(s) for s in elsewhere if s.suspect and s.suspect == root.suspect}
+    hosts, spared = _hosts(elsewhere, context, tested)
     return Cause(
         lead=root.lead,
         operation=root.operation,
@@ -80,23 +77,27 @@ def _cause(
         changes=tuple(change for s in members for change in s.changes),
         score=max(own, *(s.score for s in members)),
         suspect=root.suspect,
-        follows=tuple(change for s in members if links[s] is Link.FOLLOWS for change in s.changes),
-        leads=tuple(s.lead for s in elsewhere),
+        leads=tuple(s.lead for s in elsewhere[1:]),
         hosts=hosts,
         spared=tuple(sorted({context.hosts.host(site) for site in spared})),
         spared_sites=spared,
-        edges=tuple(Edge(u.lead, chosen[u][0].lead, chosen[u][1].name) for u in members[1:]),
+        edges=tuple(
+            Edge(u.changes, v.lead, relation.name, u in follows)
+            for u in members[1:]
+            for v, relation in [chosen[u]]
+        ),
     )
 
 
 def _hosts(
-    root: Symptom, elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
+    elsewhere: Sequence[Symptom], context: Context, tested: Collection[int]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(hosts that have it, sites of those that were tested and have not)."""
+    """(hosts that have it, sites of those that were tested and have not); elsewhere: the leading symptom
+    first."""
     hosts = context.hosts
-    place = hosts.place(root.lead.site)
+    place = hosts.place(elsewhere[0].lead.site)
     same = [s.lead.site for s in elsewhere if hosts.place(s.lead.site) == place]
-    found = tuple(dict.fromkeys(host for site in (root.lead.site, *same) if (host := hosts.host(site))))
+    found = tuple(dict.fromkeys(host for site in same if (host := hosts.host(site))))
     if not found:
         return (), ()
     spared = [

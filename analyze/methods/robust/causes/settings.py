@@ -35,5 +35,3 @@ class CausesSettings(Config):
     """Rank of what got better: it needs no mending, and is what the others outweigh."""
     known_weight: float = Field(default=0.8, ge=0, le=1)
     """Rank of a change between known paths: state moves those, a cache that something else has emptied."""
-    clear_change: float = Field(default=0.05, ge=0)
-    """Part of the mean by which it must rise for what goes against it to count as better."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from analyze.methods.robust.changes import CALL_KINDS, ERROR_KINDS, TIME_KINDS, Change
+from analyze.methods.robust.changes import ERROR_KINDS, TIME_KINDS, Change
 from analyze.profile.names import Names
 from schemas.arrays import B1
 from schemas.report.findings import ChangeKind
@@ -16,7 +17,7 @@ Place = tuple[int, bool, bool]
 """(operation, of time, faster)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Symptom:
     """All that changed at one operation: in its time, in one direction, or in what it does."""
 
@@ -41,15 +42,25 @@ class Symptom:
         """Whether one of its changes is of these kinds."""
         return any(change.kind in kinds for change in self.changes)
 
-    @property
+    @cached_property
+    def n_requests(self) -> int:
+        """Number of requests that show it."""
+        return int(self.requests.sum())
+
+    @cached_property
     def fails(self) -> bool:
         """Whether more calls fail."""
         return self.has({ChangeKind.ERRORS})
 
-    @property
+    @cached_property
     def is_new(self) -> bool:
         """Whether a path is taken that was never there."""
         return self.has({ChangeKind.NEW_PATH})
+
+    @cached_property
+    def is_mix(self) -> bool:
+        """Whether known paths are taken more or less often, and nothing else changed."""
+        return all(change.kind is ChangeKind.PATH for change in self.changes)
 
     def before(self, other: Symptom) -> bool:
         """Whether it leads where either could."""
@@ -93,8 +104,6 @@ def leading(changes: Sequence[Change]) -> Change:
         changes,
         key=lambda c: (
             c.kind in ERROR_KINDS,
-            c.kind in CALL_KINDS,
-            c.kind is not ChangeKind.LOST_PATH,
             c.ups,
             abs(c.after - c.before),
         ),

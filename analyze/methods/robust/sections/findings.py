@@ -302,7 +302,8 @@ def _values(row: AttributeRow, median: float | None, share: str) -> Words:
 
 def _follows(evidence: Evidence) -> Words:
     cause = evidence.consequence_of
-    mark: Words = "" if cause is None else Styled("↳ ", "dim", title=f"follows from row {cause + 1}")
+    why = f"follows from row {(cause or 0) + 1}: {evidence.relation}"
+    mark: Words = "" if cause is None else Styled("↳ ", "dim", title=why)
     return (mark, clip(evidence.site.text, 96), dim(clip(whence(evidence.site), 96)))
 
 

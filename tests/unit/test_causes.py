@@ -1,0 +1,304 @@
+"""What follows from what: each relation on both sides of what decides it, and what comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analyze.methods.robust.causes.cause import Cause
+from analyze.methods.robust.causes.context import Context, failing_below
+from analyze.methods.robust.causes.hosts import Hosts
+from analyze.methods.robust.causes.order import Order
+from analyze.methods.robust.causes.patterns import load_moved
+from analyze.methods.robust.causes.ranking import RANKING
+from analyze.methods.robust.causes.relations import RELATIONS
+from analyze.methods.robust.causes.resolve import causes_of
+from analyze.methods.robust.causes.settings import CausesSettings
+from analyze.methods.robust.causes.symptoms import Symptom, bundles, covering, leading
+from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
+from schemas.report.findings import ChangeKind
+
+N = 100
+WEB, SHOP, ASK, STORE, SHOP_2, BANK, STORE_2 = range(7)
+OPERATIONS = (
+    OperationName("web", "page"),
+    OperationName("shop", "order"),
+    OperationName("shop", "ask", "store"),
+    OperationName("store", "read"),
+    OperationName("shop", "list"),
+    OperationName("bank", "pay"),
+    OperationName("store-2", "read"),
+)
+ABOVE = {WEB: NO_CALLER, SHOP: WEB, ASK: SHOP, STORE: ASK, SHOP_2: WEB, BANK: SHOP_2, STORE_2: ASK}
+"""web/page calls shop/order, whose call asks one of two stores, and shop/list, which asks the bank.
+The number of an operation is that of its one site and path."""
+SHAPES = ((), (Child(ASK, 1, True),), (Child(BANK, 1, True),))
+NOTHING, ASKS, PAYS = range(3)
+HOSTS = {"store": ("host-1", "store"), "store-2": ("host-2", "store")}
+
+
+def names() -> Names:
+    sites = tuple(SiteName(caller, operation, SiteKind.CALL) for operation, caller in ABOVE.items())
+    paths = tuple(PathName(above, operation) for operation, above in ABOVE.items())
+    return Names(OPERATIONS, sites, paths, SHAPES)
+
+
+def change(kind: ChangeKind, site: int, **more: Any) -> Change:
+    values = {"p": 0.0, "z": 99.0, "unit": "share", "before": 0.0, "after": 0.2, "low": 0.1, "high": 0.3}
+    values |= {"n0": N, "n1": N, "contribution_ns": 0.0}
+    return Change(kind=kind, site=site, **(values | more))  # type: ignore[arg-type]
+
+
+def symptom(
+    kind: ChangeKind, operation: int, requests: Iterable[int] = range(20), score: float = 0.1, **more: Any
+) -> Symptom:
+    """One change of an operation that these requests show."""
+    shows = np.zeros(N, dtype=np.bool_)
+    shows[list(requests)] = True
+    own = {key: more.pop(key) for key in ("component", "suspect", "by_load", "also") if key in more}
+    lead = change(kind, operation, **more)
+    component = own.pop("component", OPERATIONS[operation].component)
+    changes = (lead, *own.pop("also", ()))
+    return Symptom(operation, kind in TIME_KINDS, changes, lead, shows, score, score, component, **own)
+
+
+def causes(*symptoms: Symptom, without: tuple[str, ...] = (), hosts: bool = False) -> tuple[Cause, ...]:
+    made, settings = names(), CausesSettings()
+    order = Order.of(made)
+    moved = {
+        s.operation: load_moved(s.changes, s.lead, made, settings.load_moved) for s in symptoms if not s.timed
+    }
+    failing = {s: failing_below(s, symptoms, order) for s in symptoms}
+    context = Context(
+        made, order, Hosts(made, HOSTS if hosts else {}), settings, symptoms, moved, failing, 1e9
+    )
+    return causes_of(context, {STORE, STORE_2}, without)
+
+
+def why(*symptoms: Symptom, **more: Any) -> list[str]:
+    """The relations by which symptoms belong to the only cause; of several causes their operations."""
+    found = causes(*symptoms, **more)
+    if len(found) == 1:
+        return [edge.relation for edge in found[0].edges]
+    return sorted(f"{name.component}/{name.point}" for name in (OPERATIONS[c.operation] for c in found))
+
+
+ERRORS, SLOWER, FASTER, TAIL = ChangeKind.ERRORS, ChangeKind.SLOWER, ChangeKind.FASTER, ChangeKind.TAIL
+PATH, NEW_PATH, MORE_CALLS = ChangeKind.PATH, ChangeKind.NEW_PATH, ChangeKind.MORE_CALLS
+MOVED = {"shape": PAYS, "before": 0.1, "after": 0.9}
+"""A path that goes to the bank now, and did not."""
+
+FIRST = {
+    "same-requests": [symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.3)],
+    "failing-calls": [
+        symptom(ERRORS, SHOP, range(20), 0.3),
+        symptom(ERRORS, STORE, range(12)),
+        symptom(ERRORS, STORE_2, range(12, 20), 0.05, component="store"),
+    ],
+    "other-requests": [symptom(PATH, WEB), symptom(SLOWER, STORE, score=0.3, call_ratio=1.5)],
+    "moved-load": [symptom(PATH, SHOP_2, score=0.3, **MOVED), symptom(SLOWER, BANK, score=0.2)],
+    "slow-after-failure": [symptom(ERRORS, STORE, range(10)), symptom(SLOWER, SHOP, range(20), 0.3)],
+    "same-failing-callee": [
+        symptom(PATH, WEB, range(40, 60), 0.3, suspect="store"),
+        symptom(PATH, SHOP_2, suspect="store"),
+    ],
+    "alike-at-component": [symptom(MORE_CALLS, SHOP, range(30)), symptom(MORE_CALLS, SHOP_2, range(50, 70))],
+    "same-callee": [
+        symptom(SLOWER, ASK, component="store"),
+        symptom(SLOWER, ASK, score=0.05, component="store"),
+    ],
+    "same-component": [symptom(SLOWER, SHOP, score=0.3), symptom(SLOWER, SHOP_2)],
+    "times-and-paths": [symptom(SLOWER, SHOP), symptom(PATH, SHOP_2, score=0.3)],
+    "other-hosts": [symptom(SLOWER, STORE, score=0.3), symptom(TAIL, STORE_2)],
+}
+"""Relation -> symptoms of which the first leads by it."""
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_relation_joins_what_it_is_for_and_nothing_else_does(name: str) -> None:
+    symptoms, hosts = FIRST[name], name == "other-hosts"
+    found = why(*symptoms, hosts=hosts)
+    assert name in found
+    assert why(*symptoms, hosts=hosts, without=(name,)) != found
+
+
+def test_every_row_has_a_case() -> None:
+    assert [row.name for row in RELATIONS] == list(FIRST)
+    rows = [*RELATIONS, *RANKING]
+    assert len({row.name for row in rows}) == len(rows)
+    assert all(row.case for row in rows)
+
+
+STAY = ["shop/order", "store/read"]
+
+
+@pytest.mark.parametrize(
+    ("u", "v", "follows"),
+    [
+        # Four fifths of the requests must be the same, however many more show the nearer one.
+        (symptom(PATH, SHOP, range(100)), symptom(ERRORS, STORE, range(80)), True),
+        (symptom(PATH, SHOP, range(100)), symptom(ERRORS, STORE, range(79)), False),
+        (symptom(PATH, SHOP, range(10)), symptom(ERRORS, STORE, range(90)), True),
+        # A loop, and a path that leaves another, follow from what is new or loops itself.
+        (symptom(MORE_CALLS, SHOP), symptom(PATH, STORE), False),
+        (symptom(MORE_CALLS, SHOP), symptom(NEW_PATH, STORE), True),
+        (symptom(MORE_CALLS, SHOP), symptom(MORE_CALLS, STORE), True),
+    ],
+)
+def test_the_same_requests(u: Symptom, v: Symptom, follows: bool) -> None:
+    assert why(u, v) == (["same-requests"] if follows else STAY)
+
+
+def test_what_is_below_is_sooner_the_cause_than_what_is_elsewhere() -> None:
+    """Both have the same requests; the deeper one is nobody's that the shop calls."""
+    found = causes(
+        symptom(PATH, SHOP_2, range(20)), symptom(ERRORS, STORE, range(40)), symptom(PATH, BANK, range(18))
+    )
+    assert [edge.of.site for cause in found for edge in cause.edges if edge.changes[0].site == SHOP_2] == [
+        BANK
+    ]
+
+
+@pytest.mark.parametrize(
+    ("u", "follows"),
+    [
+        (symptom(SLOWER, STORE, call_ratio=1.41), True),
+        (symptom(SLOWER, STORE, call_ratio=1.39), False),
+        (symptom(SLOWER, STORE, call_ratio=0.71), True),
+        (symptom(SLOWER, STORE, call_ratio=0.72), False),
+        (symptom(NEW_PATH, STORE, range(50, 70), call_ratio=2.9), False),
+        (symptom(NEW_PATH, STORE, range(50, 70), call_ratio=3.1), True),
+        # Extra traffic does not make calls fail, nor an existing path disappear.
+        (symptom(ERRORS, STORE, range(50, 70), call_ratio=4.0), False),
+        (symptom(PATH, STORE, range(50, 70), before=0.9, after=0.07, call_ratio=4.0), False),
+        (symptom(PATH, STORE, range(50, 70), before=0.9, after=0.08, call_ratio=4.0), True),
+    ],
+)
+def test_other_requests(u: Symptom, follows: bool) -> None:
+    above = symptom(PATH, SHOP, range(30), score=0.3)
+    assert why(above, u) == (["other-requests"] if follows else STAY)
+
+
+@pytest.mark.parametrize(
+    ("u", "moved", "follows"),
+    [
+        (symptom(SLOWER, BANK), 0.8, True),
+        (symptom(SLOWER, BANK, score=0.4), 0.8, False),
+        (symptom(SLOWER, BANK), 0.04, False),
+        (symptom(SLOWER, BANK), 0.06, True),
+        (symptom(FASTER, BANK, before=1.0), 0.8, False),
+        (symptom(FASTER, BANK, before=1.0), -0.8, True),
+        (symptom(MORE_CALLS, BANK, range(50, 70)), 0.8, True),
+        (symptom(ERRORS, BANK, range(50, 70)), 0.8, False),
+        # Other requests are another mix of the paths that are known; a new path is not theirs.
+        (symptom(PATH, BANK, range(50, 70)), 0.8, True),
+        (symptom(NEW_PATH, BANK, range(50, 70)), 0.8, False),
+        (symptom(PATH, BANK, range(50, 70)), 0.04, False),
+    ],
+)
+def test_a_queue_follows_from_the_load_that_moved(u: Symptom, moved: float, follows: bool) -> None:
+    path = symptom(PATH, SHOP_2, range(30), 0.3, shape=PAYS, before=max(-moved, 0.0), after=max(moved, 0.0))
+    assert why(path, u) == (["moved-load"] if follows else ["bank/pay", "shop/list"])
+
+
+def test_what_the_load_explains_is_a_finding_only_as_a_queue() -> None:
+    shorter = symptom(FASTER, BANK, before=1.0, score=0.5, by_load=True)
+    assert causes(shorter) == ()
+    gone = symptom(PATH, SHOP_2, range(30), shape=PAYS, before=0.9, after=0.1)
+    (cause,) = causes(gone, shorter)
+    assert shorter.lead in cause.follows
+
+
+@pytest.mark.parametrize(("failing", "follows"), [(10, True), (9, False)])
+def test_a_median_is_slow_after_failures_where_half_of_the_requests_fail(failing: int, follows: bool) -> None:
+    found = why(symptom(ERRORS, STORE, range(failing)), symptom(SLOWER, SHOP, range(20), 0.3))
+    assert found == (["slow-after-failure"] if follows else ["shop/order", "store/read"])
+
+
+def test_what_follows_counts_where_causes_are_ranked() -> None:
+    """Few requests fail, and time out: that is more than what else got slower."""
+    failing, waits = symptom(ERRORS, STORE, range(10), 0.02), symptom(SLOWER, SHOP, range(20), 0.5)
+    assert [c.operation for c in causes(symptom(SLOWER, BANK, score=0.2), failing, waits)] == [STORE, BANK]
+
+
+def test_calls_of_unlike_components_that_fail_have_each_its_own_cause() -> None:
+    own, asked = symptom(ERRORS, SHOP_2, range(20)), symptom(ERRORS, ASK, range(50, 70))
+    assert len(causes(own, asked)) == 2
+    assert why(own, symptom(ERRORS, SHOP, range(50, 70))) == ["alike-at-component"]
+
+
+def test_what_got_slower_and_what_got_faster_are_two_causes() -> None:
+    faster = symptom(FASTER, SHOP_2, before=1.0)
+    assert why(symptom(SLOWER, SHOP, score=0.3), faster) == ["shop/list", "shop/order"]
+
+
+def test_a_loop_leads_over_the_times_that_it_takes_and_paths_follow_time() -> None:
+    slow = symptom(SLOWER, STORE, score=0.2)
+    assert causes(slow, symptom(MORE_CALLS, ASK, score=0.3))[0].operation == ASK
+    assert causes(slow, symptom(MORE_CALLS, ASK, score=0.1))[0].operation == STORE
+    assert causes(slow, symptom(PATH, ASK, score=0.3))[0].operation == STORE
+
+
+def test_a_host_that_is_as_before_is_spared() -> None:
+    (both,) = causes(symptom(SLOWER, STORE, score=0.3), symptom(TAIL, STORE_2), hosts=True)
+    (one,) = causes(symptom(SLOWER, STORE), hosts=True)
+    assert (both.hosts, both.spared) == (("host-1", "host-2"), ())
+    assert (one.hosts, one.spared, one.spared_sites) == (("host-1",), ("host-2",), (STORE_2,))
+    other_way = symptom(FASTER, STORE_2, before=1.0)
+    assert len(causes(symptom(SLOWER, STORE, score=0.3), other_way, hosts=True)) == 2
+
+
+def test_a_circle_is_cut_at_its_weakest_edge() -> None:
+    """Each brings the other its requests: the failing calls decide."""
+    retried = symptom(PATH, SHOP, range(20), 0.3, call_ratio=2.0)
+    (cause,) = causes(retried, symptom(ERRORS, STORE, range(20), call_ratio=2.0))
+    assert cause.operation == STORE
+    assert [(edge.relation, edge.of, edge.follows) for edge in cause.edges] == [
+        ("same-requests", cause.lead, True)
+    ]
+
+
+def ranked(*symptoms: Symptom) -> list[int]:
+    return [cause.operation for cause in causes(*symptoms)]
+
+
+@pytest.mark.parametrize(("score", "first"), [(0.32, STORE), (0.34, BANK)])
+def test_what_got_better_ranks_by_three_tenths(score: float, first: int) -> None:
+    better = symptom(FASTER, BANK, before=1.0, score=score, contribution_ns=-9.0)
+    assert ranked(better, symptom(SLOWER, STORE, score=0.1))[0] == first
+    shorter = symptom(PATH, BANK, range(60, 90), before=1.0, score=score, contribution_ns=-9.0)
+    assert ranked(shorter, symptom(SLOWER, STORE, score=0.1))[0] == first
+
+
+@pytest.mark.parametrize(
+    "worse", [{"suspect": "store"}, {"also": (change(ERRORS, BANK),)}, {"contribution_ns": 9.0}]
+)
+def test_what_is_cut_short_or_fails_is_no_improvement(worse: dict[str, Any]) -> None:
+    values: dict[str, Any] = {"before": 1.0, "score": 0.13, "contribution_ns": -9.0}
+    assert ranked(symptom(PATH, BANK, range(60, 90), **(values | worse)), symptom(SLOWER, STORE))[0] == BANK
+
+
+@pytest.mark.parametrize(("score", "first"), [(0.12, STORE), (0.13, BANK)])
+def test_known_paths_rank_by_four_fifths_of_what_was_never_there(score: float, first: int) -> None:
+    known = symptom(PATH, BANK, range(60, 90), score=score)
+    assert ranked(known, symptom(NEW_PATH, STORE, range(20), score=0.1))[0] == first
+
+
+def test_errors_lead_what_changed_at_an_operation() -> None:
+    lead = leading([change(PATH, SHOP, after=0.9), change(ERRORS, SHOP), change(NEW_PATH, SHOP)])
+    assert lead.kind is ERRORS
+
+
+@pytest.mark.parametrize(("own_ns", "component"), [(0.0, "store"), (8.0, "store"), (12.0, "shop")])
+def test_a_wait_speaks_for_who_is_waited_for_until_the_waiting_one_has_more(
+    own_ns: float, component: str
+) -> None:
+    """The shop waits 100 for the store, and has become slower itself: 0.9 of the wait speaks for the shop."""
+    changes = [change(SLOWER, ASK, contribution_ns=100.0), change(SLOWER, SHOP, contribution_ns=own_ns)]
+    made = names()
+    found = covering(bundles(changes, made), made, CausesSettings().caller_weight)
+    assert found[ASK, True, False] == component
