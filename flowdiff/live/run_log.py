@@ -14,7 +14,10 @@ from schemas.periods import format_instant
 from schemas.quality import Quality
 from schemas.visible import visible
 
-_HOW_BAD: Final = {"waiting": logging.WARNING, "lost": logging.WARNING, "halted": logging.ERROR}
+_HOW_BAD: Final = {
+    **dict.fromkeys(("waiting", "lost", "set otherwise"), logging.WARNING),
+    "halted": logging.ERROR,
+}
 """Of what becomes of a lane; anything else is told as information."""
 
 

@@ -7,6 +7,8 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
+from queue import Empty, Queue
+from threading import Thread
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from schemas.errors import InputError
 
 TIMEOUT_S: Final = 5.0
+"""For all of it, however slowly it comes."""
 MAX_BYTES: Final = 32 * 2**20
 """A page that is longer is not ours: a partition takes about a kilobyte."""
 
@@ -59,8 +62,7 @@ def metrics_url(text: str) -> str:
 def scrape(url: str, at_s: float) -> Scrape:
     """Everything at `url` now, which is `at_s`. Raises InputError."""
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-            text = answer.read(MAX_BYTES).decode("utf-8", "replace")
+        text = _page(url).decode("utf-8", "replace")
         values: dict[str, dict[Labels, float]] = {}
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -80,3 +82,25 @@ def scrape(url: str, at_s: float) -> Scrape:
     if "flowdiff_build_info" not in values:
         raise InputError(f"'{url}' is not a flowdiff.", remedy="Check the address.")
     return Scrape(at_s, values)
+
+
+def _page(url: str) -> bytes:
+    """What is there. Raises OSError, HTTPException."""
+    found: Queue[bytes | Exception] = Queue()
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+                found.put(answer.read(MAX_BYTES))
+        except (OSError, HTTPException, ValueError) as error:
+            found.put(error)
+
+    # A time-out of the socket is for each piece: a byte now and then would hold us for ever.
+    Thread(target=ask, daemon=True).start()
+    try:
+        told = found.get(timeout=TIMEOUT_S)
+    except Empty:
+        raise TimeoutError("timed out") from None
+    if isinstance(told, Exception):
+        raise told
+    return told

@@ -24,6 +24,8 @@ KEYS: Final = {key.name: key for key in keys_of(IngestConfig)}
 _SECTIONS: Final = {".".join(key.path[:n]) for key in KEYS.values() for n in range(1, len(key.path))}
 _REACHING: Final = ("kafka.bootstrap", "kafka.client_name", "kafka.security.", "kafka.connect_timeout")
 """Keys by which a Kafka is reached, whatever is done there."""
+_USER: Final = re.compile(r"[^\s,'\[(]+@")
+"""Who connects, and perhaps a password, written before a host where it does not belong."""
 _HASH_KEY: Final = "live.decode.params.hash_key"
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
 """Variables that Kubernetes sets in a pod for every service of its namespace: `flowdiff-kafka` is one."""
@@ -187,7 +189,9 @@ def _where(key: Key, told: _Told | None) -> str:
 
 
 def _shown(key: Key, told: _Told | None) -> str:
-    return "what it is" if told is None or key.kind is Kind.SECRET else f"'{told.value}'"
+    if told is None or key.kind is Kind.SECRET:
+        return "what it is"
+    return f"'{_USER.sub('***@', str(told.value))}'"
 
 
 def _refusal(error: ValidationError, told: Mapping[str, _Told], above: tuple[str, ...] = ()) -> ConfigError:

@@ -200,6 +200,13 @@ class KafkaSettings(Config):
     topic that was deleted and made anew, stay unseen. A request of a few hundred bytes."""
     security: KafkaSecurity = KafkaSecurity()
 
+    @field_validator("bootstrap")
+    @classmethod
+    def _has_no_secret(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
+        if any("@" in broker for broker in brokers):
+            raise ValueError("brokers are host:port; who connects is in kafka.security")
+        return brokers
+
     @field_validator("topic_pattern")
     @classmethod
     def _compiles(cls, pattern: str | None) -> str | None:

@@ -102,7 +102,7 @@ def end_lane(store: Store, lake: str, number: int, *, owner: str, created_by: st
     KeptSegments(store, number, 0).sweep((), lane.seq)
     return Ended(
         streams=known[number].streams,
-        windows=len({part.window for part in due.windows}),
+        windows=len({piece.window for piece in due.pieces}),
         flows=due.counters.flows,
         events=due.counters.events_carried,
     )

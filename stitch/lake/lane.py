@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from schemas.commits import CommitBody, CommitRecord, InputFile, Publish, Standing
 from schemas.errors import LakeError
@@ -90,6 +90,12 @@ class Lane:
         """Events in the lane's segments that were open after its last live commit."""
         live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
         return next((record.counters.events_open for record in live), 0)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What its last live commit was configured with; empty where there is none."""
+        live = (link.record for link in reversed(self._tail.records) if link.record.kind == "live")
+        return next((record.config for record in live), {})
 
     def known_inputs(self) -> dict[str, InputFile]:
         """Every file imported before, by sha256 of its bytes; of several times the last."""

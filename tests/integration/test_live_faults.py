@@ -233,6 +233,22 @@ def test_a_clock_of_ours_that_jumps_for_minutes_seals_nothing_and_refuses_nothin
     assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
 
 
+def test_a_clock_of_ours_that_is_wrong_from_the_start_halts_and_loses_nothing() -> None:
+    world = World(SENT, settings=replace_settings(max_dead_letters_per_commit=2))
+    world.clock_ahead_ns["behind"] = -30 * 86_400 * NS_PER_SECOND
+    run = world.start("behind")
+    for _ in range(6):
+        world.pass_time(world.step_s)
+        run.turn(0.0)
+    assert set(run.halted) == {1, 2}
+    assert "ahead of the clock of this host, 2026-12-" in run.halted[1]
+    run.stop()
+    world.bury("behind")
+    run_to_end(world, "right")
+    assert not letters(world)
+    whole(world)
+
+
 def test_what_comes_a_day_behind_is_late_and_counted() -> None:
     behind = Sent(START_NS + 90 * NS_PER_SECOND, 0, record("old", START_NS - 86_400 * NS_PER_SECOND))
     world = World(sorted([*SENT, behind], key=lambda sent: sent.at_ns))

@@ -7,6 +7,7 @@ import errno
 import pytest
 from oracles.live_process import SETTINGS, World, flow_rows, requests
 from oracles.memory_disk import MemoryDisk
+from oracles.unwatched import Unwatched
 
 from ingest.source import StreamId
 from schemas.windows import NS_PER_SECOND
@@ -243,3 +244,31 @@ def test_a_log_that_is_cut_back_while_it_is_read_is_gone_on_with_by_order() -> N
     assert [gap.end - gap.start for gap in gaps] == [7]
     assert check(world.store) == []
     assert world.published() == {row[0]: row for row in flow_rows(world.expected().flows)}
+
+
+class Told(Unwatched):
+    """Remembers what became of lanes."""
+
+    def __init__(self) -> None:
+        self.lanes: list[tuple[str, str]] = []
+
+    def lane(self, lane: int, state: str, why: str) -> None:
+        """See Watch."""
+        if lane == 1:
+            self.lanes.append((state, why))
+
+
+def test_settings_that_are_not_those_of_the_lake_are_told_with_both() -> None:
+    world = begun(1, MemoryDisk())
+    world.watch = told = Told()
+    for idle_s in (SETTINGS.stitch.idle_ns // NS_PER_SECOND, 77):
+        world.settings = SETTINGS.model_copy(
+            update={"stitch": SETTINGS.stitch.model_copy(update={"idle_ns": idle_s * NS_PER_SECOND})}
+        )
+        run = world.start(f"idle {idle_s}")
+        run.turn(0.0)
+        run.stop()
+        world.bury(f"idle {idle_s}")
+    changed = [why for state, why in told.lanes if state == "set otherwise"]
+    before, now = SETTINGS.stitch.idle_ns, 77 * NS_PER_SECOND
+    assert changed == [f"stitch.idle_ns: {before} until now, {now} from now on"]

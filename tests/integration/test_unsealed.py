@@ -25,7 +25,7 @@ from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
 from stitch.drivers.live.steady_clock import Moment
-from stitch.drivers.live.taking_over import taken_over
+from stitch.drivers.live.taking_over import taken_over, verify_open
 from stitch.lake.checkpoint import read_tail
 from stitch.lake.lane import Lane
 from stitch.lake.layout import ensure_lake
@@ -219,6 +219,7 @@ def test_a_new_owner_knows_what_was_published(lake: Path) -> None:
     store = LocalStore.at(lake)
     standing = read_tail(store, 1).records[-1].record.standing
     buffer = taken_over(store, 1, SETTINGS, standing, None)
+    verify_open(buffer, 1, 2 * 6)
     begin = START - T0 + 130 * S
     buffer.add(
         batch(*(span("z", at=(begin, begin + 1), trace=name) for name in ("t10", "t14", "t99"))),

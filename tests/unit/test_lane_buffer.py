@@ -388,3 +388,33 @@ def test_what_is_settled_says_nothing_of_segments_to_come() -> None:
     assert after.open_events == 4
     flows = provisional_flows(segments, SETTINGS.stitch).flows
     assert sorted(flows["start_ns"].to_pylist()) == [START + 30 * S, START + 70 * S]
+
+
+def test_under_pressure_the_complete_requests_are_closed_first_and_are_not_incomplete() -> None:
+    budget = 4 * concat_events([batch(*trace("t"))]).nbytes
+    buffer = lane(SETTINGS.model_copy(update={"memory_bytes": budget}))
+    for i in range(10):
+        add(buffer, *trace(f"cut{i}", i)[1:])
+        add(buffer, *trace(f"whole{i}", 20 + i))
+    buffer.advance(START)
+    buffer.relieve()
+    due = commit(buffer, buffer.due(early=True))
+    closed = ids(due)
+    assert [name for name in closed if name.startswith("whole")] == [f"whole{i}" for i in range(10)]
+    cut = [name for name in closed if name.startswith("cut")]
+    assert cut == [f"cut{i}" for i in range(len(cut))]
+    assert due.counters.quality.get("INCOMPLETE", 0) == len(cut)
+
+
+def test_a_large_window_is_put_together_in_parts_that_stand_alone() -> None:
+    rows = [row for i in range(40) for row in trace(f"t{i:02d}", i % 5)]
+    buffer = lane(SETTINGS.model_copy(update={"memory_bytes": 1}))
+    for first in range(0, len(rows), 8):
+        add(buffer, *rows[first : first + 8])
+        buffer.relieve()
+    due = commit(buffer, buffer.everything())
+    assert len(due.windows) > 1
+    assert len({part.window for part in due.windows}) == 1
+    assert sorted(ids(due)) == [f"t{i:02d}" for i in range(40)]
+    for part in due.windows:
+        assert set(part.structures["category"].to_pylist()) == set(part.flows["category"].to_pylist())

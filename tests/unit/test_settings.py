@@ -262,3 +262,11 @@ def test_the_command_prints_them(
     assert 'group = "ours"  # --group' in out
     assert "accept_gaps = false  # --accept-gaps" in out
     assert SECRET not in out
+
+
+def test_a_password_among_the_brokers_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError) as error:
+        effective({"lake": "x", "kafka.topics": "t", "kafka.bootstrap": "user:hunter2@broker:9092"}, {})
+    assert "hunter2" not in str(error.value)
+    assert "user" not in str(error.value).replace("kafka.security", "")
+    assert "brokers are host:port; who connects is in kafka.security" in str(error.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +25,9 @@ _SETTLED: Final = b"flowdiff.settled"
 class Due:
     """Made by `LaneBuffer.due`, given back to `LaneBuffer.committed`."""
 
-    windows: tuple[WindowPart, ...]
-    """In order of time; several of one window where it is very large, so each needs a part number."""
+    parts: Callable[[], Iterator[WindowPart]]
+    """Windows in order of time; several of one that is large, so each needs a part number. One is made when
+    it is asked for: on its way to a file it takes more memory than what it is made of."""
     late: pa.Table
     """TEXT_EVENT_SCHEMA: events that came after their request was closed, or their window sealed."""
     dead_letters: pa.Table
@@ -44,11 +45,16 @@ class Due:
     """How many of the lane's last segments, the coming one among them, must be kept; earlier ones hold
     nothing that is open."""
     pieces: tuple[Piece, ...]
-    """What `windows` were made of."""
+    """What `parts` are made of."""
+
+    @property
+    def windows(self) -> tuple[WindowPart, ...]:
+        """All parts."""
+        return tuple(self.parts())
 
     def stage(self, staging: Staging, letters: Sequence[pa.Table] = ()) -> None:
         """All but the segment; `letters`: dead letters of others before its own. Raises OSError."""
-        for place, part in enumerate(self.windows):
+        for place, part in enumerate(self.parts()):
             staging.add_window("flows", part.window, place, part.flows)
             staging.add_window("structures", part.window, place, part.structures)
             staging.add_window("params", part.window, place, part.params)

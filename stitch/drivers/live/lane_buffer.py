@@ -36,6 +36,7 @@ from stitch.drivers.live.open_events import ClosedEvents, OpenEvents, Slab
 from stitch.drivers.live.pending_windows import PendingWindows, Piece, add_up
 from stitch.drivers.live.steady_clock import Moment
 from stitch.kernel import stitch_closed
+from stitch.lake.encoding import VALUES_PER_GROUP
 from stitch.structures import StructureMemo
 
 PASS_ROWS: Final = 16_384
@@ -43,7 +44,12 @@ PASS_ROWS: Final = 16_384
 PASS_SHARE: Final = 4
 """A pass is made once the new events are one in so many of the open ones."""
 STITCH_EVENTS: Final = 250_000
-"""Events stitched at a time: some 300 MB at the kernel's peak."""
+"""Events stitched at a time, at most: some 300 MB at the kernel's peak."""
+STITCH_SHARE: Final = 4_096
+"""Bytes of the budget for each of them: a third of it at the kernel's peak."""
+LEAST_STITCHED: Final = 16_384
+PART_SHARE: Final = 2_048
+"""Bytes of the budget for each node of a part that is encoded: a quarter of it for the part."""
 STEPS_PER_GAP: Final = 8
 """While a window waits to be sealed, passes are so many in `stitch.idle_ns` of event time."""
 COMMIT_BYTES: Final = 8
@@ -68,7 +74,9 @@ class LaneBuffer:
         self._memory = memory
         self._memo = StructureMemo()
         self._open = OpenEvents()
-        self._pending = PendingWindows(window_length_ns, settings.params_share)
+        part_nodes = min(VALUES_PER_GROUP, settings.memory_bytes // PART_SHARE)
+        self._pending = PendingWindows(window_length_ns, settings.params_share, part_nodes)
+        self._stitched = min(STITCH_EVENTS, max(LEAST_STITCHED, settings.memory_bytes // STITCH_SHARE))
         self._arrivals = Arrivals(settings.max_dead_letters_per_commit)
         self._watermark_ns: int | None = None
         self._passed_ns: int | None = None
@@ -231,17 +239,17 @@ class LaneBuffer:
             return
         self._passed_ns, self._new = self._watermark_ns, 0
         for closed in self._open.close(
-            self._watermark_ns, self._settings.stitch, self._settings.linger_ns, max_events=STITCH_EVENTS
+            self._watermark_ns, self._settings.stitch, self._settings.linger_ns, max_events=self._stitched
         ):
             self._stitch(closed)
 
     def relieve(self) -> None:
-        """Close the requests that began first, INCOMPLETE, until what is open takes half of the budget."""
+        """Close what is complete, then what began first, INCOMPLETE, until half of the budget is free."""
         self._pass()
         spare = self._settings.memory_bytes // 2
         if self._open.bytes > spare and self._open.n_events:
             n_events = int(self._open.n_events * (1 - spare / self._open.bytes)) + 1
-            for closed in self._open.close_oldest(n_events, max_events=STITCH_EVENTS):
+            for closed in self._open.close_oldest(n_events, max_events=self._stitched):
                 self.relieved_flows += len(np.unique(closed.key))
                 self._stitch(closed)
 
@@ -292,7 +300,7 @@ class LaneBuffer:
 
     def everything(self) -> Due:
         """What a commit publishes after which nothing more is to come: all requests are closed."""
-        for closed in self._open.close_all(max_events=STITCH_EVENTS):
+        for closed in self._open.close_all(max_events=self._stitched):
             self._stitch(closed)
         self._new = 0
         ends = [end for end in (self._pending.last_end_ns(), self.sealed_to_ns) if end is not None]
@@ -336,7 +344,7 @@ class LaneBuffer:
             quality=dict(sorted(totals.quality.items())),
         )
         return Due(
-            windows=tuple(self._pending.parts(pieces)),
+            parts=self._pending.parts(pieces),
             late=with_text_ids(arrivals.late_events()),
             dead_letters=rejects_table(letters, KERNEL_SOURCE, [0])
             if letters

@@ -19,7 +19,9 @@ from ingest.codecs.port import Decoded
 from ingest.source import Payloads, Place, StreamId
 from schemas.commits import CommitBody, CommitRecord, PartitionRange, Segment, Standing
 from schemas.errors import LakeError
-from schemas.rejects import Reject, rejects_table
+from schemas.periods import format_instant
+from schemas.rejects import Reason, Reject, rejects_table
+from schemas.windows import NS_PER_SECOND
 from stitch.drivers.live.due import Due
 from stitch.drivers.live.lane_buffer import LaneBuffer
 from stitch.drivers.live.live_settings import LiveSettings
@@ -88,6 +90,21 @@ class LiveLane:
         self.why = ""
         self._kept = KeptSegments(store, lane, settings.keep_events_ns)
         self._kept.sweep(self._segments, self._lane.seq)
+
+    @property
+    def changed_settings(self) -> str:
+        """Settings that the lane's requests were made with until now, and those of now; empty: the same."""
+        before, now = self._lane.config, self._config()
+        changed = [
+            f"{room}.{key}: {told} until now, {now[room][key]} from now on"
+            for room in ("decode", "stitch")
+            for key, told in before.get(room, {}).items()
+            if key in now[room] and now[room][key] != told
+        ]
+        return "; ".join(changed)
+
+    def _config(self) -> dict[str, Any]:
+        return self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"})
 
     @property
     def number(self) -> int:
@@ -204,6 +221,7 @@ class LiveLane:
         """
         began = time.monotonic()
         due = self._buffer.everything() if whole else self._buffer.due(early=early)
+        self._refuse_own_clock(due, now_ns)
         seq = self._lane.seq
         segments = self._segments
         try:
@@ -221,6 +239,18 @@ class LiveLane:
         self._kept.sweep(segments, self._lane.seq, now_ns)
         return record, time.monotonic() - began
 
+    def _refuse_own_clock(self, due: Due, now_ns: int) -> None:
+        """Raises LakeError where all that came is ahead of the clock, and more than dead letters are kept."""
+        read, absurd = due.counters.events_read, due.counters.rejects.get(Reason.ABSURD_TIME.value, 0)
+        if absurd == read > self._settings.max_dead_letters_per_commit:
+            raise LakeError(
+                f"All {read:,} events that came by lane {self.number} are more than "
+                f"{self._settings.max_future_ns // NS_PER_SECOND} s ahead of the clock of this host, "
+                f"{format_instant(now_ns)}.",
+                remedy="Set the clock right, or raise live.max_future where those of senders are wrong; "
+                "then restart. Nothing was passed.",
+            )
+
     def _body(self, due: Due, segments: tuple[Segment, ...]) -> CommitBody:
         rejects = self._refused + Counter(due.counters.rejects)
         kept = sum(table.num_rows for table in self._letters) + due.dead_letters.num_rows
@@ -237,7 +267,7 @@ class LiveLane:
             kind="live",
             counters=counters,
             gaps=tuple(self._gaps),
-            config=self._settings.model_dump(mode="json", include={"params_share", "decode", "stitch"}),
+            config=self._config(),
             standing=Standing(
                 cluster_id=self._cluster_id,
                 positions=tuple(self._now().values()),

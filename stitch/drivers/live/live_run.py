@@ -171,6 +171,8 @@ class LiveRun:
                     self._store, self._info, number, self._settings, self._identity, self._source.cluster_id
                 )
                 self._watch.lane(number, "gained", "")
+                if changed := self._lanes[number].changed_settings:
+                    self._watch.lane(number, "set otherwise", changed)
             lane = self._lanes[number]
             streams = [stream for stream in self._ours[number] if stream not in lane.streams]
             for stream in streams:

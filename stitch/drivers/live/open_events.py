@@ -7,7 +7,9 @@ is copied once or twice in its life, however long its request stays open.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -113,7 +115,7 @@ class OpenEvents:
 
     def close(
         self, watermark_ns: int, config: StitchConfig, linger_ns: int, *, max_events: int
-    ) -> list[ClosedEvents]:
+    ) -> Iterator[ClosedEvents]:
         """Take out the requests that a watermark closes, in parts of whole requests of about `max_events`.
 
         O(open events), and O(events) of those that may be complete.
@@ -124,16 +126,19 @@ class OpenEvents:
         complete = self._complete(requests, quiet)
         return self._take_out(requests, idle | old | complete, old & ~idle & ~complete, max_events)
 
-    def close_oldest(self, n_events: int, *, max_events: int) -> list[ClosedEvents]:
-        """Take out the requests that began first, with at least so many events, as aged."""
+    def close_oldest(self, n_events: int, *, max_events: int) -> Iterator[ClosedEvents]:
+        """Take out the complete requests, then others, as aged, of each those that began first, with at least
+        so many events.
+        """
         requests = self._requests()
-        order = np.argsort(requests.first_ns, kind="stable")
+        complete = self._complete(requests, np.ones(len(requests.key), dtype=np.bool_))
+        order = np.lexsort((requests.first_ns, ~complete))
         enough = int(np.searchsorted(np.cumsum(requests.size[order]), n_events)) + 1
         chosen = np.zeros(len(order), dtype=np.bool_)
         chosen[order[:enough]] = True
-        return self._take_out(requests, chosen, chosen, max_events)
+        return self._take_out(requests, chosen, chosen & ~complete, max_events)
 
-    def close_all(self, *, max_events: int) -> list[ClosedEvents]:
+    def close_all(self, *, max_events: int) -> Iterator[ClosedEvents]:
         """Take out everything: nothing more is to come."""
         requests = self._requests()
         every = np.ones(len(requests.key), dtype=np.bool_)
@@ -216,7 +221,8 @@ class OpenEvents:
         order = np.argsort(known)
         self._waiting = known[order], sizes[order]
 
-    def _take_out(self, requests: _Requests, closed: B1, aged: B1, max_events: int) -> list[ClosedEvents]:
+    def _take_out(self, requests: _Requests, closed: B1, aged: B1, max_events: int) -> Iterator[ClosedEvents]:
+        """Part by part: what was given before may be forgotten when the next is asked for."""
         self.n_requests = int(np.count_nonzero(~closed))
         left = requests.first_ns[~closed]
         self.oldest_ns = int(left.min()) if len(left) and left.min() < NEVER else None
@@ -225,40 +231,37 @@ class OpenEvents:
             kept = np.isin(known, requests.key[~closed])
             self._waiting = known[kept], sizes[kept]
         if not closed.any():
-            return []
+            return
         part = np.zeros(len(closed), dtype=np.int64)
         part[closed] = np.cumsum(requests.size[closed]) // max(1, max_events)
         n_parts = int(part[closed][-1]) + 1
-        part_of_event = np.where(closed, part, -1)[requests.code]
-        aged_event = aged[requests.code]
-        key_of_event = requests.key[requests.code]
-        found: list[list[tuple[pa.Table, U8, B1, I8]]] = [[] for _ in range(n_parts)]
-        start = 0
-        for slab in self._slabs:
-            span = slice(start, start + len(slab.row))
-            start += len(slab.row)
-            own, own_aged, own_key = part_of_event[span], aged_event[span], key_of_event[span]
-            for number in np.unique(own[own >= 0]).tolist():
-                places = np.flatnonzero(own == number)
-                found[number].append(
-                    (slab.rows(places), own_key[places], own_aged[places], slab.segment[places])
-                )
-            if (own >= 0).any():
-                self.bytes -= _slab_bytes(slab)
-                slab.keep(own < 0)
-                self.bytes += _slab_bytes(slab)
-        self._slabs = [slab for slab in self._slabs if len(slab.row)]
-        self.n_events = sum(len(slab.row) for slab in self._slabs)
-        return [
-            ClosedEvents(
-                pa.concat_tables([table for table, *_ in pieces]),
-                np.concatenate([key for _, key, _, _ in pieces]),
-                np.concatenate([old for _, _, old, _ in pieces]),
-                np.concatenate([segment for *_, segment in pieces]),
-            )
-            for pieces in found
-            if pieces
+        starts = np.cumsum([0, *(len(slab.row) for slab in self._slabs)])
+        columns = (np.where(closed, part, -1), aged, requests.key)
+        told = [
+            [column[requests.code[start:end]] for column in columns]
+            for start, end in pairwise(starts.tolist())
         ]
+        for number in range(n_parts):
+            pieces = []
+            for slab, own in zip(self._slabs, told, strict=True):
+                places = np.flatnonzero(own[0] == number)
+                if not len(places):
+                    continue
+                pieces.append((slab.rows(places), own[2][places], own[1][places], slab.segment[places]))
+                kept = own[0] != number
+                own[:] = [column[kept] for column in own]
+                self.bytes -= _slab_bytes(slab)
+                slab.keep(kept)
+                self.bytes += _slab_bytes(slab)
+                self.n_events -= len(places)
+            if pieces:
+                yield ClosedEvents(
+                    pa.concat_tables([table for table, *_ in pieces]),
+                    np.concatenate([key for _, key, _, _ in pieces]),
+                    np.concatenate([old for _, _, old, _ in pieces]),
+                    np.concatenate([segment for *_, segment in pieces]),
+                )
+        self._slabs = [slab for slab in self._slabs if len(slab.row)]
 
     def _merge_small(self) -> None:
         """Put small slabs together, in order; a large one may stand between them."""

@@ -7,8 +7,9 @@ whoever takes the lane over finds in its segments and not in its flows.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -82,8 +83,12 @@ class Published:
 class PendingWindows:
     """Closed flows of one lane by window."""
 
-    def __init__(self, window_length_ns: int, params_share: float) -> None:
+    def __init__(
+        self, window_length_ns: int, params_share: float, part_nodes: int = VALUES_PER_GROUP
+    ) -> None:
+        """`part_nodes`: of a part, unless one piece has more."""
         self._length_ns = window_length_ns
+        self._part_nodes = part_nodes
         self._params_share = params_share
         self._windows: defaultdict[int, _Waiting] = defaultdict(_Waiting)
         """By end."""
@@ -162,36 +167,28 @@ class PendingWindows:
         pieces = (piece for waiting in self._windows.values() for piece in waiting.pieces)
         return min((piece.segments[0] for piece in pieces if id(piece) not in gone), default=None)
 
-    def parts(self, pieces: Sequence[Piece]) -> Iterator[WindowPart]:
-        """Pieces of this, in order of time, put together as the lake wants them.
+    def parts(self, pieces: Sequence[Piece]) -> Callable[[], Iterator[WindowPart]]:
+        """Gives pieces of this, in order of time, put together as the lake wants them.
 
-        One part a window, several of a very large one; each stands alone.
+        One part a window, several of a large one; each stands alone, and is made when it is asked for.
         """
+        ends = {piece.window.end_ns for piece in pieces}
+        return partial(self._parts, pieces, {end: tuple(self._windows[end].structures) for end in ends})
+
+    def _parts(
+        self, pieces: Sequence[Piece], structures: Mapping[int, Sequence[pa.Table]]
+    ) -> Iterator[WindowPart]:
         held: list[Piece] = []
         nodes = 0
         for piece in pieces:
             own = int(pc.sum(piece.flows["n_nodes"]).as_py())
-            if held and (held[0].window != piece.window or nodes + own > VALUES_PER_GROUP):
-                yield self._part(held)
+            if held and (held[0].window != piece.window or nodes + own > self._part_nodes):
+                yield _part(held, structures[held[0].window.end_ns])
                 held, nodes = [], 0
             held.append(piece)
             nodes += own
         if held:
-            yield self._part(held)
-
-    def _part(self, pieces: list[Piece]) -> WindowPart:
-        window = pieces[0].window
-        structures = pa.concat_tables(self._windows[window.end_ns].structures).combine_chunks()
-        flows = _whole([piece.flows for piece in pieces])
-        used = pc.unique(flows["category"].cast(pa.string()))
-        structures = structures.filter(pc.is_in(structures["category"], value_set=used))
-        structures = structures.sort_by([("root", "ascending"), ("category", "ascending")])
-        params = _joined_params(pieces)
-        if len(pieces) > 1:
-            order = _flow_order(flows, structures)
-            flows = flows.take(pa.array(order)).combine_chunks()
-            params = _reordered(params, order)
-        return WindowPart(window, flows, structures, named_params(params, flows).combine_chunks())
+            yield _part(held, structures[held[0].window.end_ns])
 
     def remove(self, pieces: Iterable[Piece]) -> None:
         """Forget pieces: they are published."""
@@ -208,6 +205,21 @@ class PendingWindows:
             if not waiting.pieces:
                 self.bytes -= sum(table.nbytes for table in waiting.structures)
                 del self._windows[end]
+
+
+def _part(pieces: list[Piece], known: Sequence[pa.Table]) -> WindowPart:
+    """Pieces of one window, whose structures are among those that are known."""
+    flows = _whole([piece.flows for piece in pieces])
+    used = pc.unique(flows["category"].cast(pa.string()))
+    structures = pa.concat_tables(
+        table.filter(pc.is_in(table["category"], value_set=used)) for table in known
+    ).sort_by([("root", "ascending"), ("category", "ascending")])
+    params = _joined_params(pieces)
+    if len(pieces) > 1:
+        order = _flow_order(flows, structures)
+        flows = flows.take(pa.array(order)).combine_chunks()
+        params = _reordered(params, order)
+    return WindowPart(pieces[0].window, flows, structures, named_params(params, flows).combine_chunks())
 
 
 def add_up(pieces: Iterable[Piece]) -> Published:

@@ -118,7 +118,7 @@ class Watch(Protocol):
         ...
 
     def lane(self, lane: int, state: str, why: str) -> None:
-        """A lane was `gained`, `released`, `lost`, `waiting`, `running` or `halted`."""
+        """A lane was `gained`, `released`, `lost`, `waiting`, `running`, `halted` or `set otherwise`."""
         ...
 
     def trouble(self, why: str | None) -> None:
