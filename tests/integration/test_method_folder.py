@@ -139,7 +139,12 @@ def test_one_folder_is_a_method(lake: Path, capsys: pytest.CaptureFixture[str]):
     for row in rows:
         assert row["request_id"] in out
         assert f"{row['request_id']}</td>" in page
-    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "slowest.parquet"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "SHA256SUMS",
+        "report.html",
+        "report.json",
+        "slowest.parquet",
+    ]
     assert pq.read_table(folder / "slowest.parquet").num_rows == 1011
 
 
