@@ -69,6 +69,14 @@ class RobustSettings(Config):
     """Smallest relative change of a site's time that counts."""
     time_share: float = Field(default=0.01, ge=0, le=1_000)
     """And its smallest part of the response time of the requests that touch the site."""
+    plain_time: float = Field(default=0.5, ge=0, le=1_000)
+    """A change is plain that is larger than this and a standard error,"""
+    plain_p: float = Field(default=1e-6, gt=0, lt=1)
+    """has this p or less,"""
+    plain_requests: int = Field(default=30, ge=2)
+    """and is seen in so many requests of either period;"""
+    plain_share: float = Field(default=0.1, ge=0, le=1)
+    """then this part of `time_share` is enough."""
     shape_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest change of a path's share that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
