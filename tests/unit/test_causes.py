@@ -19,6 +19,8 @@ from analyze.methods.robust.causes.resolve import causes_of
 from analyze.methods.robust.causes.settings import CausesSettings
 from analyze.methods.robust.causes.symptoms import Symptom, bundles, covering, leading
 from analyze.methods.robust.changes import TIME_KINDS, Change
+from analyze.methods.robust.confounders.registry import CONFOUNDERS
+from analyze.methods.robust.measures import MEASURES
 from analyze.profile.names import NO_CALLER, Child, Names, OperationName, PathName, SiteKind, SiteName
 from schemas.report.findings import ChangeKind
 
@@ -94,7 +96,7 @@ MOVED = {"shape": PAYS, "before": 0.1, "after": 0.9}
 
 FIRST = {
     "same-requests": [symptom(ERRORS, STORE), symptom(PATH, SHOP, score=0.3)],
-    "failing-calls": [
+    "failing-below": [
         symptom(ERRORS, SHOP, range(20), 0.3),
         symptom(ERRORS, STORE, range(12)),
         symptom(ERRORS, STORE_2, range(12, 20), 0.05, component="store"),
@@ -128,9 +130,12 @@ def test_a_relation_joins_what_it_is_for_and_nothing_else_does(name: str) -> Non
 
 def test_every_row_has_a_case() -> None:
     assert [row.name for row in RELATIONS] == list(FIRST)
-    rows = [*RELATIONS, *RANKING]
-    assert len({row.name for row in rows}) == len(rows)
-    assert all(row.case for row in rows)
+    assert all(row.case for row in (*RELATIONS, *RANKING))
+
+
+def test_a_name_that_is_left_out_is_one_rule() -> None:
+    rows = [row.name for row in (*MEASURES, *CONFOUNDERS, *RELATIONS, *RANKING)]
+    assert len(set(rows)) == len(rows)
 
 
 STAY = ["shop/order", "store/read"]

@@ -103,7 +103,7 @@ def test_it_is_told_on_the_terminal_and_on_the_page() -> None:
     for text in (told, page):
         assert "At 1 call site a significant change is no finding, as the baseline held such values:" in text
         assert "Leave incidents out of the history to see it." in text
-    assert told.startswith("! At 1 place")
+    assert told.startswith("! At 1 call site")
 
 
 def test_a_share_that_ordinary_times_had_is_told_too() -> None:

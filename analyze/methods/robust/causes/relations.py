@@ -89,7 +89,7 @@ def _leaves_a_path(symptom: Symptom, context: Context) -> bool:
     )
 
 
-def failing_calls(u: Symptom, v: Symptom, context: Context) -> Fit:
+def failing_below(u: Symptom, v: Symptom, context: Context) -> Fit:
     """Relate who fails where any of its calls does to the call that fails in most of its requests."""
     records = context.order.records
     if not (u.fails and v.fails and context.below(v, u)) or u.operation in records:
@@ -197,7 +197,7 @@ def other_hosts(u: Symptom, v: Symptom, context: Context) -> Fit:
 
 RELATIONS: tuple[Relation, ...] = (
     Relation("same-requests", Link.FOLLOWS, same_requests, "shop 13:02; 8.4"),
-    Relation("failing-calls", Link.FOLLOWS, failing_calls, "tests/unit/test_error_chain.py: several calls"),
+    Relation("failing-below", Link.FOLLOWS, failing_below, "tests/unit/test_error_chain.py: several calls"),
     Relation("other-requests", Link.FOLLOWS, other_requests, "shop 12:10; 8.2, 8.3, 8.5"),
     Relation("moved-load", Link.FOLLOWS, moved_load, "8.2, F15", of_load=True),
     Relation(

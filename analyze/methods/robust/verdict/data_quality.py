@@ -10,7 +10,7 @@ import numpy as np
 
 from analyze.methods.robust.verdict.label_hygiene import Hygiene, label_hygiene
 from analyze.methods.robust.verdict.load import MixChange, RateChange, rate_changes
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.population import Population, Sample
 from analyze.report.wording import counted, duration, percent
@@ -206,12 +206,8 @@ def history_rows(
             alike and bool(noise.outside(np.log([later]))[0]),
         )
     columns = [history.whole(), before.whole(), history]
-    failed = np.concatenate([side.failed.sum(axis=1) for side in columns])
-    weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
-    n = np.concatenate([side.effective for side in columns])
-    # A request that stands for many shows as much as one.
-    x = failed * np.divide(n, weight, out=np.zeros_like(n), where=weight > 0)
-    found = share_change(x[None], n[None], margin=settings.excluded_floor)
+    failed = [one.failed.sum(axis=1, keepdims=True) for one in columns]
+    found = share_change(*counted_columns(columns, failed), margin=settings.excluded_floor)
     if found.change[0] > 0 and found.outside()[0] and found.p[0] < settings.sure:
         share = after.failed.sum() / max(after.weight.sum(), 1e-300)
         yield _not_normal(

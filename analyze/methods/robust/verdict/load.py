@@ -64,7 +64,7 @@ def rate_changes(
     """
     sides = [side.arrivals() for side in (before, after)]
     found = mean_change(*sides, tau2=2 * tau**2)
-    n = [_effective(side) for side in (before, after)]
+    n = [np.append(side.whole().effective, side.effective_by_root) for side in (before, after)]
     with np.errstate(divide="ignore"):
         chance = 1 / n[0] + 1 / n[1]
     # One block has no other to differ from.
@@ -83,13 +83,6 @@ def rate_changes(
         far = rate1 >= rate0 * settings.load_floor or rate1 * settings.load_floor <= rate0
         changes.append(RateChange(root, rate0, rate1, one, one < settings.sure and far))
     return tuple(changes)
-
-
-def _effective(side: PeriodBlocks) -> F8:
-    """[1 + roots] Kish's number of requests of a period."""
-    sums = side.response_times()
-    square = sums.weight2.sum(axis=1)
-    return np.where(square > 0, sums.weight.sum(axis=1) ** 2 / np.where(square > 0, square, 1.0), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

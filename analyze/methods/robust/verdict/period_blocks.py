@@ -54,8 +54,12 @@ class PeriodBlocks:
     @property
     def effective(self) -> F8:
         """[blocks] Kish's number of requests; 0 where there are none."""
-        weight, square = self.weight.sum(axis=1), self.weight2.sum(axis=1)
-        return np.where(square > 0, weight**2 / np.where(square > 0, square, 1.0), 0.0)
+        return _kish(self.weight.sum(axis=1), self.weight2.sum(axis=1))
+
+    @property
+    def effective_by_root(self) -> F8:
+        """[roots] the same of the period."""
+        return _kish(self.weight.sum(axis=0), self.weight2.sum(axis=0))
 
     def whole(self) -> PeriodBlocks:
         """Put all blocks together into one."""
@@ -75,6 +79,21 @@ class PeriodBlocks:
         weight = _with_all(self.weight)
         seconds = np.broadcast_to(self.seconds, weight.shape)
         return BlockSums(weight, weight, seconds, seconds)
+
+
+def counted_columns(columns: Sequence[PeriodBlocks], values: Sequence[F8]) -> tuple[F8, F8]:
+    """Give ([rows, blocks] requests that weighted numbers are worth, [rows, blocks] of how many).
+
+    values: of each of the columns [blocks, rows]. A request that stands for many shows as much as one.
+    """
+    n = np.concatenate([side.effective for side in columns])
+    weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
+    x = np.concatenate(values).T * np.divide(n, weight, out=np.zeros_like(n), where=weight > 0)
+    return x, np.broadcast_to(n, x.shape)
+
+
+def _kish(weight: F8, square: F8) -> F8:
+    return np.divide(weight**2, square, out=np.zeros_like(weight), where=square > 0)
 
 
 def _with_all(value: F8) -> F8:

@@ -163,13 +163,8 @@ class Sizes:
 
 def paths_of(before: PeriodBlocks, after: PeriodBlocks, hidden: float) -> Paths:
     """Count the requests that paths of each root type are shares of."""
-    n0, n1 = (_effective(side) for side in (before, after))
-    return Paths(n0, n1, before.requests.sum(axis=0) + after.requests.sum(axis=0), hidden)
-
-
-def _effective(side: PeriodBlocks) -> F8:
-    weight, square = side.weight.sum(axis=0), side.weight2.sum(axis=0)
-    return np.where(square > 0, weight**2 / np.where(square > 0, square, 1.0), 0.0)
+    total = before.requests.sum(axis=0) + after.requests.sum(axis=0)
+    return Paths(before.effective_by_root, after.effective_by_root, total, hidden)
 
 
 def visible_rows(

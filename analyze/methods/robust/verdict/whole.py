@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
-from analyze.methods.robust.verdict.period_blocks import PeriodBlocks
+from analyze.methods.robust.verdict.period_blocks import PeriodBlocks, counted_columns
 from analyze.methods.robust.verdict.settings import VerdictSettings
 from analyze.stats.block_means import mean_change
 from analyze.stats.estimate import Estimate, share_change
@@ -215,13 +215,8 @@ def _shares(
 ) -> list[Measure]:
     """Slow requests at each threshold, failed ones, and those with a failing call."""
     columns = [before.whole(), after.whole(), before if windows is None else windows]
-    held = np.concatenate(
-        [np.column_stack((side.slow, side.failed.sum(axis=1), side.failing.sum(axis=1))) for side in columns]
-    ).T
-    weight = np.concatenate([side.weight.sum(axis=1) for side in columns])
-    n = np.concatenate([side.effective for side in columns])
-    worth = np.where(weight > 0, n / np.where(weight > 0, weight, 1.0), 0.0)
-    found = share_change(held * worth, np.broadcast_to(n, held.shape), prior_phi=noise.phi)
+    held = [np.column_stack((one.slow, one.failed.sum(axis=1), one.failing.sum(axis=1))) for one in columns]
+    found = share_change(*counted_columns(columns, held), prior_phi=noise.phi)
     limits = before.thresholds_us
     slow = settings.slow_least, settings.slow_floor
     failed = settings.failed_least, settings.failed_floor
