@@ -141,9 +141,9 @@ def test_a_comparison_notes_an_interrupted_import(lake: Path) -> None:
     assert any("1 commit is not published yet" in note for note in notes)
 
 
-@pytest.mark.parametrize("memory", ["lots", "1KB"])
-def test_a_memory_limit_that_is_none_is_an_expected_failure(lake: Path, memory: str) -> None:
+@pytest.mark.parametrize(("memory", "named"), [("lots", "lots"), ("1KB", "1024B")])
+def test_a_memory_limit_that_is_none_is_an_expected_failure(lake: Path, memory: str, named: str) -> None:
     arguments = ["sql", "--lake", str(lake), "-c", "select 1", "--memory", memory]
     error = CliRunner().invoke(build_app([*COMMANDS]), arguments).exception
     assert isinstance(error, ConfigError)
-    assert memory in str(error)
+    assert named in str(error)

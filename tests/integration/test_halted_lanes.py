@@ -77,7 +77,6 @@ def test_a_log_that_was_cut_back_waits_for_a_person(mortal: KafkaBench, tmp_path
     options = (
         *("--bootstrap", ",".join(mortal.broker.bootstrap), "--topics", topic, "--lake", lake),
         *("--default-format", "native", "--commit-interval", "1s", "--window-length", "1m"),
-        *("--session-timeout", "6s", "--heartbeat-interval", "200ms"),
     )
     with ingesting(tmp_path, *options, "--until-end") as run:
         assert run.ended() == 0, run.text

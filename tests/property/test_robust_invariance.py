@@ -62,10 +62,10 @@ Told = list[tuple[str, str, frozenset[tuple[str, str, str]]]]
 
 
 def told(run: RobustRun, back: Callable[[str], str] = lambda name: name) -> Told:
-    """Groups as (kind, component, changes as (kind, component/point, callee)), by names that `back` gives."""
+    """Causes as (kind, component, changes as (kind, component/point, callee)), by names that `back` gives."""
     names = run.profile.names
     found = []
-    for group in run.groups:
+    for group in run.causes:
         changes = frozenset(
             (
                 change.kind.value,
@@ -101,8 +101,8 @@ def test_names_do_not_matter(slow: float, broken: float) -> None:
     back = {new: old for old, new in names.items()} | {"": ""}
     other = analysed(reference, problem, lambda call: renamed(call, names))
     assert told(other, back.__getitem__) == told(plain)
-    assert [g.score for g in other.groups] == pytest.approx([g.score for g in plain.groups])
-    assert bool(plain.groups) == (slow > 1 or broken > 0)
+    assert [g.score for g in other.causes] == pytest.approx([g.score for g in plain.causes])
+    assert bool(plain.causes) == (slow > 1 or broken > 0)
 
 
 @FAULTS
@@ -140,7 +140,7 @@ def test_load_does_not_matter(slow: float, broken: float) -> None:
     )
     one, other = run_of(found), run_of(heavier)
     assert told(one) == told(other)
-    for first, second in zip(one.groups, other.groups, strict=True):
+    for first, second in zip(one.causes, other.causes, strict=True):
         assert second.lead.after == pytest.approx(first.lead.after, rel=1e-6)
         assert second.lead.before == pytest.approx(first.lead.before, rel=1e-6)
         assert second.lead.z == pytest.approx(first.lead.z, rel=1e-6)
