@@ -64,16 +64,20 @@ class _Row(NamedTuple):
 def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
     """Run every measure; Benjamini-Hochberg over all, then noise and floors.
 
-    Measures that speak only where the others are silent are corrected by themselves.
+    Measures that speak only where the others are silent, and those by p alone, are corrected by themselves.
     """
     left = [m for m in measures if m.name not in view.settings.without]
-    rounds = [_judged(view, [m for m in left if m.only_where_silent is late]) for late in (False, True)]
+    usual = _judged(view, [m for m in left if not (m.only_where_silent or m.by_p_alone)])
+    rounds = (
+        usual + _judged(view, [m for m in left if m.by_p_alone], usual),
+        _judged(view, [m for m in left if m.only_where_silent]),
+    )
     first, second = (
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
         for rows in rounds
     )
     kept = first + _silent_before(second, first, view.names)
-    rows = [row for rows in rounds for row in rows]
+    rows = [row for judged in rounds for row in judged]
     return Tested(
         view,
         tuple(kept),
@@ -83,7 +87,7 @@ def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> T
     )
 
 
-def _judged(view: View, measures: Sequence[Measure]) -> list[_Row]:
+def _judged(view: View, measures: Sequence[Measure], before: Sequence[_Row] = ()) -> list[_Row]:
     """Ask of every row: significant, large enough for the noise, over the floor, felt, not ordinary."""
     seen = [(m, found) for m in measures if (found := m.observe(view)) is not None]
     tested = [found.tested for _, found in seen]
@@ -102,7 +106,7 @@ def _judged(view: View, measures: Sequence[Measure]) -> list[_Row]:
                 passes &= e.clears(view.settings.min_z, found.floor)
             if measure.only_more:
                 passes &= e.change > 0
-            for other in rows:
+            for other in (*before, *rows):
                 if other.measure.name == measure.unless:
                     passes &= ~other.counts
         outside = e.outside()
