@@ -40,8 +40,12 @@ known. The analyzer sees the bytes of a trace, through the real codec, kernel an
 see only the simulator's record.
 
 {size}
+"""
 
-**Terms.** *Concerned* requests: those that the rule of a case names (last section). A result is *relevant* if
+
+TERMS = """## Terms
+
+*Concerned* requests: those that the rule of a case names (last section). A result is *relevant* if
 at least half (weighted) of its problem-period requests are concerned and changed path (structural), or are
 concerned and it flags an edge on which the fault acted (response time); rules may also ask for the right best
 precursor. *top 10*: relevant among the first ten, %. *FP*: irrelevant among all, %. *cov*: concerned requests
@@ -51,9 +55,7 @@ of the causes|, in points of the true change of the mean response time. *CPU s*:
 structure changes, else as published.
 `ceiling` is a reference that reads the truth and shows every category that the rule allows: what no analysis
 can beat. `paper` rows are NSDI'11 Table 3; `target` rows are for the robust mode (ALGORITHMS I.4). Ranges in
-brackets are over seeds.
-"""
-
+brackets are over seeds."""
 
 FINDINGS = """*findings*: how many a person is shown. *first*, *in three*: seeds in which the first, or one of
 the first three, names the injected cause: its site is one at which the cause acted, and what happened there
@@ -103,6 +105,7 @@ def write_page(content: dict[str, Any], docs: Path) -> None:
     parts = [
         HEAD.format(size=_size(content, table)),
         remarks,
+        TERMS,
         "## The engine's rules, left out one by one\n\n" + LEFT_OUT,
         rules_table(_beside(docs, LEFT_OUT_FILE)),
         "## Does the simulator resemble the papers' system?",
