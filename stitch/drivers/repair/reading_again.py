@@ -78,6 +78,7 @@ def read_again(
     damaged = [place for place, events in enumerate(held) if events is None]
     if not damaged:
         raise LakeError(f"Every segment of lane {number} is whole.", remedy="There is nothing to read again.")
+    replaced = [standing.segments[place].name for place in damaged]
     known = _Known(manifest, number, settings, standing.sealed_to_ns, now_ns)
     lost: list[PartitionRange] = []
     for place in damaged:
@@ -111,6 +112,10 @@ def read_again(
                 standing=standing,
             ),
         )
+    # Nothing names them any more but commits of before, and what is damaged helps no repair.
+    for name in replaced:
+        if store.size(name) is not None:
+            store.remove(name)
     return ReadAgain(len(damaged), open_before, open_after, tuple(lost))
 
 
