@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -82,18 +83,19 @@ def read(case: Case, names: Sequence[str]) -> dict[str, Read] | None:
 
     def each(compared: Any, history: Any, settings: Any, limits: Any) -> Any:
         plain = settings.model_copy(update={"explained": 0, "paths": False})
+        result = None
         for name in ("", *names):
             try:
                 result = whole(compared, history, plain.model_copy(update={"without": (name,)}), limits)
-            except Exception as error:  # noqa: BLE001 - what the engine is without a rule may not hold together
+                (section,) = (s for s in result.sections if isinstance(s, FindingsSection))
+            except Exception as error:  # noqa: BLE001 - an engine without a rule may not hold together
                 found[name] = Read(f"breaks: {type(error).__name__}: {error}", 0, "")
                 continue
-            (section,) = (s for s in result.sections if isinstance(s, FindingsSection))
             first = section.findings[0] if section.findings else None
             found[name] = Read(
                 result.verdict.outcome,
                 section.findings_total,
-                "" if first is None else f"{first.kind.value} {first.component}",
+                "" if first is None else re.sub(r"[\d.,]+", "#", first.title),
             )
         return result
 

@@ -66,10 +66,6 @@ def judge(kafka: KafkaBench, lake: Path, budget_mb: int, *, heavy: bool, spans: 
     assert most < most_bytes(budget_mb)
 
 
-def test_a_small_budget_bounds_the_process(kafka: KafkaBench, tmp_path: Path) -> None:
-    judge(kafka, tmp_path / "lake", 128, heavy=True, spans=300_000)
-
-
 @pytest.mark.bench
 @pytest.mark.parametrize("heavy", [True, False])
 @pytest.mark.parametrize("budget_mb", [128, 256, 512, 768, 1024])
