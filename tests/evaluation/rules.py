@@ -83,31 +83,21 @@ def read(case: Case, names: Sequence[str]) -> dict[str, Read] | None:
 
     def each(compared: Any, history: Any, settings: Any, limits: Any) -> Any:
         plain = settings.model_copy(update={"explained": 0, "paths": False})
-        result = None
         for name in ("", *names):
-            try:
-                result = whole(compared, history, plain.model_copy(update={"without": (name,)}), limits)
-                (section,) = (s for s in result.sections if isinstance(s, FindingsSection))
-            except Exception as error:  # noqa: BLE001 - an engine without a rule may not hold together
-                found[name] = Read(f"breaks: {type(error).__name__}: {error}", 0, "")
-                continue
-            first = section.findings[0] if section.findings else None
-            found[name] = Read(
-                result.verdict.outcome,
-                section.findings_total,
-                "" if first is None else re.sub(r"[\d.,]+", "#", first.title),
-            )
+            result = whole(compared, history, plain.model_copy(update={"without": (name,)}), limits)
+            (section,) = (s for s in result.sections if isinstance(s, FindingsSection))
+            first = section.findings[0].title if section.findings else ""
+            found[name] = Read(result.verdict.outcome, section.findings_total, re.sub(r"[\d.,]+", "#", first))
         return result
 
-    said = StringIO()
     filled.robust_result = each
     try:
-        with redirect_stdout(said), redirect_stderr(said):
-            flowdiff([*case.arguments, "--lake", str(lake_of(case.lake, ROOT, _command)), "--no-save"])
-    except SystemExit:
-        pass
+        arguments = (*case.arguments, "--lake", lake_of(case.lake, ROOT, _command), "--no-save")
+        _, said = _command(*arguments)
     finally:
         filled.robust_result = whole
+    if found and len(found) <= len(names):
+        raise RuntimeError(f"{case.name} breaks without {names[len(found) - 1]}:\n{said}")
     return found or None
 
 
