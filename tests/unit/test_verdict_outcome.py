@@ -105,7 +105,12 @@ def test_findings_explain_all_or_part(part: float, word: str) -> None:
         (10_000.1, 10_000.0, "1 finding explains 100 % of the change of the mean (+10 ms of +10 ms)."),
         (-1_000.0, 10_000.0, "1 finding explains 0 % of the change of the mean (−1 ms of +10 ms)."),
         # What the change may be itself is no more than it.
-        (11_500.0, 10_400.0, "1 finding explains 100 % of the change of the mean (+11.5 ms of +10.4 ms)."),
+        (
+            11_500.0,
+            10_400.0,
+            "1 finding explains all of the change of the mean (+11.5 ms, where +8.4 ms to +12.4 ms are "
+            "possible).",
+        ),
         (
             15_000.0,
             10_400.0,

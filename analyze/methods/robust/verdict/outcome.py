@@ -66,7 +66,11 @@ class Explained:
         amounts = f"({change(self.found_us)} of {change(self.change_us)})"
         verb = "explains" if one else "explain"
         low, high = self.interval
-        if not low <= self.found_us <= high and self.found_us / self.change_us > 1:
+        more = self.found_us / self.change_us > 1 and change(self.found_us) != change(self.change_us)
+        if more and low <= self.found_us <= high:
+            within = f"{change(self.found_us)}, where {change(low)} to {change(high)} are possible"
+            return f"{said} {verb} all of the change of the mean ({within})."
+        if more:
             other = "took time away" if self.change_us > 0 else "added time"
             return f"{said} {verb} more than the change of the mean {amounts}: the rest {other}."
         return f"{said} {verb} {percent(self.share)} of the change of the mean {amounts}."
