@@ -29,8 +29,6 @@ SURE = 0.95
 """That a share of few requests lies outside of the envelope: by its exact one-sided bound."""
 _MOST_LOG = 700.0
 """Logarithms over this are no numbers of 64 bits."""
-SHARE_MARGIN = 0.02
-"""A share must leave the envelope by this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +187,7 @@ class Estimate:
 
 
 def share_change(
-    x: F8, n: F8, *, prior_phi: float = 1.0, one_sided: bool = False, margin: F8 | float = SHARE_MARGIN
+    x: F8, n: F8, *, prior_phi: float = 1.0, one_sided: bool = False, margin: F8 | float = 0.0
 ) -> Estimate:
     """Estimate changes of shares x of n; both [places, columns], in effective requests.
 

@@ -159,7 +159,8 @@ def share_tests(
     """
     tested = (asked > 0).all(axis=1)
     x, n = np.concatenate((held, blocks), axis=1), np.concatenate((asked, block_asked), axis=1)
-    found = share_change(np.minimum(x, n), n, prior_phi=settings.cold_phi if cold else 1.0)
+    prior = settings.cold_phi if cold else 1.0
+    found = share_change(np.minimum(x, n), n, prior_phi=prior, margin=settings.share_margin)
     p = np.where(tested, found.p, 1.0)
     q = np.ones(len(p))
     if tested.any():

@@ -43,6 +43,8 @@ class ClustersSettings(Config):
     """Smallest change of a cluster's share that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
     """The same for a cluster that is new or gone."""
+    share_margin: float = Field(default=0.02, ge=0, le=1)
+    """A share must leave what the blocks of the reference show by this much."""
     cold_phi: float = Field(default=3.0, ge=1, le=1e6)
     """Over-dispersion of shares where a reference is too short to tell."""
     time_floor: float = Field(default=0.10, ge=0, le=1_000)

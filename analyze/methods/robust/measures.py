@@ -83,6 +83,8 @@ class Measure:
     """What exp of a logarithm is multiplied by for display."""
     only_more: bool = False
     """Less of it is no change."""
+    apart: bool = False
+    """Its p are corrected by themselves: another test of what a measure before it tests."""
     by_p_alone: bool = False
     """No standard error: p, and what the measure asks besides, decide."""
     unless: str = ""
@@ -97,15 +99,27 @@ class Measure:
 
 def own_time(view: View) -> Observed:
     """Observe the own time of a call given its pattern; the response must have waited for it, too."""
-    found, settings = view.own_time, view.settings
-    with np.errstate(invalid="ignore", over="ignore"):
-        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
-        # What is plain counts though responses hardly feel it: 100 us on a step of 90 us in 20 ms (NSDI 8.6).
+    return _own_time(view, view.settings.time_share)
+
+
+def plain_own_time(view: View) -> Observed:
+    """Observe a plain change of own time that responses hardly feel: 100 us of 20 ms (NSDI 8.6)."""
+    settings, found = view.settings, view.own_time
+    with np.errstate(invalid="ignore"):
         plain = np.abs(found.change) - found.se > np.log1p(settings.plain_time)
     plain &= (found.p < settings.plain_p) & (np.minimum(found.n0, found.n1) >= settings.plain_requests)
-    least = settings.time_share * np.where(plain, settings.plain_share, 1.0) * view.mean_response_ns
+    seen = _own_time(view, settings.time_share * settings.plain_share)
+    return replace(seen, matters=seen.matters & plain)
+
+
+def _own_time(view: View, share: float) -> Observed:
+    """Ask that a change takes this share of the response time of the requests that touch the site."""
+    found = view.own_time
+    with np.errstate(invalid="ignore", over="ignore"):
+        moved_ns = np.abs(np.exp(found.after) - np.exp(found.before)) * view.calls_a_visit
+    least = share * view.mean_response_ns
     matters = (moved_ns > least) & (view.slower_a_visit_ns * np.sign(found.change) > least / 2)
-    seen = _at_sites(view, found, np.log1p(settings.time_floor), matters, view.slower_ns)
+    seen = _at_sites(view, found, np.log1p(view.settings.time_floor), matters, view.slower_ns)
     return replace(seen, reference=view.own_time_change[1])
 
 
@@ -117,7 +131,7 @@ def slow_calls(view: View) -> Observed:
     nobody says how often there is one.
     """
     values, settings, roles = view.own_times, view.settings, view.roles
-    limit = _slow_from(values.where(roles.side[values.column] == 0), view.n_sites)
+    limit = _slow_from(values.where(roles.side[values.column] == 0), view)
     over = values.bin > limit[values.place]
     n = view.sums(values.place, values.column, values.n, view.n_sites)
     x = view.sums(values.place, values.column, values.n * over, view.n_sites)
@@ -139,12 +153,12 @@ def slow_calls(view: View) -> Observed:
     return replace(seen, reference=alone, threshold_us=value_of(limit + 1.0) / 1e3)
 
 
-def _slow_from(ordinary: Histograms, n_sites: int) -> I8:
+def _slow_from(ordinary: Histograms, view: View) -> I8:
     """[sites] bin over which a call is very slow; 0 where nothing is ordinary."""
     pooled = Histograms.of(ordinary.place, np.zeros_like(ordinary.column), ordinary.bin, ordinary.n)
-    there, (high, middle) = pooled.holding(n_sites, (0.98, 0.5))
-    limit = np.zeros(n_sites, dtype=np.int64)
-    limit[there] = np.maximum(high, middle + round(np.log2(3.0) * BINS_PER_OCTAVE))
+    there, (high, middle) = pooled.holding(view.n_sites, (view.settings.slow_level, 0.5))
+    limit = np.zeros(view.n_sites, dtype=np.int64)
+    limit[there] = np.maximum(high, middle + round(np.log2(view.settings.slow_times) * BINS_PER_OCTAVE))
     return limit
 
 
@@ -206,7 +220,7 @@ def overlap(view: View) -> Observed | None:
     together, _ = view.level(view.given_pattern(*view.values(STRETCH)))
     with np.errstate(invalid="ignore"):
         matters = -np.sign(found.change) * together.change > np.log1p(view.settings.time_floor)
-    seen = _at_sites(view, found, np.log1p(2 * view.settings.time_floor), matters, np.zeros(view.n_sites))
+    seen = _at_sites(view, found, np.log1p(view.settings.count_floor), matters, np.zeros(view.n_sites))
     return replace(seen, reference=alone)
 
 
@@ -245,7 +259,7 @@ def _calls(view: View, kind: SiteKind) -> Observed | None:
     matters = (
         moved_ns > settings.time_share * view.mean_response_ns if of_steps else np.ones(n_sites, np.bool_)
     )
-    floor = float(np.log1p(settings.time_floor * (1 if of_steps else 2)))
+    floor = float(np.log1p(settings.time_floor if of_steps else settings.count_floor))
     before, after = view.rates
     seen = _at_sites(view, found, floor, matters, (after - before) * a_call_ns)
     return replace(seen, weight=weight, tested=seen.tested & wanted, reference=alone)
@@ -410,7 +424,7 @@ def failing_requests(view: View) -> Observed:
     A share of calls dilutes one that fails among twelve (L.10.3).
     """
     n, calls = view.visits("n"), view.before.calls + view.after.calls
-    several = calls > 1.5 * (view.before.w + view.after.w)
+    several = calls > view.settings.several_calls * (view.before.w + view.after.w)
     found, alone = view.shares(np.minimum(view.visits("failing_n"), n), n)
     seen = _shares(view, np.arange(view.n_sites), view.visits("failing"), view.visits("failing_n"))
     weight = np.nan_to_num(np.abs(found.change)) * view.after.w / max(view.after.requests, 1e-300)
@@ -472,6 +486,17 @@ MEASURES: Final = (
         1e-3,
     ),
     Measure(
+        "plain-own-time",
+        "A call takes plainly longer by itself, though it is little of its response.",
+        "8.6, 100 us",
+        plain_own_time,
+        (ChangeKind.SLOWER, ChangeKind.FASTER),
+        "us",
+        1e-3,
+        apart=True,
+        unless="own-time",
+    ),
+    Measure(
         "slow-calls",
         "Few calls take very long: medians do not see them.",
         "F9, F14",
@@ -488,6 +513,7 @@ MEASURES: Final = (
         (ChangeKind.TAIL, ChangeKind.TAIL),
         "share",
         only_more=True,
+        apart=True,
         by_p_alone=True,
         unless="slow-calls",
     ),

@@ -69,6 +69,14 @@ class RobustSettings(Config):
     """Smallest relative change of a site's time that counts."""
     time_share: float = Field(default=0.01, ge=0, le=1_000)
     """And its smallest part of the response time of the requests that touch the site."""
+    count_floor: float = Field(default=0.20, ge=0, le=1_000)
+    """Smallest relative change of how many children run at a time, and of how often a call is made."""
+    several_calls: float = Field(default=1.5, ge=1, le=1_000)
+    """Calls a request from which one that fails among them is asked for by requests."""
+    inherited: float = Field(default=0.7, gt=0, le=1)
+    """A call is made more often because its caller is, if that explains this part of the logarithm."""
+    least_of_pattern: int = Field(default=3, ge=1)
+    """Requests before that a call pattern needs for its median."""
     plain_time: float = Field(default=0.5, ge=0, le=1_000)
     """A change is plain that is larger than this and a standard error,"""
     plain_p: float = Field(default=1e-6, gt=0, lt=1)
@@ -81,6 +89,10 @@ class RobustSettings(Config):
     """Smallest change of a path's share that counts."""
     new_floor: float = Field(default=0.01, ge=0, le=1)
     """The same for a path that is new or gone, and for errors."""
+    slow_level: float = Field(default=0.98, gt=0, lt=1)
+    """A call is very slow over this quantile of what was before,"""
+    slow_times: float = Field(default=3.0, ge=1, le=1_000)
+    """and over so many medians."""
     tail_floor: float = Field(default=0.05, ge=0, le=1)
     """Smallest rise of the share of very slow calls that counts."""
     tail_time: float = Field(default=0.05, ge=0, le=1_000)

@@ -64,19 +64,20 @@ class _Row(NamedTuple):
 def significant_changes(view: View, measures: Sequence[Measure] = MEASURES) -> Tested:
     """Run every measure; Benjamini-Hochberg over all, then noise and floors.
 
-    Measures that speak only where the others are silent, and those by p alone, are corrected by themselves.
+    Measures that stand apart, and those that speak only where the others are silent, are corrected by
+    themselves.
     """
     left = [m for m in measures if m.name not in view.settings.without]
-    usual = _judged(view, [m for m in left if not (m.only_where_silent or m.by_p_alone)])
+    usual = _judged(view, [m for m in left if not (m.only_where_silent or m.apart)])
     rounds = (
-        usual + _judged(view, [m for m in left if m.by_p_alone], usual),
+        usual + _judged(view, [m for m in left if m.apart], usual),
         _judged(view, [m for m in left if m.only_where_silent]),
     )
     first, second = (
         [_change(row, int(at)) for row in rows for at in np.flatnonzero(row.counts).tolist()]
         for rows in rounds
     )
-    kept = first + _silent_before(second, first, view.names)
+    kept = first + _silent_before(second, first, view)
     rows = [row for judged in rounds for row in judged]
     return Tested(
         view,
@@ -204,7 +205,7 @@ def _size(found: HeldBack) -> tuple[float, float]:
     return abs(found.change.contribution_ns), abs(found.change.z)
 
 
-def _inherited(changes: Sequence[Change], names: Names, most_of_it: float = 0.7) -> set[int]:
+def _inherited(changes: Sequence[Change], names: Names, most_of_it: float) -> set[int]:
     """Find changes of numbers of calls (by id) whose caller is called more, or less, often itself.
 
     Where a loop turns three times as often all that is below it is called three times as often: the loop is
@@ -237,12 +238,13 @@ def _inherited(changes: Sequence[Change], names: Names, most_of_it: float = 0.7)
     }
 
 
-def _silent_before(second: Sequence[Change], first: Sequence[Change], names: Names) -> list[Change]:
+def _silent_before(second: Sequence[Change], first: Sequence[Change], view: View) -> list[Change]:
     """Keep changes at sites whose operation, or caller, has no change of structure already; one a site.
 
     That a path became rarer says not yet what came instead.
     """
-    inherited = _inherited(second, names)
+    names = view.names
+    inherited = _inherited(second, names, view.settings.inherited)
     every = [
         (names.sites[change.site].operation, change) for change in first if change.kind not in TIME_KINDS
     ]

@@ -25,9 +25,6 @@ from analyze.stats.sums import numbered, totals
 from analyze.stats.weights import in_requests
 from schemas.arrays import B1, F8, I8
 
-_LEAST_OF_A_PATTERN = 3
-"""Requests before that a call pattern needs for its median."""
-
 
 @dataclass(frozen=True, slots=True)
 class VisitSums:
@@ -135,7 +132,7 @@ class View:
         medians, n = mine.log_medians(len(first), 1)
         of_site, _ = values.pooled(ordinary).log_medians(int(values.place.max(initial=0)) + 1, 1)
         site_median = of_site.value[values.place[first], 0]
-        usable = (n[:, 0] >= _LEAST_OF_A_PATTERN) & ~np.isnan(site_median)
+        usable = (n[:, 0] >= self.settings.least_of_pattern) & ~np.isnan(site_median)
         shift = np.zeros(len(first), dtype=np.int64)
         shift[usable] = np.rint((site_median[usable] - medians.value[usable, 0]) / BIN_LOG)
         keep = usable[code]
